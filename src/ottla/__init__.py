@@ -1,0 +1,1 @@
+"""Ottla: a Kafka-compatible event-streaming platform in Python."""

@@ -1,0 +1,1 @@
+"""The only door to the outside: clock, randomness, disk, network, executor."""
