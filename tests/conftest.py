@@ -1,0 +1,168 @@
+"""What all tests share: markers for outside programs, servers, the report per requirement, the check for leftovers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.apache import ApacheKafka, ApacheZooKeeper
+from support.brokers import RunningBroker
+from support.java import java_executable, kafka_libs, kcat_executable
+from support.ottla_server import OttlaServer
+from support.spec_report import SpecReport, requirement_ids
+
+PROJECT = Path(__file__).resolve().parents[1]
+REPORT_PATH = PROJECT / ".cache" / "spec-report.txt"
+#: Helpers of Python's own that end with the interpreter.
+OWN_CHILDREN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+REPORT = pytest.StashKey[SpecReport]()
+
+#: Marker, whether what it needs is there, and what is missing otherwise.
+NEEDS: dict[str, tuple[Callable[[], object], str]] = {
+    "needs_java": (java_executable, "no Java 17 or newer (apt-get install openjdk-17-jre-headless)"),
+    "needs_kafka": (
+        lambda: kafka_libs() and java_executable(),
+        "no jars of Apache Kafka in .cache/kafka-libs, or no Java 17 to run them (./run test brings both)",
+    ),
+    "needs_kcat": (kcat_executable, "no kcat (apt-get install kcat)"),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--long` runs the tests that take minutes, too."""
+    parser.addoption("--long", action="store_true", help="run the tests marked long, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin an empty report."""
+    config.stash[REPORT] = SpecReport()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long tests out unless asked for; note the requirements of the others."""
+    if not config.getoption("--long"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in set(long)]
+    for item in items:
+        for marker in item.iter_markers("spec"):
+            config.stash[REPORT].expect(item.nodeid, marker.args)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose outside program is missing; in CI that is a failure, since there everything has to run."""
+    for name, (available, missing) in NEEDS.items():
+        if item.get_closest_marker(name) and not available():
+            if os.environ.get("CI") == "true":
+                pytest.fail(missing, pytrace=False)
+            pytest.skip(missing)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put each outcome down for the requirements of the test."""
+    report = yield
+    item.config.stash[REPORT].record(item.nodeid, report.outcome)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the report; fail the run if it leaves processes behind."""
+    if not hasattr(session.config, "workerinput") and session.config.stash[REPORT].outcomes:
+        known = requirement_ids(PROJECT / "docs" / "requirements.md")
+        session.config.stash[REPORT].write(REPORT_PATH, known)
+    leftovers = [child for child in psutil.Process().children(recursive=True) if _is_leftover(child)]
+    for child in leftovers:
+        _tell(session, f"left running: {child.pid} {' '.join(child.cmdline())[:200]}")
+        child.kill()
+    if leftovers:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """One line of the report."""
+    report = config.stash[REPORT]
+    if report.outcomes:
+        shown = report.shown()
+        terminalreporter.write_line(
+            f"requirements shown: {' '.join(shown) or 'none'} (the tests of each: {REPORT_PATH.relative_to(PROJECT)})"
+        )
+
+
+def _is_leftover(process: psutil.Process) -> bool:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        command = " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+    return not any(own in command for own in OWN_CHILDREN)
+
+
+def _tell(session: pytest.Session, line: str) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        reporter.write_line(line, red=True)
+
+
+@pytest.fixture(scope="session")
+def apache_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheZooKeeper]:
+    """An Apache ZooKeeper that lasts for the whole run. Tests that use it are marked needs_kafka."""
+    zookeeper = ApacheZooKeeper(tmp_path_factory.mktemp("apache-zookeeper"))
+    try:
+        yield zookeeper.start()
+    finally:
+        zookeeper.stop()
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper) -> Iterator[ApacheKafka]:
+    """An Apache Kafka broker (ZooKeeper mode) that lasts for the whole run: use topics and groups of your own."""
+    kafka = ApacheKafka(tmp_path_factory.mktemp("apache-kafka"), zookeeper=apache_zookeeper)
+    try:
+        yield kafka.start()
+    finally:
+        kafka.stop()
+
+
+@pytest.fixture
+def ottla_server(tmp_path: Path) -> Iterator[OttlaServer]:
+    """Our broker as a process with fresh data, started; killing and restarting it is the test's to do."""
+    server = OttlaServer(tmp_path / "ottla")
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_ottla_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaServer]:
+    """One process of our broker for the whole run: use topics and groups of your own, and do not kill it."""
+    server = OttlaServer(tmp_path_factory.mktemp("ottla"))
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.needs_kafka)])
+def broker(request: pytest.FixtureRequest) -> RunningBroker:
+    """Ours and Apache Kafka in turn: what a test says of one must hold for the other. Shared: use names of your own."""
+    name = {"ottla": "shared_ottla_server", "apache": "apache_kafka"}[request.param]
+    found: RunningBroker = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> str:
+    """A name for topics and groups that no other test uses: the test's own."""
+    allowed = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return f"{allowed.strip('-')}-{os.getpid()}"[-200:]

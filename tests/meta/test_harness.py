@@ -1,0 +1,115 @@
+"""The harness itself: servers of Apache Kafka start, answer and stop, and failures tell why."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.apache import ApacheKafka
+from support.processes import ServerDied, ServerProcess, run_tool
+from support.spec_report import SpecReport, requirement_ids
+from support.waiting import wait_until
+
+
+def test_a_server_that_dies_shows_its_last_words(tmp_path: Path) -> None:
+    server = ServerProcess("liar", [sys.executable, "-c", "print('no luck'); raise SystemExit(3)"], tmp_path)
+    with pytest.raises(ServerDied, match=r"liar ended with status 3:\nno luck"):
+        server.wait_until_ready(lambda: False, 20)
+
+
+def test_a_server_that_is_never_ready_is_killed(tmp_path: Path) -> None:
+    server = ServerProcess("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)
+    with pytest.raises(ServerDied, match=r"not ready after 0\.1 s"):
+        server.wait_until_ready(lambda: False, 0.1)
+    assert not server.running
+
+
+def test_terminate_gives_the_exit_status(tmp_path: Path) -> None:
+    server = ServerProcess("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)
+    assert server.memory_bytes() > 0
+    assert server.terminate() == -15
+
+
+def test_a_tool_that_fails_is_told_with_its_output() -> None:
+    with pytest.raises(AssertionError, match="status 2:\nhello"):
+        run_tool([sys.executable, "-c", "print('hello'); raise SystemExit(2)"])
+
+
+def test_a_tool_that_hangs_is_killed() -> None:
+    with pytest.raises(AssertionError, match=r"longer than 0\.2 s"):
+        run_tool([sys.executable, "-c", "import time; time.sleep(60)"], timeout_s=0.2)
+
+
+def test_waiting_in_vain_names_what_for() -> None:
+    with pytest.raises(AssertionError, match=r"waited 0\.05 s in vain for a miracle"):
+        wait_until(lambda: False, "a miracle", timeout_s=0.05)
+
+
+@pytest.mark.needs_kafka
+@pytest.mark.slow
+def test_apache_kafka_takes_a_record_and_gives_it_back(apache_kafka: ApacheKafka, unique: str) -> None:
+    apache_kafka.tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", unique)
+    apache_kafka.tool("kafka.tools.ConsoleProducer", "--topic", unique, stdin="one\ntwo\n")
+    consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", unique, "--from-beginning")
+    assert apache_kafka.tool(*consumer, "--max-messages", "2") == "one\ntwo\n"
+
+
+@pytest.mark.needs_kafka
+@pytest.mark.slow
+def test_apache_kafka_without_zookeeper(tmp_path: Path, unique: str) -> None:
+    kafka = ApacheKafka(tmp_path, zookeeper=None)
+    try:
+        kafka.start()
+        kafka.tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", unique)
+        assert kafka.tool("org.apache.kafka.tools.TopicCommand", "--list").split() == [unique]
+    finally:
+        kafka.stop()
+
+
+class TestSpecReport:
+    def test_the_worst_phase_counts(self) -> None:
+        report = SpecReport()
+        report.expect("a", ["L1", "L2"])
+        report.record("a", "passed")
+        report.record("a", "failed")
+        report.record("a", "passed")
+        assert report.by_requirement() == {"L1": {"a": "failed"}, "L2": {"a": "failed"}}
+        assert report.shown() == []
+
+    def test_shown_needs_a_pass_and_no_failure(self) -> None:
+        report = SpecReport()
+        for test, requirement, outcome in [
+            ("a", "L10", "passed"),
+            ("b", "L2", "passed"),
+            ("c", "L3", "skipped"),
+            ("d", "L10", "skipped"),
+        ]:
+            report.expect(test, [requirement])
+            report.record(test, outcome)
+        assert report.shown() == ["L2", "L10"]
+
+    def test_tests_without_a_mark_are_left_out(self) -> None:
+        report = SpecReport()
+        report.record("a", "passed")
+        assert report.by_requirement() == {}
+
+    def test_text_names_what_has_no_test(self) -> None:
+        report = SpecReport()
+        report.expect("a", ["L1"])
+        report.record("a", "passed")
+        text = report.text(["L1", "G2", "L7"])
+        assert "L1: 1 passed\n    passed  a\n" in text
+        assert text.endswith("Without a test in this run: G2, L7\n")
+
+    @pytest.mark.parametrize("wrong", ["", "L", "4", "l4", "L4 "])
+    def test_an_id_that_is_none_is_refused(self, wrong: str) -> None:
+        with pytest.raises(ValueError, match="an id is letters and a number"):
+            SpecReport().expect("a", [wrong])
+
+    def test_ids_are_read_from_the_document(self, tmp_path: Path) -> None:
+        document = tmp_path / "requirements.md"
+        document.write_text("# R\n\n- **L1** a\n- **G12** b\n- other\n")
+        assert requirement_ids(document) == ["L1", "G12"]
+        assert requirement_ids(tmp_path / "none.md") == []

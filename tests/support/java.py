@@ -1,0 +1,67 @@
+"""The Java runtime and Apache Kafka's jars, which judge what we write and speak."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from support.processes import run_tool
+
+PROJECT = Path(__file__).resolve().parents[2]
+OLDEST_JAVA = 17
+#: Short-lived processes: the quick compiler only, classes shared with the runtime's archive, a small heap.
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
+
+
+@cache
+def java_executable() -> str | None:
+    """The path of a Java 17 or newer: of JAVA_HOME, else of the search path; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    candidates = [str(Path(home, "bin", "java"))] if home else []
+    on_path = shutil.which("java")
+    candidates += [on_path] if on_path else []
+    return next((java for java in candidates if java_version(java) >= OLDEST_JAVA), None)
+
+
+def java_version(java: str) -> int:
+    """The major version of the runtime at path `java`; 0 if it does not run."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    if match is None:
+        return 0
+    major = int(match[1])
+    return int(match[2] or 0) if major == 1 else major
+
+
+def kafka_libs() -> Path | None:
+    """The folder with the jars of Apache Kafka 3.9.1 (`OTTLA_KAFKA_LIBS`, else `.cache/kafka-libs`), or None."""
+    folder = Path(os.environ.get("OTTLA_KAFKA_LIBS") or PROJECT / ".cache" / "kafka-libs")
+    return folder if next(folder.glob("kafka_2.13-*.jar"), None) else None
+
+
+def kcat_executable() -> str | None:
+    """The path of kcat, or None."""
+    return shutil.which("kcat") or shutil.which("kafkacat")
+
+
+def java_command(*arguments: str, options: tuple[str, ...] = QUICK_START) -> list[str]:
+    """The command line that runs `arguments` (a class and its arguments, or a `.java` file) with Kafka's jars."""
+    java, libs = java_executable(), kafka_libs()
+    if java is None or libs is None:
+        raise AssertionError("Java or Apache Kafka's jars are missing; mark the test needs_kafka")
+    log4j = Path(__file__).with_name("kafka") / "log4j.properties"
+    return [java, *options, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{libs}/*", *arguments]
+
+
+def java_tool(
+    *arguments: str, stdin: str | None = None, timeout_s: float = 50.0, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Apache Kafka's tools to its end: `java_tool("org.apache.kafka.tools.TopicCommand", "--list", …)`."""
+    return run_tool(java_command(*arguments), stdin=stdin, timeout_s=timeout_s, check=check)
