@@ -1,0 +1,469 @@
+"""The door to the disk: what storage asks of one, and the machine's own.
+
+Everything above `env` reaches files through `Disk` and `DiskFile`, so that the same code runs on a real disk, in
+memory (`ottla.env.disk_memory`), and on one that is full or fails (`ottla.env.disk_faulty`).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+#: The most parts given to one `pwritev` (IOV_MAX of Linux).
+PARTS_PER_WRITE: Final = 1024
+_RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+_NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
+
+Part = bytes | bytearray | memoryview
+
+
+class DiskError(Exception):
+    """A disk operation failed. The text names the operation, the path and the system's reason."""
+
+    def __init__(self, operation: str, path: str, number: int, detail: str = "") -> None:
+        reason = os.strerror(number)
+        super().__init__(f"cannot {operation} {path}: {reason}{f' ({detail})' if detail else ''}")
+        self.operation = operation
+        self.path = path
+        #: The system's error number (`errno.ENOSPC`, `errno.EIO`, ...).
+        self.errno = number
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether there was no room left, on the device or in the user's quota."""
+        return self.errno in (errno.ENOSPC, errno.EDQUOT)
+
+    @property
+    def missing(self) -> bool:
+        """Whether the path does not exist."""
+        return self.errno == errno.ENOENT
+
+
+class DiskFile(Protocol):
+    """An open file that grows at its end."""
+
+    @property
+    def path(self) -> str:
+        """The path it was opened by."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes, as far as this handle knows: one writer per file."""
+        ...
+
+    def append(self, parts: Sequence[Part]) -> None:
+        """Write `parts` at the end, all of them or none.
+
+        Raises DiskError; the file then has its old length. Where even cutting it back fails, `damaged` is set.
+        """
+        ...
+
+    @property
+    def damaged(self) -> bool:
+        """A write failed and its remains could not be cut off: the bytes beyond `size` are not to be trusted."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer at the end of the file only. Raises DiskError."""
+        ...
+
+    def is_warm(self, position: int, length: int) -> bool | None:
+        """Whether both ends of the range are in the page cache; None where the system cannot tell."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes. Raises DiskError."""
+        ...
+
+    def flush(self) -> None:
+        """Force the file to the disk (fsync). Callable from a disk thread. Raises DiskError."""
+        ...
+
+    def fileno(self) -> int | None:
+        """The file descriptor for `sendfile`; None where there is none."""
+        ...
+
+    def close(self) -> None:
+        """Close the handle; closing twice does nothing."""
+        ...
+
+
+class FileSlice:
+    """A range of a file, pinned until it is released: `release` is called exactly once, when sent or dropped."""
+
+    __slots__ = ("active", "file", "length", "position", "release")
+
+    def __init__(
+        self,
+        file: DiskFile,
+        position: int,
+        length: int,
+        release: Callable[[], None] | None = None,
+        active: bool = False,
+    ) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+        self.release = release
+        #: Whether the file is still written to, so that its bytes are most likely in the page cache.
+        self.active = active
+
+    def is_warm(self) -> bool:
+        """Whether the range can be sent without waiting for the disk; a guess where the system cannot tell."""
+        warm = self.file.is_warm(self.position, self.length)
+        return self.active if warm is None else warm
+
+    def read(self) -> bytes:
+        """The bytes of the range (for TLS, memory disks and tests). Raises DiskError."""
+        return self.file.pread(self.length, self.position)
+
+    def __repr__(self) -> str:
+        return f"FileSlice({self.file.path!r}, {self.position}, {self.length})"
+
+
+class Lock(Protocol):
+    """A folder's lock, held until released."""
+
+    def release(self) -> None:
+        """Let go; releasing twice does nothing."""
+        ...
+
+
+class Disk(Protocol):
+    """A file system. Every operation raises DiskError where it cannot be done."""
+
+    def open(self, path: str, create: bool = False) -> DiskFile:
+        """Open a file for reading and appending; `create` makes it where it is missing."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes:
+        """A whole file; meant for small ones."""
+        ...
+
+    def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
+        """Replace a file at once: either the old or the new content is there, whatever happens.
+
+        Without `sync` it is not forced to disk, so that a loss of power may leave it empty.
+        """
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or folder, replacing a file that has the target's name."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; a missing one is no error."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with all it holds; a missing one is no error."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a folder, sorted."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of that name."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a folder."""
+        ...
+
+    def file_size(self, path: str) -> int:
+        """The length of a file in bytes."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written to, milliseconds since the Unix epoch."""
+        ...
+
+    def mkdirs(self, path: str) -> None:
+        """Make a folder and those above it; one that is there is no error."""
+        ...
+
+    def fsync_dir(self, path: str) -> None:
+        """Force a folder's names to the disk."""
+        ...
+
+    def lock(self, path: str) -> Lock | None:
+        """Lock by the file `path`, as Java's `FileChannel.tryLock` does; None where it is held already."""
+        ...
+
+
+class RealFile:
+    """A file of the machine. One handle writes; reads may come from any thread."""
+
+    __slots__ = ("_descriptor", "damaged", "path", "size")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.damaged = False
+        self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
+
+    def append(self, parts: Sequence[Part]) -> None:
+        """See `DiskFile.append`."""
+        start = self.size
+        length = sum(map(len, parts))
+        try:
+            written = os.pwritev(self._descriptor, parts, start) if len(parts) <= PARTS_PER_WRITE else 0
+            if written != length:
+                self._append_rest(parts, start, written)
+        except OSError as error:
+            self._cut_back(start)
+            raise _disk_error("write to", self.path, error) from None
+        self.size = start + length
+
+    def _append_rest(self, parts: Sequence[Part], start: int, written: int) -> None:
+        left: list[Part] = []
+        skip = written
+        for part in parts:
+            if skip >= len(part):
+                skip -= len(part)
+            else:
+                left.append(memoryview(part)[skip:] if skip else part)
+                skip = 0
+        position = start + written
+        while left:
+            count = os.pwritev(self._descriptor, left[:PARTS_PER_WRITE], position)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            position += count
+            while left and count >= len(left[0]):
+                count -= len(left.pop(0))
+            if count:
+                left[0] = memoryview(left[0])[count:]
+
+    def _cut_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError:
+            self.damaged = True
+
+    def pread(self, length: int, position: int) -> bytes:
+        """See `DiskFile.pread`."""
+        try:
+            data = os.pread(self._descriptor, length, position)
+            if len(data) == length or not data:
+                return data
+            pieces = [data]
+            got = len(data)
+            while got < length:
+                data = os.pread(self._descriptor, length - got, position + got)
+                if not data:
+                    break
+                pieces.append(data)
+                got += len(data)
+            return b"".join(pieces)
+        except OSError as error:
+            raise _disk_error("read", self.path, error) from None
+
+    def is_warm(self, position: int, length: int) -> bool | None:
+        """See `DiskFile.is_warm`. One byte proves one page, so both ends are probed."""
+        if not _RWF_NOWAIT or length <= 0:
+            return None if length > 0 else True
+        probe = [bytearray(1)]
+        try:
+            os.preadv(self._descriptor, probe, position, _RWF_NOWAIT)
+            os.preadv(self._descriptor, probe, position + length - 1, _RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in _NOT_SUPPORTED:
+                return None
+            raise _disk_error("read", self.path, error) from None
+        return True
+
+    def truncate(self, size: int) -> None:
+        """See `DiskFile.truncate`."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise _disk_error("truncate", self.path, error) from None
+        self.size = size
+        self.damaged = False
+
+    def flush(self) -> None:
+        """See `DiskFile.flush`."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise _disk_error("flush", self.path, error) from None
+
+    def fileno(self) -> int | None:
+        """The file descriptor."""
+        return self._descriptor
+
+    def close(self) -> None:
+        """See `DiskFile.close`."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _disk_error(operation: str, path: str, error: OSError) -> DiskError:
+    return DiskError(operation, path, error.errno or errno.EIO)
+
+
+#: Paths locked by this process: POSIX locks do not exclude their own process, and closing any second descriptor of
+#: the file would free the lock, so a path that is listed here is never opened again.
+_LOCKED: set[str] = set()
+_LOCKED_GUARD = threading.Lock()
+
+
+class _RealLock:
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """See `Lock.release`. The file stays, as Apache Kafka leaves it."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with _LOCKED_GUARD:
+                os.close(descriptor)
+                _LOCKED.discard(self._path)
+
+
+class RealDisk:
+    """The machine's file system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, create: bool = False) -> RealFile:
+        """See `Disk.open`."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return RealFile(path, os.open(path, flags, 0o644))
+        except OSError as error:
+            raise _disk_error("open", path, error) from None
+
+    def read_bytes(self, path: str) -> bytes:
+        """See `Disk.read_bytes`."""
+        try:
+            with open(path, "rb", buffering=0) as file:
+                return file.read()
+        except OSError as error:
+            raise _disk_error("read", path, error) from None
+
+    def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
+        """See `Disk.write_atomic`."""
+        temporary = path + ".tmp"
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise _disk_error("write", path, error) from None
+        if sync:
+            self.fsync_dir(os.path.dirname(path) or ".")
+
+    def rename(self, source: str, target: str) -> None:
+        """See `Disk.rename`."""
+        try:
+            os.replace(source, target)
+        except OSError as error:
+            raise _disk_error("rename", source, error) from None
+
+    def remove(self, path: str) -> None:
+        """See `Disk.remove`."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _disk_error("remove", path, error) from None
+
+    def remove_tree(self, path: str) -> None:
+        """See `Disk.remove_tree`."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _disk_error("remove", path, error) from None
+
+    def listdir(self, path: str) -> list[str]:
+        """See `Disk.listdir`."""
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise _disk_error("list", path, error) from None
+
+    def exists(self, path: str) -> bool:
+        """See `Disk.exists`."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """See `Disk.is_dir`."""
+        return os.path.isdir(path)
+
+    def file_size(self, path: str) -> int:
+        """See `Disk.file_size`."""
+        try:
+            return os.stat(path).st_size
+        except OSError as error:
+            raise _disk_error("read", path, error) from None
+
+    def modified_ms(self, path: str) -> int:
+        """See `Disk.modified_ms`."""
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise _disk_error("read", path, error) from None
+
+    def mkdirs(self, path: str) -> None:
+        """See `Disk.mkdirs`."""
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise _disk_error("make folder", path, error) from None
+
+    def fsync_dir(self, path: str) -> None:
+        """See `Disk.fsync_dir`."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _disk_error("flush", path, error) from None
+
+    def lock(self, path: str) -> Lock | None:
+        """See `Disk.lock`. `fcntl.lockf`, because a lock taken by `flock` would not be seen by Java."""
+        real = os.path.realpath(path)
+        with _LOCKED_GUARD:
+            if real in _LOCKED:
+                return None
+            try:
+                descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise _disk_error("lock", path, error) from None
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                os.close(descriptor)
+                return None
+            except OSError as error:
+                os.close(descriptor)
+                raise _disk_error("lock", path, error) from None
+            _LOCKED.add(real)
+            return _RealLock(real, descriptor)

@@ -1,0 +1,101 @@
+"""Disk threads: fsync, cold reads, recovery, removal of files. Nothing else leaves the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+#: The most jobs that may wait for a disk thread; whoever submits has its own, much smaller, bound.
+MAX_WAITING_JOBS = 100_000
+
+
+class Executor(Protocol):
+    """Runs blocking work away from the loop."""
+
+    def submit(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Run `work(*arguments)`; the future of the running loop has its result or exception."""
+        ...
+
+    def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run `work()`, then `done(result, error)` on the loop that called."""
+        ...
+
+    def close(self) -> None:
+        """Finish what was submitted and stop the threads; closing twice does nothing."""
+        ...
+
+
+class DiskExecutor:
+    """A bounded number of threads, started when first needed."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._closed = False
+        #: Jobs submitted and not finished yet.
+        self.pending = 0
+
+    def submit(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """See `Executor.submit`. Raises RuntimeError when closed or when far too many jobs wait."""
+        if self._closed:
+            raise RuntimeError("the disk threads are stopped")
+        if self.pending >= MAX_WAITING_JOBS:
+            raise RuntimeError(f"{self.pending} jobs wait for the disk threads")
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ottla-disk")
+        self.pending += 1
+        job: Future[T] = self._pool.submit(work, *arguments)
+        future = asyncio.wrap_future(job)
+        future.add_done_callback(self._finished)
+        return future
+
+    def _finished(self, future: asyncio.Future[Any]) -> None:
+        self.pending -= 1
+
+    def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """See `Executor.call`."""
+
+        def deliver(future: asyncio.Future[T]) -> None:
+            if future.cancelled():
+                done(None, asyncio.CancelledError())
+                return
+            error = future.exception()
+            done(None if error is not None else future.result(), error)
+
+        self.submit(work).add_done_callback(deliver)
+
+    def close(self) -> None:
+        """See `Executor.close`."""
+        self._closed = True
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
+
+class InlineExecutor:
+    """Does the work at once, in the caller: for tests, the simulator and tools without a loop."""
+
+    def submit(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """See `Executor.submit`; needs a running loop for its future."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(work(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """See `Executor.call`."""
+        try:
+            result = work()
+        except Exception as error:
+            done(None, error)
+            return
+        done(result, None)
+
+    def close(self) -> None:
+        """Nothing to stop."""
