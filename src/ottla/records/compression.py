@@ -1,0 +1,142 @@
+"""The four ways to compress the records of a batch, in the framings that Kafka's Java clients read and write.
+
+gzip is RFC 1952; snappy is written in the framing of snappy-java ("xerial": a header of 16 bytes, then blocks with
+their lengths) and read in that or bare; lz4 is the lz4 frame format with independent blocks, since Java's reader takes
+no linked ones (KIP-57); zstd is RFC 8478 (KIP-110).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+
+from ottla.records.errors import BatchError
+
+Bytes = bytes | bytearray | memoryview
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_SIZE = 32 * 1024
+"""Bytes of data in one block, snappy-java's default."""
+
+SNAPPY_MAX_RATIO = 64
+"""A snappy copy yields at most 64 bytes and takes two at least: no honest length exceeds this many times the input."""
+FIRST_GUESS_RATIO = 4
+"""How many times its size compressed data is first assumed to have; four times more at each further try."""
+SMALLEST_GUESS = 64 * 1024
+
+
+class Compression(IntEnum):
+    """The codecs with their numbers in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes:
+    """`data` compressed; `level` is the codec's own scale, None for its default (snappy has none)."""
+    if codec == Compression.GZIP:
+        return bytes(cramjam.gzip.compress(data, level=level))
+    if codec == Compression.SNAPPY:
+        return _compress_xerial(data)
+    if codec == Compression.LZ4:
+        encoder = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        encoder.compress(data)
+        return bytes(encoder.finish())
+    if codec == Compression.ZSTD:
+        return bytes(cramjam.zstd.compress(data, level=level))
+    return bytes(data)
+
+
+def decompress(codec: Compression, data: Bytes, limit: int) -> bytes | memoryview:
+    """`data` expanded, at most `limit` bytes of it.
+
+    Raises BatchError where the data is malformed or would grow beyond the limit.
+    """
+    if codec == Compression.NONE:
+        return _within(limit, memoryview(data))
+    if not len(data):
+        raise BatchError(f"{codec.name.lower()} data is empty")
+    if codec == Compression.SNAPPY:
+        return _decompress_snappy(memoryview(data), limit)
+    if codec == Compression.GZIP:
+        return _expand(cramjam.gzip.decompress_into, codec, data, limit)
+    if codec == Compression.LZ4:
+        return _expand(cramjam.lz4.decompress_into, codec, data, limit)
+    return _expand(cramjam.zstd.decompress_into, codec, data, limit)
+
+
+def _within(limit: int, data: memoryview) -> memoryview:
+    if len(data) > limit:
+        raise BatchError(f"records of {len(data)} bytes exceed the limit of {limit}")
+    return data
+
+
+def _expand(
+    decompress_into: Callable[[Bytes, bytearray], int], codec: Compression, data: Bytes, limit: int
+) -> memoryview:
+    """Expand into a buffer that starts at a guess and grows up to the limit: no codec but snappy tells its size."""
+    size = min(limit, max(len(data) * FIRST_GUESS_RATIO, SMALLEST_GUESS))
+    while True:
+        output = bytearray(size)
+        try:
+            written = decompress_into(data, output)
+            return memoryview(output)[:written]
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise BatchError(f"malformed {codec.name.lower()} data: {error}") from None
+            if size >= limit:
+                raise BatchError(f"{codec.name.lower()} data expands beyond the limit of {limit} bytes") from None
+        size = min(limit, size * 4)
+
+
+def _compress_xerial(data: Bytes) -> bytes:
+    view = memoryview(data)
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_SIZE]))
+        parts.append(struct.pack(">i", len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, limit: int) -> bytes:
+    if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _expand_snappy_block(data, limit)
+    position, left = len(XERIAL_HEADER), limit
+    if len(data) < position:
+        raise BatchError("snappy data ends within its header")
+    blocks: list[bytes] = []
+    while position < len(data):
+        if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
+            position += len(XERIAL_HEADER)  # streams may be put one after the other; snappy-java reads on
+            continue
+        if len(data) - position < 4:
+            raise BatchError("snappy data ends within the length of a block")
+        (size,) = struct.unpack_from(">i", data, position)
+        position += 4
+        if not 0 < size <= len(data) - position:
+            raise BatchError(f"snappy block of {size} bytes, where {len(data) - position} are left")
+        block = _expand_snappy_block(data[position : position + size], left)
+        blocks.append(block)
+        left -= len(block)
+        position += size
+    return b"".join(blocks)
+
+
+def _expand_snappy_block(block: memoryview, limit: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > limit:
+            raise BatchError(f"snappy data expands beyond the limit of {limit} bytes")
+        if size > len(block) * SNAPPY_MAX_RATIO:
+            raise BatchError(f"snappy block of {len(block)} bytes claims to hold {size}")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise BatchError(f"malformed snappy data: {error}") from None

@@ -1,0 +1,10 @@
+"""CRC-32C (Castagnoli), the checksum of record batches v2."""
+
+from __future__ import annotations
+
+from fastcrc.crc32 import iscsi
+
+
+def crc32c(data: bytes | bytearray | memoryview) -> int:
+    """The checksum of `data` as an unsigned 32-bit number; a memoryview is read in place, without a copy."""
+    return iscsi(data)

@@ -1,0 +1,18 @@
+"""What can be wrong with bytes that claim to be records."""
+
+from __future__ import annotations
+
+
+class BatchError(ValueError):
+    """The bytes are not a well-formed record batch; the message says what is wrong with them.
+
+    Kafka's name for it on the wire is CORRUPT_MESSAGE, or INVALID_RECORD where the records inside are meant.
+    """
+
+
+class UnsupportedMagicError(BatchError):
+    """The batch has a record format other than 2; `magic` says which."""
+
+    def __init__(self, magic: int) -> None:
+        super().__init__(f"record format (magic) {magic} is not supported, only 2 is")
+        self.magic = magic

@@ -1,0 +1,293 @@
+"""Records inside a batch v2: encode and decode, in plain Python.
+
+A record is: length (varint), attributes (1 byte, unused), timestamp delta (varlong), offset delta (varint), key and
+value (length as varint, -1 for null), headers (count, then key and value each). Varints are zig-zag encoded, as in
+Protocol Buffers. The loops below keep everything in local variables and decode one- and two-byte varints in line, since
+this is the one place where work is done per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from ottla.records.batch import (
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    RECORDS_AT,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    TimestampType,
+    frame_batch,
+)
+from ottla.records.compression import Compression, compress, decompress
+from ottla.records.errors import BatchError
+from ottla.records.varint import ENCODED, ENCODED_COUNT, encode_varint, read_varint, read_varlong
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+SMALLEST_RECORD = 7
+"""Bytes of a record with null key and value: seven one-byte fields."""
+MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+"""What the records of one batch may grow to when they are expanded, unless the caller says otherwise."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One record; `timestamp` is in milliseconds since the Unix epoch, -1 for none."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class Columns(NamedTuple):
+    """The records of one batch column by column; all lists have the same length."""
+
+    offset_deltas: list[int]
+    timestamp_deltas: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Headers]
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    compression_level: int | None = None,
+    keep_offsets: bool = False,
+) -> bytes:
+    """One whole batch, checksum included, of at least one record.
+
+    Offsets count up from `base_offset`, whatever the records' own say; with `keep_offsets` the records' own are kept,
+    gaps and all, and must rise. ValueError where there is no record or where offsets cannot be kept.
+    """
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    base_timestamp = records[0].timestamp
+    if keep_offsets:
+        deltas: Sequence[int] = [record.offset - base_offset for record in records]
+        if deltas[0] < 0 or any(after <= before for before, after in pairwise(deltas)):
+            raise ValueError(f"offsets must rise from the base offset {base_offset}")
+    else:
+        deltas = range(len(records))
+    payload = encode_records(records, deltas, base_timestamp)
+    attributes = int(compression)
+    if timestamp_type == TimestampType.LOG_APPEND_TIME:
+        attributes |= LOG_APPEND_TIME_FLAG
+    if is_transactional:
+        attributes |= TRANSACTIONAL_FLAG
+    if is_control:
+        attributes |= CONTROL_FLAG
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=deltas[-1],
+        base_timestamp=base_timestamp,
+        max_timestamp=max([record.timestamp for record in records]),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=len(records),
+        position=0,
+    )
+    if compression != Compression.NONE:
+        payload = compress(compression, payload, compression_level)
+    return frame_batch(payload, header)
+
+
+def encode_records(records: Sequence[Record], offset_deltas: Sequence[int], base_timestamp: int) -> bytes:
+    """The records one after the other, as they lie in an uncompressed batch."""
+    output: list[bytes] = []
+    append = output.append
+    small, small_count = ENCODED, ENCODED_COUNT
+    for record, offset_delta in zip(records, offset_deltas, strict=True):
+        key, value, headers = record.key, record.value, record.headers
+        timestamp_delta = record.timestamp - base_timestamp
+        body = [
+            b"\x00",
+            small[timestamp_delta] if 0 <= timestamp_delta < small_count else encode_varint(timestamp_delta),
+            small[offset_delta] if offset_delta < small_count else encode_varint(offset_delta),
+        ]
+        if key is None:
+            body.append(b"\x01")
+        else:
+            size = len(key)
+            body.append(small[size] if size < small_count else encode_varint(size))
+            body.append(key)
+        if value is None:
+            body.append(b"\x01")
+        else:
+            size = len(value)
+            body.append(small[size] if size < small_count else encode_varint(size))
+            body.append(value)
+        if headers:
+            _append_headers(body, headers)
+        else:
+            body.append(b"\x00")
+        encoded = b"".join(body)
+        size = len(encoded)
+        append(small[size] if size < small_count else encode_varint(size))
+        append(encoded)
+    return b"".join(output)
+
+
+def decode_batch(
+    buf: bytes | bytearray | memoryview, header: BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES
+) -> list[Record]:
+    """The records of the batch that `header` describes in `buf`.
+
+    Raises BatchError for malformed records or compression, or where they expand beyond `limit` bytes. The checksum is
+    the caller's business (`check_crc`).
+    """
+    columns = decode_columns(batch_payload(buf, header, limit), header.records_count)
+    base_offset = header.base_offset
+    offsets = [base_offset + delta for delta in columns.offset_deltas]
+    return list(map(Record, offsets, record_timestamps(header, columns), columns.keys, columns.values, columns.headers))
+
+
+def record_timestamps(header: BatchHeader, columns: Columns) -> list[int]:
+    """Each record's timestamp: its own, or the batch's where the broker set it."""
+    if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
+        return [header.max_timestamp] * len(columns.timestamp_deltas)
+    base_timestamp = header.base_timestamp
+    return [base_timestamp + delta for delta in columns.timestamp_deltas]
+
+
+def batch_payload(
+    buf: bytes | bytearray | memoryview, header: BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES
+) -> bytes:
+    """The uncompressed records of the batch that `header` describes in `buf`."""
+    payload = memoryview(buf)[header.position + RECORDS_AT : header.position + header.length]
+    return bytes(decompress(header.compression, payload, limit))
+
+
+def decode_columns(data: bytes, count: int) -> Columns:
+    """Take `count` uncompressed records apart; they must fill `data` to the last byte, else BatchError."""
+    if not 0 <= count <= len(data) // SMALLEST_RECORD:
+        raise BatchError(f"{len(data)} bytes cannot hold the declared number of {count} records")
+    columns = Columns([], [], [], [], [])
+    try:
+        end = _decode_into(columns, data, count)
+    except IndexError:
+        raise BatchError("the records end within a field") from None
+    if end != len(data):
+        raise BatchError(f"{count} records declared, but {len(data) - end} bytes follow them")
+    return columns
+
+
+def _decode_into(columns: Columns, data: bytes, count: int) -> int:
+    """Append `count` records to the columns and return where they end; IndexError beyond the data."""
+    add_offset, add_timestamp = columns.offset_deltas.append, columns.timestamp_deltas.append
+    add_key, add_value, add_headers = columns.keys.append, columns.values.append, columns.headers.append
+    position = 0
+    for _ in range(count):
+        number, position = data[position], position + 1
+        if number > 127:
+            if (high := data[position]) < 128:
+                number, position = number & 127 | high << 7, position + 1
+            else:
+                number, position = read_varint(data, position - 1)
+        record_end = position + ((number >> 1) ^ -(number & 1))
+        position += 1  # attributes, unused
+        number, position = data[position], position + 1
+        if number > 127:
+            if (high := data[position]) < 128:
+                number, position = number & 127 | high << 7, position + 1
+            else:
+                number, position = read_varlong(data, position - 1)
+        add_timestamp((number >> 1) ^ -(number & 1))
+        number, position = data[position], position + 1
+        if number > 127:
+            if (high := data[position]) < 128:
+                number, position = number & 127 | high << 7, position + 1
+            else:
+                number, position = read_varint(data, position - 1)
+        add_offset((number >> 1) ^ -(number & 1))
+        number, position = data[position], position + 1
+        if number > 127:
+            number, position = read_varint(data, position - 1)
+        if number & 1:
+            add_key(None)
+        else:
+            end = position + (number >> 1)
+            add_key(data[position:end])
+            position = end
+        number, position = data[position], position + 1
+        if number > 127:
+            if (high := data[position]) < 128:
+                number, position = number & 127 | high << 7, position + 1
+            else:
+                number, position = read_varint(data, position - 1)
+        if number & 1:
+            add_value(None)
+        else:
+            end = position + (number >> 1)
+            add_value(data[position:end])
+            position = end
+        number, position = data[position], position + 1
+        if number:
+            headers, position = _decode_headers(data, position - 1, record_end)
+            add_headers(headers)
+        else:
+            add_headers(())
+        if position != record_end:
+            raise BatchError(f"a record says it ends at byte {record_end}, but its fields end at {position}")
+    return position
+
+
+def _decode_headers(data: bytes, position: int, record_end: int) -> tuple[Headers, int]:
+    number, position = read_varint(data, position)
+    count = (number >> 1) ^ -(number & 1)
+    if not 0 <= count <= (record_end - position) // 2:
+        raise BatchError(f"found invalid number of record headers {count}")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        number, position = read_varint(data, position)
+        if number & 1:
+            raise BatchError("found invalid negative header key size")
+        end = position + (number >> 1)
+        key = data[position:end].decode("utf-8", "replace")
+        number, position = read_varint(data, end)
+        if number & 1:
+            headers.append((key, None))
+        else:
+            end = position + (number >> 1)
+            headers.append((key, data[position:end]))
+            position = end
+    return tuple(headers), position
+
+
+def _append_headers(body: list[bytes], headers: Headers) -> None:
+    body.append(encode_varint(len(headers)))
+    for key, value in headers:
+        encoded_key = key.encode("utf-8")
+        body.append(encode_varint(len(encoded_key)))
+        body.append(encoded_key)
+        if value is None:
+            body.append(b"\x01")
+        else:
+            body.append(encode_varint(len(value)))
+            body.append(value)
