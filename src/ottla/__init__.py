@@ -1,1 +1,3 @@
 """Ottla: a Kafka-compatible event-streaming platform in Python."""
+
+__version__ = "0.1.0"

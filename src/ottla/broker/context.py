@@ -1,0 +1,107 @@
+"""One request on its way through the broker: who asks, and the one answer."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.wire.apis import API
+from ottla.wire.codec import encode
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Broker
+    from ottla.net.connection import Part, PlaintextConnection
+    from ottla.wire.framing import RequestHeader
+    from ottla.wire.schema import Message
+
+_PLAIN_HEAD = struct.Struct(">ii")
+_FLEXIBLE_HEAD = struct.Struct(">iiB")
+API_VERSIONS = 18
+
+
+class ClientState:
+    """What the broker keeps with a connection between requests."""
+
+    __slots__ = ("pending", "software_name", "software_version")
+
+    def __init__(self) -> None:
+        self.software_name = ""
+        self.software_version = ""
+        #: The delayed operation that the connection's request in work waits for, cancelled when the client goes.
+        self.pending: Pending | None = None
+
+
+class Pending:
+    """A delayed operation as its connection sees it."""
+
+    __slots__ = ()
+
+    def cancel(self) -> None:
+        """The client is gone: forget the operation without an answer."""
+        raise NotImplementedError
+
+
+class RequestContext:
+    """A request in work. Exactly one of the `reply…` methods is called for it, at once or later."""
+
+    __slots__ = ("api_version", "broker", "connection", "header")
+
+    def __init__(self, broker: Broker, connection: PlaintextConnection, header: RequestHeader) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.header = header
+        self.api_version = header.api_version
+
+    @property
+    def client_id(self) -> str:
+        """The client's name for itself, empty where it gave none."""
+        return self.header.client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, with the leading slash that Java's printing of addresses has and tools expect."""
+        return "/" + self.connection.peer_host
+
+    @property
+    def listener_name(self) -> str:
+        """The listener through which the request came; Metadata answers with that listener's endpoints."""
+        return self.connection.listener_name
+
+    @property
+    def client_state(self) -> ClientState:
+        """What the broker keeps with this connection."""
+        state = self.connection.state
+        assert isinstance(state, ClientState)
+        return state
+
+    def reply(self, response: Message) -> None:
+        """Answer with a message, encoded for the request's version."""
+        self.reply_body(encode(response, self.api_version))
+
+    def reply_body(self, body: bytes) -> None:
+        """Answer with a body that is encoded already."""
+        self.connection.send((self._head(len(body)) + body,))
+
+    def reply_parts(self, parts: Sequence[Part], length: int) -> None:
+        """Answer with a body in parts (bytes and file ranges) of `length` bytes together."""
+        self.connection.send((self._head(length), *parts))
+
+    def no_reply(self) -> None:
+        """Finish without an answer (Produce with acks=0)."""
+        self.connection.complete()
+
+    def disconnect(self) -> None:
+        """Finish by closing the connection, as Kafka does where it cannot answer."""
+        self.connection.close()
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Run control-plane work for this request; it replies itself. An exception in it is logged and answered."""
+        self.broker.dispatcher.spawn(self, work)
+
+    def _head(self, body_length: int) -> bytes:
+        header = self.header
+        key = header.api_key
+        if key != API_VERSIONS and self.api_version >= API[key].flexible_since:
+            return _FLEXIBLE_HEAD.pack(body_length + 5, header.correlation_id, 0)
+        return _PLAIN_HEAD.pack(body_length + 4, header.correlation_id)

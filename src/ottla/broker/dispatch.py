@@ -1,0 +1,180 @@
+"""From a frame to its handler: the header, the version check, and what happens when either is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import API_VERSIONS, ClientState, RequestContext
+from ottla.broker.served import SERVED, Handle
+from ottla.wire.apis import API
+from ottla.wire.codec import decode
+from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import RequestHeader, WireError, parse_request_header
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Broker
+    from ottla.env.disk import DiskFile
+    from ottla.net.connection import PlaintextConnection
+
+log = logging.getLogger("ottla.broker")
+
+#: Bytes read at a time when a cold range is brought into the page cache.
+READ_AHEAD_CHUNK = 256 * 1024
+
+PRODUCE = 0
+FETCH = 1
+
+
+class Dispatcher:
+    """Takes the frames of all connections to their handlers (`net.connection.Service`)."""
+
+    def __init__(self, broker: Broker, frame_limit: int) -> None:
+        self._broker = broker
+        self._frame_limit = frame_limit
+        self._handles: dict[int, Handle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: Requests by API key, for the metrics.
+        self.requests: dict[int, int] = dict.fromkeys(SERVED, 0)
+        self.refused_frames = 0
+        self.cold_reads = 0
+
+    def frame_limit(self, connection: PlaintextConnection) -> int:
+        """`socket.request.max.bytes`."""
+        return self._frame_limit
+
+    def refuse_frame(self, connection: PlaintextConnection, size: int) -> None:
+        """A size that Kafka too answers by closing the connection."""
+        self.refused_frames += 1
+        what = "negative" if size < 0 else f"larger than socket.request.max.bytes={self._frame_limit}"
+        log.warning(
+            "closing the connection of %s:%d: a request of %d bytes is %s%s",
+            connection.peer_host,
+            connection.peer_port,
+            size,
+            what,
+            _protocol_guess(size),
+        )
+
+    def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
+        """Read a cold range in a disk thread, so that other clients do not wait for this one's disk."""
+        self.cold_reads += 1
+        self._broker.executor.call(
+            lambda: _touch(file, position, length), lambda _result, _error: done()
+        )
+
+    def connection_closed(self, connection: PlaintextConnection) -> None:
+        """Forget the connection and what it waited for."""
+        state = connection.state
+        if isinstance(state, ClientState) and state.pending is not None:
+            state.pending.cancel()
+        self._broker.connections.remove(connection)
+
+    def handle_frame(self, connection: PlaintextConnection, frame: memoryview) -> None:
+        """Parse and work on one request. Never raises: a bug in a handler is logged and closes the connection."""
+        try:
+            header, offset = parse_request_header(frame)
+            handle = self._handle_for(header, connection)
+            if handle is None:
+                return
+            key = header.api_key
+            self.requests[key] += 1
+            connection.last_active_ms = self._broker.clock.monotonic_ms()
+            context = RequestContext(self._broker, connection, header)
+            if key == PRODUCE or key == FETCH:
+                # These decode their frames themselves, without copies.
+                handle(context, (frame, offset))
+            else:
+                handle(context, decode(API[key].request, frame, header.api_version, offset))
+        except WireError as error:
+            self.refused_frames += 1
+            log.warning(
+                "closing the connection of %s:%d: its request cannot be read: %s",
+                connection.peer_host,
+                connection.peer_port,
+                error,
+            )
+            connection.close()
+        except Exception:
+            log.exception("a request of %s:%d failed", connection.peer_host, connection.peer_port)
+            connection.close()
+
+    def _handle_for(self, header: RequestHeader, connection: PlaintextConnection) -> Handle | None:
+        """The request's handler; None where the request was refused here."""
+        key = header.api_key
+        served = SERVED.get(key)
+        if served is None or not served.min_version <= header.api_version <= served.max_version:
+            self._refuse_version(header, connection)
+            return None
+        if connection.state is None:
+            connection.state = ClientState()
+        handle = self._handles.get(key)
+        if handle is None:
+            handle = self._handles[key] = served.load()
+        return handle
+
+    def _refuse_version(self, header: RequestHeader, connection: PlaintextConnection) -> None:
+        """ApiVersions from the future is told our range in version 0; everything else is disconnected (KIP-511)."""
+        if header.api_key == API_VERSIONS:
+            from ottla.broker.handlers.api_versions import unsupported_version
+
+            connection.send((unsupported_version(header),))
+            return
+        self.refused_frames += 1
+        log.warning(
+            "closing the connection of %s:%d: received request api key %d with version %d which is not supported",
+            connection.peer_host,
+            connection.peer_port,
+            header.api_key,
+            header.api_version,
+        )
+        connection.close()
+
+    def spawn(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
+        """Run `work` as a task; one per connection at most, since a connection has one request in work."""
+        task = asyncio.get_running_loop().create_task(self._guard(context, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except Exception:
+            log.exception("a request of %s failed", context.client_host)
+            response = API[context.header.api_key].response()
+            if hasattr(response, "error_code"):
+                response.error_code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+                context.reply(response)
+            else:
+                context.disconnect()
+
+    async def stop(self) -> None:
+        """Cancel what is in work."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _touch(file: DiskFile, position: int, length: int) -> None:
+    """Read a range for its effect on the page cache. An error shows when the range is sent."""
+    end = position + length
+    while position < end:
+        got = len(file.pread(min(READ_AHEAD_CHUNK, end - position), position))
+        if got == 0:
+            return
+        position += got
+
+
+def _protocol_guess(size: int) -> str:
+    """What the first four bytes were, if not a size: a hint for whoever connected with the wrong protocol."""
+    if size < 0:
+        return ""
+    head = size.to_bytes(4, "big")
+    if head[:2] == b"\x16\x03":
+        return "; this looks like TLS sent to a plaintext listener: use security.protocol=PLAINTEXT in the client"
+    if head in (b"GET ", b"POST", b"PUT ", b"HEAD"):
+        return "; this looks like HTTP: the Kafka protocol is spoken here"
+    return ""

@@ -1,0 +1,150 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changes.
+
+Epochs: -1 asks for a full fetch without a session, 0 for a full fetch that begins one; every further fetch carries
+the session's id and the next epoch, wrapping from 2^31-1 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from ottla.wire.errors import ErrorCode
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+NO_SESSION = 0
+MAX_EPOCH = 2**31 - 1
+#: A session that was not used for this long may be evicted by a new one (Kafka's fixed two minutes).
+EVICTION_AGE_MS = 120_000
+
+
+class SessionPartition:
+    """What a session remembers of a partition: what the client wants, and what it was last told."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "index",
+        "log_start_offset",
+        "max_bytes",
+        "topic",
+    )
+
+    def __init__(self, topic: Hashable, index: int, fetch_offset: int, max_bytes: int, leader_epoch: int) -> None:
+        #: The topic's name, or its id from Fetch 13 on.
+        self.topic = topic
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = leader_epoch
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def update(self, other: SessionPartition) -> None:
+        """Take the client's newer wishes."""
+        self.fetch_offset = other.fetch_offset
+        self.max_bytes = other.max_bytes
+        self.current_leader_epoch = other.current_leader_epoch
+
+    def must_tell(self, error: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether an incremental answer has to name this partition; remembers what it is told."""
+        told = size > 0 or error != 0
+        if self.high_watermark != high_watermark:
+            self.high_watermark = high_watermark
+            told = True
+        if self.log_start_offset != log_start_offset:
+            self.log_start_offset = log_start_offset
+            told = True
+        if error != 0:
+            # An error is repeated until it is gone, and what follows it is told whatever it is.
+            self.high_watermark = -1
+        return told
+
+
+PartitionKey = tuple[Hashable, int]
+
+
+class FetchSession:
+    """One client's session; partitions in the order in which they are served next."""
+
+    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = 1
+        self.last_used_ms = now_ms
+        self.partitions: dict[PartitionKey, SessionPartition] = {}
+
+    def change(self, wanted: Iterable[SessionPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """Add, update and drop partitions."""
+        partitions = self.partitions
+        for partition in wanted:
+            key = (partition.topic, partition.index)
+            known = partitions.get(key)
+            if known is None:
+                partitions[key] = partition
+            else:
+                known.update(partition)
+        for key in forgotten:
+            partitions.pop(key, None)
+
+    def served(self, partition: SessionPartition) -> None:
+        """Put a partition that sent data behind the others, so that each gets its turn."""
+        key = (partition.topic, partition.index)
+        if self.partitions.pop(key, None) is not None:
+            self.partitions[key] = partition
+
+
+class FetchSessionCache:
+    """The sessions, at most `max.incremental.fetch.session.cache.slots` of them."""
+
+    def __init__(self, slots: int, random_id: Callable[[], int]) -> None:
+        self._slots = slots
+        self._random_id = random_id
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def create(self, uses_topic_ids: bool, wanted: Iterable[SessionPartition], now_ms: float) -> FetchSession | None:
+        """A new session, or None where the cache is full of sessions in use."""
+        if len(self._sessions) >= self._slots and not self._evict(now_ms):
+            return None
+        session_id = self._random_id()
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random_id()
+        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        session.change(wanted, ())
+        self._sessions[session_id] = session
+        return session
+
+    def remove(self, session_id: int) -> None:
+        """End a session, if it is there."""
+        self._sessions.pop(session_id, None)
+
+    def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: float) -> FetchSession | ErrorCode:
+        """The session of an incremental fetch, moved on to its next epoch, or the error that the client is told."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        if session.last_used_ms != now_ms:
+            session.last_used_ms = now_ms
+            # Least recently used first: eviction looks at the head only.
+            self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def _evict(self, now_ms: float) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.last_used_ms < EVICTION_AGE_MS:
+            return False
+        del self._sessions[oldest.session_id]
+        self.evictions += 1
+        return True

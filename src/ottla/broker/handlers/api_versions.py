@@ -1,0 +1,57 @@
+"""ApiVersions (key 18), versions 0-4: which APIs and versions the broker serves.
+
+1 adds the throttle time; 3 is flexible and brings the client's software name and version (KIP-511); 4 fixes features
+whose minimum version is 0. A version that we do not know is answered in version 0 with `UNSUPPORTED_VERSION` and our
+range of ApiVersions itself, so that a client from the future can ask again.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING
+
+from ottla.broker.served import SERVED
+from ottla.wire.codec import encode
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.wire.framing import RequestHeader
+
+MIN_VERSION = 0
+MAX_VERSION = 4
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_HEAD = struct.Struct(">ii")
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> None:
+    """Answer with the table of served APIs."""
+    if context.api_version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            context.reply(ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST), api_keys=[]))
+            return
+        context.client_state.software_name = name
+        context.client_state.software_version = version
+    context.reply(ApiVersionsResponse(error_code=0, api_keys=_table()))
+
+
+def unsupported_version(header: RequestHeader) -> bytes:
+    """The whole frame that answers an ApiVersions request of a version that we do not know."""
+    own = SERVED[header.api_key]
+    response = ApiVersionsResponse(
+        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
+        api_keys=[ApiVersion(api_key=header.api_key, min_version=own.min_version, max_version=own.max_version)],
+    )
+    body = encode(response, 0)
+    return _HEAD.pack(len(body) + 4, header.correlation_id) + body
+
+
+def _table() -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=served.min_version, max_version=served.max_version)
+        for key, served in SERVED.items()
+    ]

@@ -1,0 +1,55 @@
+"""DeleteRecords (key 21), versions 0-2: moves a partition's log start (KIP-107).
+
+1 is the same as 0, 2 is flexible. Offset -1 stands for the high watermark. What lies below the new start can no longer
+be read at once; whole segments go in the background.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+HIGH_WATERMARK = -1
+
+
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
+    """Answer each partition with its low watermark: the new log start."""
+    topics = []
+    for topic in request.topics:
+        results = []
+        for asked in topic.partitions:
+            low_watermark, error = _delete(context, topic.name, asked.partition_index, asked.offset)
+            results.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=asked.partition_index, low_watermark=low_watermark, error_code=int(error)
+                )
+            )
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    context.reply(DeleteRecordsResponse(topics=topics))
+
+
+def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
+    partition = context.broker.partitions.get(topic, index)
+    if partition is None:
+        return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    log = partition.log
+    if "delete" not in log.config.cleanup_policy:
+        return -1, ErrorCode.POLICY_VIOLATION
+    wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
+    if wanted < 0 or wanted > log.high_watermark:
+        return -1, ErrorCode.OFFSET_OUT_OF_RANGE
+    log.delete_records(wanted)
+    return log.log_start_offset, ErrorCode.NONE

@@ -1,0 +1,38 @@
+"""InitProducerId (key 22), versions 0-5: a producer id for idempotent production (KIP-98).
+
+2 is flexible; 3 lets a producer name the id and epoch it has, to bump the epoch (KIP-360); 4 adds PRODUCER_FENCED, 5
+aborts over the wire (KIP-890). Transactional ids wait for the transaction coordinator; until then they get an error that
+no client retries (`UNSUPPORTED_VERSION`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 5
+
+
+def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
+    """Give out the next producer id with epoch 0, as Kafka does for every producer without a transactional id."""
+    if request.transactional_id is not None:
+        error = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
+        context.reply(InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1))
+        return
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        context.reply(
+            InitProducerIdResponse(error_code=int(ErrorCode.INVALID_REQUEST), producer_id=-1, producer_epoch=-1)
+        )
+        return
+    context.spawn(_give_out(context))
+
+
+async def _give_out(context: RequestContext) -> None:
+    producer_id = await context.broker.topics.next_producer_id()
+    context.reply(InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0))

@@ -1,0 +1,126 @@
+"""ListOffsets (key 2), versions 0-9: offsets by time.
+
+1 answers one offset with its timestamp instead of a list; 2 adds the isolation level; 4 the leader epochs (KIP-320);
+6 is flexible; 7 asks for the offset of the largest timestamp (-3, KIP-734); 8 for the earliest local offset (-4,
+KIP-405), which is the log start where nothing is tiered; 9 for the last tiered offset (-5), which does not exist here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.partitions import Partition
+
+MIN_VERSION = 0
+MAX_VERSION = 9
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+
+#: The first version in which each special timestamp may be asked for.
+_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
+    """Answer per partition; each fails on its own."""
+    partitions = context.broker.partitions
+    image = context.broker.image
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = (topic.name, asked.partition_index)
+            (repeated if key in seen else seen).add(key)
+    topics: list[ListOffsetsTopicResponse] = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            partition = partitions.get(topic.name, asked.partition_index)
+            if (topic.name, asked.partition_index) in repeated:
+                answers.append(_failed(context, asked, ErrorCode.INVALID_REQUEST))
+            elif partition is None:
+                known = image.topics.get(topic.name)
+                exists = known is not None and 0 <= asked.partition_index < len(known.partitions)
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answers.append(_failed(context, asked, error))
+            else:
+                answers.append(_answer(context, partition, asked, request.isolation_level))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    context.reply(ListOffsetsResponse(topics=topics))
+
+
+def _answer(
+    context: RequestContext, partition: Partition, asked: ListOffsetsPartition, isolation_level: int
+) -> ListOffsetsPartitionResponse:
+    error = partition.check_epoch(asked.current_leader_epoch)
+    timestamp = asked.timestamp
+    if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, MAX_VERSION + 1):
+        error = ErrorCode.UNSUPPORTED_VERSION
+    if error is not ErrorCode.NONE:
+        return _failed(context, asked, error)
+    found = _find(partition, timestamp, partition.visible_end(isolation_level))
+    if context.api_version == 0:
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            error_code=0,
+            old_style_offsets=_old_style(partition, asked, found),
+        )
+    found_timestamp, offset, epoch = found if found is not None else (-1, -1, -1)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=0,
+        timestamp=found_timestamp,
+        offset=offset,
+        leader_epoch=epoch,
+    )
+
+
+def _find(partition: Partition, timestamp: int, visible_end: int) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch) for what was asked, None where there is no such record to be seen."""
+    log = partition.log
+    if timestamp == LATEST:
+        return -1, visible_end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.log_start_offset, log.epoch_at(log.log_start_offset)
+    if timestamp == LATEST_TIERED:
+        return None
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found[1] >= visible_end:
+        return None
+    return found
+
+
+def _old_style(
+    partition: Partition, asked: ListOffsetsPartition, found: tuple[int, int, int] | None
+) -> list[int]:
+    """Version 0 answers segment base offsets, newest first, at most `max_num_offsets` of them."""
+    if asked.timestamp in (LATEST, EARLIEST):
+        offsets = [found[1]] if found is not None else []
+        if asked.timestamp == LATEST:
+            bases = [base for base in reversed(partition.log.segment_base_offsets()) if base < offsets[0]]
+            offsets += bases
+    else:
+        offsets = [found[1]] if found is not None else []
+    return offsets[: max(asked.max_num_offsets, 0)]
+
+
+def _failed(
+    context: RequestContext, asked: ListOffsetsPartition, error: ErrorCode
+) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, error_code=int(error), old_style_offsets=[]
+    )

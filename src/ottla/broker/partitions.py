@@ -1,0 +1,100 @@
+"""The partitions this broker hosts: their logs, their leadership, and who waits for their data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.purgatory import DelayedFetch
+    from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
+
+
+class Partition:
+    """One hosted partition: its log, and the fetches that wait for it to grow."""
+
+    __slots__ = ("index", "leader_epoch", "log", "topic", "topic_id", "waiting")
+
+    def __init__(self, topic: str, topic_id: UUID, index: int, log: PartitionLog, leader_epoch: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.waiting: set[DelayedFetch] = set()
+
+    def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
+        """Fencing by leader epoch (KIP-320); -1 means that the client does not know it."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return ErrorCode.NONE
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def visible_end(self, isolation_level: int) -> int:
+        """The offset that a consumer may read up to: the high watermark, or what is stable when `read_committed`."""
+        return self.log.last_stable_offset if isolation_level == 1 else self.log.high_watermark
+
+
+class PartitionSet:
+    """All hosted partitions, by name and by topic id."""
+
+    def __init__(self, clock_now_ms: Callable[[], int]) -> None:
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[UUID, dict[int, Partition]] = {}
+        self._now_ms = clock_now_ms
+        #: Called with (topic, partition, next offset) after each append to a partition somebody listens to.
+        self._listeners: dict[str, Callable[[int, int], None]] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_name.values():
+            yield from partitions.values()
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, or None where this broker does not host it."""
+        partitions = self._by_name.get(topic)
+        return partitions.get(index) if partitions is not None else None
+
+    def get_by_id(self, topic_id: UUID, index: int) -> Partition | None:
+        """The same by topic id."""
+        partitions = self._by_id.get(topic_id)
+        return partitions.get(index) if partitions is not None else None
+
+    def knows_id(self, topic_id: UUID) -> bool:
+        """Whether some partition of the topic is hosted."""
+        return topic_id in self._by_id
+
+    def indexes(self, topic: str) -> list[int]:
+        """The hosted partitions of a topic."""
+        return sorted(self._by_name.get(topic, ()))
+
+    def add(self, partition: Partition) -> None:
+        """Host a partition."""
+        self._by_name.setdefault(partition.topic, {})[partition.index] = partition
+        self._by_id.setdefault(partition.topic_id, self._by_name[partition.topic])
+
+    def remove_topic(self, topic: str) -> list[Partition]:
+        """Stop hosting a topic; its waiting fetches are completed (and will find it gone)."""
+        partitions = self._by_name.pop(topic, {})
+        removed = list(partitions.values())
+        for partition in removed:
+            self._by_id.pop(partition.topic_id, None)
+            for waiting in list(partition.waiting):
+                waiting.complete()
+        return removed
+
+    def append(self, partition: Partition, records: memoryview, origin: int) -> AppendInfo | AppendRefusal:
+        """Append batches as leader and wake the fetches that wait for them."""
+        log = partition.log
+        before = log.log_end_offset
+        info = log.append(
+            records, None, leader_epoch=partition.leader_epoch, now_ms=self._now_ms(), origin=origin
+        )
+        if partition.waiting and log.log_end_offset != before:
+            size = len(records)
+            for waiting in list(partition.waiting):
+                waiting.grown(size)
+        return info

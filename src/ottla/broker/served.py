@@ -1,0 +1,55 @@
+"""Which APIs the broker serves: key, versions, and the module that handles them.
+
+Kept apart from the handlers so that start-up imports none of them; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+    Handle = Callable[[RequestContext, Any], None]
+
+
+class Served(NamedTuple):
+    """One API: its versions as advertised and the handler's module under `ottla.broker.handlers`."""
+
+    min_version: int
+    max_version: int
+    module: str
+
+    def load(self) -> Handle:
+        """The handler, imported on first use."""
+        handle: Handle = import_module(f"ottla.broker.handlers.{self.module}").handle
+        return handle
+
+
+SERVED: dict[int, Served] = {
+    0: Served(0, 11, "produce"),
+    1: Served(4, 17, "fetch"),
+    2: Served(0, 9, "list_offsets"),
+    3: Served(0, 12, "metadata"),
+    8: Served(0, 9, "offset_commit"),
+    9: Served(0, 9, "offset_fetch"),
+    10: Served(0, 6, "find_coordinator"),
+    11: Served(0, 9, "join_group"),
+    12: Served(0, 4, "heartbeat"),
+    13: Served(0, 5, "leave_group"),
+    14: Served(0, 5, "sync_group"),
+    15: Served(0, 5, "describe_groups"),
+    16: Served(0, 5, "list_groups"),
+    18: Served(0, 4, "api_versions"),
+    19: Served(0, 7, "create_topics"),
+    20: Served(0, 6, "delete_topics"),
+    21: Served(0, 2, "delete_records"),
+    22: Served(0, 5, "init_producer_id"),
+    23: Served(0, 4, "offset_for_leader_epoch"),
+    32: Served(0, 4, "describe_configs"),
+    37: Served(0, 3, "create_partitions"),
+    42: Served(0, 2, "delete_groups"),
+    60: Served(0, 1, "describe_cluster"),
+}

@@ -1,0 +1,1 @@
+"""The command line: the only part that reads environment variables and sets exit codes."""

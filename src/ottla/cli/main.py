@@ -1,0 +1,63 @@
+"""The command `ottla`: what it offers; each command's own work is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Optional
+
+import typer
+
+from ottla import __version__
+
+app = typer.Typer(
+    name="ottla",
+    help="A Kafka-compatible event-streaming platform in Python.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ottla {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A Kafka-compatible event-streaming platform in Python."""
+
+
+@app.command()
+def serve(
+    host: Annotated[Optional[str], typer.Option(help="Host name or address to listen on [127.0.0.1].")] = None,
+    port: Annotated[Optional[int], typer.Option(help="Port to listen on; 0 takes any free one [9092].")] = None,
+    data: Annotated[Optional[str], typer.Option(help="Folder for the data, made if need be [ottla-data].")] = None,
+    broker_id: Annotated[Optional[int], typer.Option("--id", help="The broker's id (broker.id).")] = None,
+    config: Annotated[
+        Optional[list[str]], typer.Option("--config", "-c", help="A setting by its Kafka name; may be repeated.")
+    ] = None,
+    properties: Annotated[
+        Optional[str], typer.Option(help="A server.properties file, as Apache Kafka's; -c and flags win over it.")
+    ] = None,
+) -> None:
+    """Run one broker until SIGTERM or Ctrl-C."""
+    from ottla.cli.serve import ServeOptions, run
+
+    options = ServeOptions(host, port, data, broker_id, tuple(config or ()), properties)
+    sys.exit(run(options))
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends with a message and an exit code, never with a traceback."""
+    if len(sys.argv) > 1 and sys.argv[1] == "demo":
+        # The demo's options need its own imports, which no other command should pay for.
+        from ottla.cli.demo import demo
+
+        app.command()(demo)
+    app()

@@ -1,0 +1,166 @@
+"""`ottla serve`: settings together, one broker up, signals to stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla import __version__
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
+DEFAULT_DATA = "ottla-data"
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """The command's options as given; None where an option was left out."""
+
+    host: str | None
+    port: int | None
+    data: str | None
+    broker_id: int | None
+    settings: tuple[str, ...]
+    properties_file: str | None
+
+
+class UsageProblem(Exception):
+    """The options contradict each other or cannot be read; the message says which and what to do."""
+
+
+def run(options: ServeOptions) -> int:
+    """Run the broker; returns the exit code."""
+    started = _process_start_s()
+    logging.basicConfig(
+        level=os.environ.get("OTTLA_LOG_LEVEL", "WARNING").upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        config = read_config(options)
+    except UsageProblem as problem:
+        for line in str(problem).splitlines():
+            print(f"ottla serve: {line}", file=sys.stderr)
+        return EXIT_USAGE
+    for warning in config.warnings:
+        print(f"ottla serve: warning: {warning}", file=sys.stderr)
+    return _loop_runner()(_serve(config, started))
+
+
+def _loop_runner():  # type: ignore[no-untyped-def]
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    return uvloop.run
+
+
+def read_config(options: ServeOptions) -> BrokerConfig:
+    """The settings of file, `-c` and flags together, later ones winning. Raises `UsageProblem`."""
+    from ottla.config.broker import ConfigRefusal, parse_broker_config
+    from ottla.config.properties import PropertiesError, parse_properties
+
+    from_file: dict[str, str] = {}
+    if options.properties_file is not None:
+        try:
+            with open(options.properties_file, encoding="utf-8") as file:
+                from_file = parse_properties(file.read())
+        except OSError as error:
+            raise UsageProblem(f"cannot read {options.properties_file}: {error.strerror}") from error
+        except (PropertiesError, UnicodeDecodeError) as error:
+            raise UsageProblem(f"cannot read {options.properties_file}: {error}") from error
+    given = _given(options)
+    parsed = parse_broker_config({**_defaults(from_file | given), **from_file, **given}, strict=frozenset(given))
+    if isinstance(parsed, ConfigRefusal):
+        raise UsageProblem("\n".join(parsed.problems))
+    return parsed
+
+
+def _given(options: ServeOptions) -> dict[str, str]:
+    """What the command line says, in Kafka's names."""
+    given: dict[str, str] = {}
+    for setting in options.settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise UsageProblem(f"-c {setting}: expected key=value, as in -c num.partitions=4")
+        given[name.strip()] = value.strip()
+    if options.host is not None or options.port is not None:
+        if "listeners" in given:
+            raise UsageProblem("--host/--port and -c listeners=… both say where to listen; give one of them")
+        host = options.host if options.host is not None else DEFAULT_HOST
+        port = options.port if options.port is not None else DEFAULT_PORT
+        if not 0 <= port <= 65535:
+            raise UsageProblem(f"--port {port}: a port is a number from 0 to 65535")
+        given["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
+    if options.data is not None:
+        given["log.dirs"] = options.data
+    if options.broker_id is not None:
+        given["broker.id"] = str(options.broker_id)
+    return given
+
+
+def _defaults(given: dict[str, str]) -> dict[str, str]:
+    """Where Apache Kafka would listen on every interface and keep data in /tmp, stay on this machine and in sight."""
+    defaults: dict[str, str] = {}
+    if "listeners" not in given:
+        defaults["listeners"] = f"PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}"
+    if "log.dirs" not in given and "log.dir" not in given:
+        defaults["log.dirs"] = DEFAULT_DATA
+    return defaults
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _process_start_s() -> float:
+    """When this process began, on the monotonic clock, so that "ready in" counts the interpreter and the imports."""
+    try:
+        with open("/proc/self/stat", encoding="ascii") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        return ticks / os.sysconf("SC_CLK_TCK") - time.clock_gettime(time.CLOCK_BOOTTIME) + time.monotonic()
+    except (OSError, ValueError, IndexError, AttributeError):
+        return time.monotonic()
+
+
+async def _serve(config: BrokerConfig, started_s: float) -> int:
+    from ottla.broker.server import Broker
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stop.set)
+    broker = Broker(config)
+    refusal = await broker.start()
+    if refusal is not None:
+        print(f"ottla serve: {refusal.message}", file=sys.stderr)
+        return EXIT_REFUSED
+    where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
+    print(
+        f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: broker {broker.id} listening on {where}, "
+        f"data in {', '.join(broker.log_dirs)}",
+        flush=True,
+    )
+    waiting = asyncio.ensure_future(stop.wait())
+    failing = asyncio.ensure_future(broker.failed.wait())
+    await asyncio.wait((waiting, failing), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    failing.cancel()
+    await broker.stop(lambda size: print(f"stopping: forcing {size / 1e6:.1f} MB to disk", flush=True))
+    if broker.failure is not None:
+        print(f"ottla serve: {broker.failure}", file=sys.stderr)
+        return EXIT_REFUSED
+    print("stopped", flush=True)
+    return 0

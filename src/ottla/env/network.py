@@ -1,0 +1,130 @@
+"""Sockets: the only module that opens one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+#: Tells the kernel that more of the same answer follows, so that a header and the file range behind it share packets.
+MORE_FOLLOWS = getattr(socket, "MSG_MORE", 0)
+
+LISTEN_BACKLOG = 1024
+
+
+class NetworkError(Exception):
+    """A socket could not be opened; the message names the cause and the cure."""
+
+
+class EventLoop(Protocol):
+    """What connections ask of an event loop (asyncio's and uvloop's both have it)."""
+
+    def add_reader(self, fd: int, callback: Callable[[], object], /) -> object: ...
+    def remove_reader(self, fd: int, /) -> bool: ...
+    def add_writer(self, fd: int, callback: Callable[[], object], /) -> object: ...
+    def remove_writer(self, fd: int, /) -> bool: ...
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> object: ...
+    def call_soon(self, callback: Callable[[], object], /) -> object: ...
+
+
+class StreamSocket:
+    """A connected, non-blocking TCP socket.
+
+    `recv_into`, `send` and `sendmsg` are the socket's own methods, so the hot path pays for no wrapper; they raise
+    `BlockingIOError` when the call would block and `OSError` when the connection is gone.
+    """
+
+    __slots__ = ("_sock", "fd", "peer_host", "peer_port", "recv_into", "send", "sendmsg")
+
+    def __init__(self, sock: socket.socket, peer_host: str, peer_port: int) -> None:
+        self._sock = sock
+        self.fd = sock.fileno()
+        self.peer_host = peer_host
+        self.peer_port = peer_port
+        self.recv_into: Callable[[memoryview], int] = sock.recv_into
+        self.send: Callable[[bytes], int] = sock.send
+        self.sendmsg: Callable[[Sequence[bytes | bytearray | memoryview], Sequence[object], int], int] = (
+            sock.sendmsg  # type: ignore[assignment]
+        )
+
+    def sendfile(self, file_fd: int, position: int, length: int) -> int:
+        """Send up to `length` bytes of a file from `position`; returns the bytes sent, 0 at the file's end."""
+        return os.sendfile(self.fd, file_fd, position, length)
+
+    def close(self) -> None:
+        """Close the socket; closing twice does nothing."""
+        self._sock.close()
+
+
+class ListeningSocket:
+    """A non-blocking TCP socket that accepts connections."""
+
+    __slots__ = ("_sock", "fd", "host", "port")
+
+    def __init__(self, sock: socket.socket, host: str) -> None:
+        self._sock = sock
+        self.fd = sock.fileno()
+        self.host = host
+        self.port: int = sock.getsockname()[1]
+
+    def accept(self) -> StreamSocket | None:
+        """The next waiting connection, or None where none waits.
+
+        Raises `NetworkError` when the process is out of file descriptors.
+        """
+        try:
+            sock, address = self._sock.accept()
+        except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+            return None
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise NetworkError(
+                    f"cannot accept a connection: {error.strerror}; raise the limit of open files (ulimit -n)"
+                ) from error
+            return None
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return StreamSocket(sock, address[0], address[1])
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._sock.close()
+
+
+def listen(host: str, port: int, backlog: int = LISTEN_BACKLOG) -> ListeningSocket:
+    """Listen on `host` (a name or an address; empty means every interface) and `port` (0: any free one).
+
+    Raises `NetworkError` naming the cause: unknown host, port in use, no permission.
+    """
+    bind_host = host or "0.0.0.0"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(bind_host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise NetworkError(f"cannot listen on {bind_host}:{port}: the host name does not resolve ({error})") from error
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise NetworkError(f"cannot listen on {bind_host}:{port}: {_bind_problem(error)}") from error
+    return ListeningSocket(sock, host)
+
+
+def canonical_host_name() -> str:
+    """The machine's own fully qualified name, as Kafka announces it when nothing else is configured."""
+    return socket.getfqdn()
+
+
+def _bind_problem(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the port is in use by another program; stop it, or choose another port (0 takes any free one)"
+    if error.errno == errno.EACCES:
+        return "permission denied; ports below 1024 need privileges"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address"
+    return error.strerror or str(error)

@@ -1,0 +1,1 @@
+"""Connections, buffers and listeners, for the broker and its replica fetchers alike."""

@@ -1,0 +1,372 @@
+"""A plaintext connection of the broker: frames in, parts out, on the loop's readiness callbacks.
+
+Kafka's channel in one object: it reads whole requests, has one of them in work at a time (Kafka mutes the channel
+meanwhile), and sends answers in order. What it must not do is wait, copy record bytes, or let one client take the loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ottla.env.disk import DiskError, DiskFile, FileSlice
+from ottla.env.network import MORE_FOLLOWS, EventLoop, StreamSocket
+from ottla.net.buffers import BufferPool, ReceiveBuffer
+
+#: Requests that one connection may have answered in one turn of the loop before others get theirs.
+REQUESTS_PER_TURN = 64
+#: Bytes of requests that one connection may have handled in one turn.
+REQUEST_BYTES_PER_TURN = 4 * 1024 * 1024
+#: Bytes that one connection may send from files in one turn.
+SEND_BYTES_PER_TURN = 1024 * 1024
+#: Byte parts that go to the kernel in one call (its own limit is 1,024).
+PARTS_PER_CALL = 512
+#: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
+WAITING_BYTES_LIMIT = 64 * 1024
+
+Part = bytes | bytearray | memoryview | FileSlice
+
+
+class Service(Protocol):
+    """What a connection needs of the broker that owns it."""
+
+    def handle_frame(self, connection: PlaintextConnection, frame: memoryview) -> None:
+        """Work on one request; its bytes are valid during the call only. Answers by `send` or `complete`."""
+        ...
+
+    def frame_limit(self, connection: PlaintextConnection) -> int:
+        """The largest request in bytes that is accepted now (`socket.request.max.bytes`)."""
+        ...
+
+    def refuse_frame(self, connection: PlaintextConnection, size: int) -> None:
+        """Told of a request whose size cannot be accepted, before the connection is closed."""
+        ...
+
+    def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
+        """Bring a cold range of a file into the page cache, away from the loop, then call `done` on the loop."""
+        ...
+
+    def connection_closed(self, connection: PlaintextConnection) -> None:
+        """Told once when the connection is gone, whoever closed it."""
+        ...
+
+
+class PlaintextConnection:
+    """One client's connection; see the module's text for its rules."""
+
+    __slots__ = (
+        "_answered",
+        "_buffer",
+        "_close_when_sent",
+        "_in_turn",
+        "_in_work",
+        "_loop",
+        "_outgoing",
+        "_reading",
+        "_reading_ahead",
+        "_scheduled",
+        "_service",
+        "_socket",
+        "_warm_bytes",
+        "_writing",
+        "bytes_in",
+        "bytes_out",
+        "closed",
+        "last_active_ms",
+        "listener_name",
+        "peer_host",
+        "peer_port",
+        "state",
+    )
+
+    def __init__(
+        self, loop: EventLoop, stream: StreamSocket, service: Service, listener_name: str, pool: BufferPool
+    ) -> None:
+        self._loop = loop
+        self._socket = stream
+        self._service = service
+        self._buffer = ReceiveBuffer(pool)
+        self._outgoing: deque[Part] = deque()
+        self._in_work = False
+        self._in_turn = False
+        self._answered = False
+        self._reading = True
+        self._writing = False
+        self._warm_bytes = 0
+        self._reading_ahead = False
+        self._scheduled = False
+        self._close_when_sent = False
+        self.listener_name = listener_name
+        self.peer_host = stream.peer_host
+        self.peer_port = stream.peer_port
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.last_active_ms = 0.0
+        self.closed = False
+        #: What the broker keeps with this connection (client software, principal).
+        self.state: object = None
+        loop.add_reader(stream.fd, self._on_readable)
+
+    @property
+    def unsent_parts(self) -> int:
+        """Parts of answers that wait for the client to read."""
+        return len(self._outgoing)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in work, received or unsent."""
+        return not self._in_work and not self._outgoing and not len(self._buffer)
+
+    # Receiving
+
+    def _on_readable(self) -> None:
+        buffer = self._buffer
+        try:
+            received = buffer.fill(self._socket.recv_into)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if received == 0:
+            self.close()
+            return
+        self.bytes_in += received
+        if self._in_work or self._scheduled:
+            self._limit_waiting()
+        else:
+            self._work()
+
+    def _limit_waiting(self) -> None:
+        """Stop reading where enough bytes wait already for the request in work to be answered."""
+        buffer = self._buffer
+        if self._reading and (len(buffer) >= WAITING_BYTES_LIMIT or not buffer.has_room):
+            self._loop.remove_reader(self._socket.fd)
+            self._reading = False
+
+    def _work(self) -> None:
+        """Handle the frames that have arrived whole, one at a time, within this turn's budget."""
+        buffer = self._buffer
+        service = self._service
+        requests_left = REQUESTS_PER_TURN
+        bytes_left = REQUEST_BYTES_PER_TURN
+        while True:
+            size = buffer.next_frame_size()
+            if size is None:
+                buffer.make_room(0)
+                break
+            if size < 0 or size > service.frame_limit(self):
+                service.refuse_frame(self, size)
+                self.close()
+                return
+            frame = buffer.frame(size)
+            if frame is None:
+                buffer.make_room(size)
+                break
+            if requests_left <= 0 or bytes_left <= 0:
+                self._schedule()
+                self._limit_waiting()
+                return
+            requests_left -= 1
+            bytes_left -= size
+            self._in_work = self._in_turn = True
+            service.handle_frame(self, frame)
+            self._in_turn = False
+            if self.closed:
+                return
+            buffer.consume(size)
+            if self._close_when_sent and not self._in_work:
+                self.close()
+                return
+            if self._in_work:
+                self._limit_waiting()
+                return
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self._socket.fd, self._on_readable)
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._scheduled = False
+        if not self.closed and not self._in_work:
+            self._work()
+
+    # Answering
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Send the answer to the request in work, its size field included, and then take up the next request.
+
+        The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped.
+        Requests that follow wait until the client has taken this answer, so a client that does not read holds up
+        nobody but itself.
+        """
+        if self.closed:
+            _release(parts)
+            return
+        if len(parts) == 1 and type(parts[0]) is bytes:
+            self._send_now(parts[0])
+        else:
+            self._outgoing.extend(parts)
+            self._flush()
+        if self._outgoing:
+            self._answered = True
+        else:
+            self.complete()
+
+    def complete(self) -> None:
+        """The request in work is done, answered or not (Produce with acks=0 has no answer)."""
+        self._in_work = False
+        if self.closed or self._in_turn:
+            return
+        if self._close_when_sent:
+            self.close()
+        elif not self._reading or len(self._buffer):
+            self._schedule()
+
+    def close_when_sent(self) -> None:
+        """Take no further request, and close once the answer given to `send` is sent."""
+        self._close_when_sent = True
+        if not self._outgoing:
+            self.close()
+
+    def _send_now(self, data: bytes) -> None:
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.close()
+            return
+        self.bytes_out += sent
+        if sent < len(data):
+            self._outgoing.append(memoryview(data)[sent:])
+            self._want_write()
+
+    def _flush(self) -> None:
+        """Send from the queue until it is empty, the client is slow, the disk is, or this turn's budget is spent."""
+        budget = SEND_BYTES_PER_TURN
+        outgoing = self._outgoing
+        try:
+            while outgoing and budget > 0 and not self._reading_ahead:
+                part = outgoing[0]
+                if isinstance(part, FileSlice):
+                    sent = self._send_slice(part, min(part.length, budget))
+                else:
+                    sent = self._send_bytes()
+                self.bytes_out += sent
+                budget -= sent
+                if self.closed:
+                    return
+        except (BlockingIOError, InterruptedError):
+            pass
+        except (OSError, DiskError):
+            self.close()
+            return
+        if outgoing and not self._reading_ahead:
+            self._want_write()
+        elif self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._socket.fd)
+        if not outgoing:
+            if self._close_when_sent:
+                self.close()
+            elif self._answered:
+                self._answered = False
+                self.complete()
+
+    def _send_bytes(self) -> int:
+        """Send the run of byte parts at the head of the queue in one call; returns the bytes sent."""
+        outgoing = self._outgoing
+        run: list[bytes | bytearray | memoryview] = []
+        for part in outgoing:
+            if isinstance(part, FileSlice) or len(run) == PARTS_PER_CALL:
+                break
+            run.append(part)
+        flags = MORE_FOLLOWS if len(run) < len(outgoing) else 0
+        sent = self._socket.sendmsg(run, (), flags)
+        left = sent
+        for data in run:
+            if left < len(data):
+                outgoing[0] = memoryview(data)[left:]
+                break
+            left -= len(data)
+            outgoing.popleft()
+        return sent
+
+    def _send_slice(self, part: FileSlice, length: int) -> int:
+        """Send from the file range at the head of the queue; returns the bytes sent, 0 while the disk is read."""
+        fd = part.file.fileno()
+        if fd is None:
+            sent = self._socket.send(part.file.pread(length, part.position))
+        else:
+            if self._warm_bytes <= 0 and not self._prove_warm(part, length):
+                return 0
+            sent = self._socket.sendfile(fd, part.position, min(length, self._warm_bytes))
+            self._warm_bytes -= sent
+        if sent == 0:
+            # The file is shorter than its range: the client cannot be told within this answer any more.
+            self.close()
+        elif sent == part.length:
+            self._outgoing.popleft()
+            self._warm_bytes = 0
+            if part.release is not None:
+                part.release()
+        else:
+            part.position += sent
+            part.length -= sent
+        return sent
+
+    def _prove_warm(self, part: FileSlice, length: int) -> bool:
+        """Whether the next `length` bytes can be sent without the loop waiting for the disk; else has them read."""
+        warm = part.file.is_warm(part.position, length)
+        if warm or (warm is None and part.active):
+            self._warm_bytes = length
+            return True
+        self._reading_ahead = True
+
+        def done() -> None:
+            self._reading_ahead = False
+            self._warm_bytes = length
+            if not self.closed:
+                self._flush()
+
+        self._service.read_ahead(part.file, part.position, length, done)
+        return False
+
+    def _want_write(self) -> None:
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._socket.fd, self._flush)
+
+    # Ending
+
+    def shrink_if_idle(self) -> None:
+        """Give back a large receive buffer of a connection that has nothing to do."""
+        if self.is_idle:
+            self._buffer.shrink()
+
+    def close(self) -> None:
+        """Close now; what was not sent is dropped and its file ranges released. Closing twice does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._reading:
+            self._loop.remove_reader(self._socket.fd)
+        if self._writing:
+            self._loop.remove_writer(self._socket.fd)
+        self._socket.close()
+        _release(self._outgoing)
+        self._outgoing.clear()
+        self._buffer.release()
+        self._service.connection_closed(self)
+
+
+def _release(parts: Sequence[Part] | deque[Part]) -> None:
+    for part in parts:
+        if isinstance(part, FileSlice) and part.release is not None:
+            part.release()

@@ -1,0 +1,115 @@
+"""Kafka's acceptor: takes connections from listening sockets, within limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from ottla.env.network import EventLoop, ListeningSocket, NetworkError, StreamSocket
+from ottla.net.buffers import BufferPool
+from ottla.net.connection import PlaintextConnection, Service
+
+#: Connections taken in one turn of the loop from one listener.
+ACCEPTS_PER_TURN = 64
+#: How long to wait when the process has no file descriptor left, seconds.
+ACCEPT_PAUSE_S = 0.1
+
+
+class ConnectionSet:
+    """All open connections, counted per address, under `max.connections` and `max.connections.per.ip`."""
+
+    def __init__(self, limit: int, limit_per_host: int) -> None:
+        self._limit = limit
+        self._limit_per_host = limit_per_host
+        self._per_host: Counter[str] = Counter()
+        self._open: set[PlaintextConnection] = set()
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admits(self, host: str) -> bool:
+        """Whether one more connection from `host` is allowed; a refusal is counted."""
+        if len(self._open) < self._limit and self._per_host[host] < self._limit_per_host:
+            return True
+        self.refused += 1
+        return False
+
+    def add(self, connection: PlaintextConnection) -> None:
+        """Count a new connection."""
+        self._open.add(connection)
+        self._per_host[connection.peer_host] += 1
+
+    def remove(self, connection: PlaintextConnection) -> None:
+        """Forget a closed connection."""
+        if connection in self._open:
+            self._open.remove(connection)
+            self._per_host[connection.peer_host] -= 1
+            if not self._per_host[connection.peer_host]:
+                del self._per_host[connection.peer_host]
+
+    def snapshot(self) -> list[PlaintextConnection]:
+        """The open connections now; closing them while iterating is safe."""
+        return list(self._open)
+
+
+class Acceptor:
+    """Accepts on one listener and makes a connection of each socket."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        listening: ListeningSocket,
+        listener_name: str,
+        service: Service,
+        connections: ConnectionSet,
+        report: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._listening = listening
+        self._listener_name = listener_name
+        self._service = service
+        self._connections = connections
+        self._report = report
+        self._pool = BufferPool()
+        self._reported = False
+        self._closed = False
+        loop.add_reader(listening.fd, self._on_acceptable)
+
+    @property
+    def port(self) -> int:
+        """The port listened on, resolved where 0 was asked for."""
+        return self._listening.port
+
+    def _on_acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                stream = self._listening.accept()
+            except NetworkError as error:
+                if not self._reported:
+                    self._reported = True
+                    self._report(str(error))
+                # The socket stays readable: ask again later instead of spinning.
+                self._loop.remove_reader(self._listening.fd)
+                self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
+                return
+            if stream is None:
+                return
+            self._welcome(stream)
+
+    def _accept_again(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listening.fd, self._on_acceptable)
+
+    def _welcome(self, stream: StreamSocket) -> None:
+        if not self._connections.admits(stream.peer_host):
+            stream.close()
+            return
+        connection = PlaintextConnection(self._loop, stream, self._service, self._listener_name, self._pool)
+        self._connections.add(connection)
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._closed = True
+        self._loop.remove_reader(self._listening.fd)
+        self._listening.close()
