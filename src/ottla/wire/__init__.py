@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: message declarations, their codecs, error codes, framing. No I/O here."""

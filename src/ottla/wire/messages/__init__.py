@@ -1,0 +1,1 @@
+"""Declarations of Kafka's messages, one module per API, loaded on first use through `ottla.wire.apis.API`."""
