@@ -1,0 +1,168 @@
+"""The style that matters, as a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGE = PROJECT / "src" / "ottla"
+
+LONGEST_MODULE_LINES = 800
+LONGEST_FUNCTION_LINES = 60
+VAGUE_NAMES = re.compile(r"(^|_)(util|utils|helper|helpers|misc|common)(_|$)", re.IGNORECASE)
+#: Hosts of package registries and absolute paths of somebody's machine, put together here so as not to find themselves.
+FORBIDDEN_TEXTS = [
+    "pypi" + ".org",
+    "pythonhosted" + ".org",
+    "repo1.maven" + ".org",
+    "repo.maven" + ".apache.org",
+    "registry.npmjs" + ".org",
+    "deb.debian" + ".org",
+    "/" + "work/",
+    "/tmp/" + "ottla",
+    "/" + "root/",
+    "/" + "home/",
+]
+GENERATED_OR_BINARY = {".bin", ".gz", ".jar", ".lock", ".parquet", ".png", ".snapshot", ".zip"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (PROJECT / folder).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PROJECT))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def functions(path: Path) -> Iterator[Function]:
+    return (node for node in ast.walk(tree_of(path)) if isinstance(node, Function))
+
+
+def functions_too_long(path: Path, limit: int = LONGEST_FUNCTION_LINES) -> list[str]:
+    """Functions of more than `limit` lines, the docstring not counted."""
+    found = []
+    for function in functions(path):
+        first = function.body[0]
+        last = function.end_lineno or 0
+        docstring = (first.end_lineno or 0) - first.lineno + 1 if ast.get_docstring(function) is not None else 0
+        length = last - function.lineno + 1 - docstring
+        if length > limit:
+            found.append(f"{path.name}:{function.lineno} {function.name}: {length} lines")
+    return found
+
+
+def test_modules_are_short() -> None:
+    long = {name_of(path): len(path.read_text().splitlines()) for path in modules("src", "tests", "bench")}
+    assert {path: lines for path, lines in long.items() if lines >= LONGEST_MODULE_LINES} == {}
+
+
+def test_functions_are_short() -> None:
+    assert [found for path in modules("src", "bench") for found in functions_too_long(path)] == []
+
+
+def test_a_long_function_would_be_found(tmp_path: Path) -> None:
+    module = tmp_path / "long.py"
+    module.write_text('def f():\n    """A\n    B"""\n    a = 1\n    b = 2\n')
+    assert functions_too_long(module, limit=2) == ["long.py:1 f: 3 lines"]
+    assert functions_too_long(module, limit=3) == []
+
+
+def test_modules_say_what_they_are() -> None:
+    assert [
+        name_of(path) for path in modules("src", "tests/support", "bench") if not ast.get_docstring(tree_of(path))
+    ] == []
+
+
+def test_modules_postpone_annotations() -> None:
+    without = [
+        name_of(path)
+        for path in modules("src")
+        if next(functions(path), None) and "from __future__ import annotations" not in path.read_text()
+    ]
+    assert without == []
+
+
+def test_names_are_not_vague() -> None:
+    vague = [name_of(path) for path in modules("src", "tests", "bench") if VAGUE_NAMES.search(path.stem)]
+    vague += [
+        f"{name_of(path)}: class {node.name}"
+        for path in modules("src")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef) and re.search(r"(Utils?|Helpers?)$", node.name)
+    ]
+    assert vague == []
+
+
+def outside_of_cli(path: Path) -> list[str]:
+    """Uses of the process's environment variables and exit in a module."""
+    found = []
+    for node in ast.walk(tree_of(path)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "getenv" | "putenv" | "_exit" as attribute):
+                found.append(f"os.{attribute}")
+            case ast.Attribute(value=ast.Name(id="sys"), attr="exit" | "argv" as attribute):
+                found.append(f"sys.{attribute}")
+            case ast.Name(id="SystemExit" | "exit" | "quit" as name):
+                found.append(name)
+            case _:
+                pass
+    return found
+
+
+def test_only_the_command_line_reads_the_environment_and_exits() -> None:
+    paths = [path for path in modules("src") if "cli" not in path.relative_to(PACKAGE).parts]
+    assert {name_of(path): found for path in paths if (found := outside_of_cli(path))} == {}
+
+
+def test_tests_do_not_sleep_for_luck() -> None:
+    """Waiting is `support.waiting`'s; a test that has to let time pass says why on the line itself (`# sleep: …`)."""
+    sleeping = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in modules("tests")
+        if "support" not in path.parts
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep", "sleep")
+        and ast.unparse(node) != "asyncio.sleep(0)"
+        and "# sleep:" not in path.read_text().splitlines()[node.lineno - 1]
+    ]
+    assert sleeping == []
+
+
+def committed_files() -> list[Path]:
+    """Files under version control; without git (an unpacked archive), all files outside of hidden folders."""
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=False)
+    if listing.returncode == 0:
+        return [PROJECT / name for name in listing.stdout.split("\0") if name and (PROJECT / name).is_file()]
+    hidden = (path for path in PROJECT.rglob("*") if path.is_file())
+    return [path for path in hidden if not any(p.startswith(".") for p in path.relative_to(PROJECT).parts)]
+
+
+@pytest.mark.parametrize("text", FORBIDDEN_TEXTS)
+def test_no_file_names_a_registry_or_a_machine(text: str) -> None:
+    found = [
+        name_of(path)
+        for path in committed_files()
+        if (path.suffix not in GENERATED_OR_BINARY or path.suffix == ".lock")
+        and text in path.read_text(errors="ignore")
+    ]
+    assert found == []
+
+
+def test_tests_have_no_package_files() -> None:
+    """Tests are imported by path (importlib mode), so equal names in different folders are no trouble."""
+    assert [name_of(path) for path in (PROJECT / "tests").rglob("__init__.py")] == []
