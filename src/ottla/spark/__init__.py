@@ -1,0 +1,14 @@
+"""Spark without jars: a source and a sink for Kafka-compatible clusters, a local session, and three pipelines.
+
+    import ottla.spark
+    spark = ottla.spark.session("my query")
+    spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:9092").option("subscribe", "flights")
+
+On a cluster of many machines, ottla must be installed where the tasks run.
+"""
+
+from __future__ import annotations
+
+from ottla.spark.local import register, session
+
+__all__ = ["register", "session"]

