@@ -1,0 +1,1 @@
+"""Settings: one declaration for each, and the parsing of what a user gives."""

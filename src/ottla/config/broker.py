@@ -1,0 +1,270 @@
+"""The configuration of a broker: parsed, checked, with warnings for what has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
+
+from ottla.config import listeners as listener_parsing
+from ottla.config.listeners import Endpoint, ListenerError
+from ottla.config.refusals import refusal_of, refusal_of_listener_override
+from ottla.config.rules import broken_rules
+from ottla.config.settings import BROKER_SETTINGS, NO_EFFECT, nearest_name
+from ottla.config.values import ConfigError, Value, parse_value
+
+# The getters of BrokerConfig are named like the types they give, so the types need other names there.
+Int: TypeAlias = int
+Bool: TypeAlias = bool
+Text: TypeAlias = str
+List = list
+
+_EMBEDDED_COORDINATION = (
+    "zookeeper.connect={} is not used: this broker coordinates by its embedded tree, which lies beside its log"
+)
+
+
+class ConfigRefusal:
+    """A configuration that a broker must not start with: every problem found, each with its setting's name."""
+
+    __slots__ = ("problems",)
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+
+    def __repr__(self) -> str:
+        return f"ConfigRefusal({self.problems!r})"
+
+
+class BrokerConfig:
+    """The settings of one broker. Make it with `parse_broker_config`.
+
+    `overridden` holds what was set, as text; `warnings` what the user should be told; `listeners` and `advertised`
+    the endpoints. An advertised endpoint with an empty host stands for this machine's canonical name, which
+    `advertised_endpoints` fills in.
+    """
+
+    __slots__ = (
+        "_values", "advertised", "inter_broker_listener_name", "listeners", "overridden", "unknown", "warnings",
+    )
+
+    def __init__(self, values: dict[Text, Value], overridden: dict[Text, Text], unknown: dict[Text, Text]) -> None:
+        self._values = values
+        self.overridden = overridden
+        self.unknown = unknown
+        self.warnings: List[Text] = []
+        self.listeners: List[Endpoint] = []
+        self.advertised: List[Endpoint] = []
+        self.inter_broker_listener_name = ""
+
+    def value(self, name: Text) -> Value:
+        """The parsed value of a setting, its default where it was not set."""
+        value = self._values.get(name)
+        if value is None and name not in self._values:
+            setting = BROKER_SETTINGS[name]
+            value = self._values[name] = parse_value(setting, setting.default)
+        return value
+
+    def int(self, name: Text) -> Int:
+        """The value of a setting of type int or short."""
+        value = self.value(name)
+        if not isinstance(value, int):
+            raise TypeError(f"{name} is not an int but {value!r}")
+        return value
+
+    def long(self, name: Text) -> Int:
+        """The value of a setting of type long."""
+        return self.int(name)
+
+    def int_or_none(self, name: Text) -> Int | None:
+        """The value of a number that may be absent."""
+        return None if self.value(name) is None else self.int(name)
+
+    def double(self, name: Text) -> float:
+        """The value of a setting of type double."""
+        value = self.value(name)
+        if not isinstance(value, float):
+            raise TypeError(f"{name} is not a double but {value!r}")
+        return value
+
+    def bool(self, name: Text) -> Bool:
+        """The value of a setting of type boolean."""
+        value = self.value(name)
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is not a boolean but {value!r}")
+        return value
+
+    def str(self, name: Text) -> Text:
+        """The value of a setting of text, which must have one."""
+        value = self.value(name)
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is not text but {value!r}")
+        return value
+
+    def str_or_none(self, name: Text) -> Text | None:
+        """The value of a setting of text that may be absent."""
+        return None if self.value(name) is None else self.str(name)
+
+    def list(self, name: Text) -> List[Text]:
+        """The value of a setting of type list."""
+        value = self.value(name)
+        if not isinstance(value, list):
+            raise TypeError(f"{name} is not a list but {value!r}")
+        return value
+
+    @property
+    def broker_id(self) -> Int:
+        """`broker.id` or, where only that is set, `node.id`; -1 where one is to be generated."""
+        return self.int("broker.id")
+
+    @property
+    def log_dirs(self) -> List[Text]:
+        """The folders of the log: `log.dirs`, else `log.dir`."""
+        return log_dirs_of(self)
+
+    def with_broker_id(self, broker_id: Int) -> BrokerConfig:
+        """The same configuration with the id that was generated or found."""
+        values = {**self._values, "broker.id": broker_id, "node.id": broker_id}
+        overridden = {**self.overridden, "broker.id": f"{broker_id}", "node.id": f"{broker_id}"}
+        copy = BrokerConfig(values, overridden, self.unknown)
+        copy.warnings = self.warnings
+        copy.listeners = self.listeners
+        copy.advertised = self.advertised
+        copy.inter_broker_listener_name = self.inter_broker_listener_name
+        return copy
+
+    def advertised_endpoints(self, bound_ports: Mapping[Text, Int], canonical_host: Text) -> List[Endpoint]:
+        """What is announced to clients: ports resolved, never an address that means every interface.
+
+        `bound_ports` gives the port that each listener name really got; an advertised port of 0 takes it.
+        `canonical_host` stands in for an empty host (and for 0.0.0.0 or :: of a listener that is not advertised
+        otherwise).
+        """
+        endpoints = []
+        for endpoint in self.advertised:
+            if endpoint.port == 0:
+                endpoint = endpoint.with_port(bound_ports[endpoint.listener_name])
+            if endpoint.is_any_address:
+                endpoint = endpoint.with_host(canonical_host)
+            endpoints.append(endpoint)
+        return endpoints
+
+
+def log_dirs_of(config: BrokerConfig) -> list[str]:
+    """The folders of the log: `log.dirs`, else `log.dir`; empty ones left out."""
+    text = config.str_or_none("log.dirs")
+    if text is None:
+        text = config.str("log.dir")
+    return [folder for folder in (part.strip() for part in text.split(",")) if folder]
+
+
+def parse_broker_config(
+    properties: Mapping[str, str], *, from_command_line: Collection[str] = ()
+) -> BrokerConfig | ConfigRefusal:
+    """Parse and check the settings of a broker.
+
+    `from_command_line` names those that were given there: an unknown one among them is a refusal, while an unknown
+    one of a file is a warning, as in Kafka; both name the nearest known setting. A known setting without effect here
+    is a warning, unless it is set to its default. All problems are reported at once.
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    values: dict[str, Value] = {}
+    overridden: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for name, text in properties.items():
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None:
+            refusal = refusal_of_listener_override(name)
+            if refusal is not None:
+                problems.append(refusal)
+            elif name in from_command_line:
+                problems.append(_unknown(name))
+            else:
+                unknown[name] = text
+                warnings.append(_unknown(name))
+            continue
+        overridden[name] = text
+        try:
+            value = values[name] = parse_value(setting, text)
+        except ConfigError as error:
+            problems.append(f"{error}")
+            continue
+        default = parse_value(setting, setting.default)
+        refusal = refusal_of(setting, value, default)
+        if refusal is not None:
+            problems.append(refusal)
+        elif setting.effect == NO_EFFECT and value != default:
+            warnings.append(_without_effect(name, text))
+    config = BrokerConfig(values, overridden, unknown)
+    config.warnings = warnings
+    if not problems:
+        problems = _settle_ids(config) + _settle_listeners(config) + broken_rules(config, log_dirs_of(config))
+    return ConfigRefusal(problems) if problems else config
+
+
+def _unknown(name: str) -> str:
+    nearest = nearest_name(name, BROKER_SETTINGS)
+    hint = f"did you mean {nearest}?" if nearest is not None else "no setting has a name like it."
+    return f"{name} is not a known setting; {hint}"
+
+
+def _without_effect(name: str, text: str) -> str:
+    if name == "zookeeper.connect":
+        return _EMBEDDED_COORDINATION.format(text)
+    shown = "" if BROKER_SETTINGS[name].is_sensitive else f"={text}"
+    return f"{name}{shown} has no effect here"
+
+
+def _settle_ids(config: BrokerConfig) -> list[str]:
+    """`node.id` and `broker.id` are one setting with two names."""
+    values, overridden = config._values, config.overridden
+    if "node.id" in values and "broker.id" in values and values["node.id"] != values["broker.id"]:
+        return ["You must set `node.id` to the same value as `broker.id`."]
+    for given, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if given in values and other not in values:
+            values[other] = values[given]
+            overridden[other] = overridden[given]
+    return []
+
+
+def _settle_listeners(config: BrokerConfig) -> list[str]:
+    """Parse and check everything about listeners, and keep the result in `config`."""
+    try:
+        protocols = listener_parsing.parse_protocol_map(config.str("listener.security.protocol.map"))
+        config.listeners = listener_parsing.parse_endpoints(
+            config.str("listeners"), protocols, require_distinct_ports=True
+        )
+        advertised_text = config.str_or_none("advertised.listeners")
+        if advertised_text is None:
+            # What is not advertised otherwise is announced under this machine's name, never as 0.0.0.0.
+            config.advertised = [
+                endpoint.with_host("") if endpoint.is_any_address else endpoint for endpoint in config.listeners
+            ]
+        else:
+            config.advertised = listener_parsing.parse_endpoints(
+                advertised_text, protocols, require_distinct_ports=False
+            )
+        config.inter_broker_listener_name = _inter_broker_listener_name(config, protocols)
+        listener_parsing.check_advertised(config.listeners, config.advertised, config.inter_broker_listener_name)
+    except ListenerError as error:
+        return [f"{error}"]
+    return [
+        f"listeners: {endpoint.listener_name} speaks {endpoint.security_protocol}, which cannot be served yet. "
+        "Map it to PLAINTEXT in listener.security.protocol.map, or remove it."
+        for endpoint in config.listeners
+        if endpoint.security_protocol != "PLAINTEXT"
+    ]
+
+
+def _inter_broker_listener_name(config: BrokerConfig, protocols: dict[str, str]) -> str:
+    name = config.str_or_none("inter.broker.listener.name")
+    if name is None:
+        return config.str("security.inter.broker.protocol")
+    if "security.inter.broker.protocol" in config.overridden:
+        raise ListenerError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
+    if name.upper() not in protocols:
+        raise ListenerError(
+            f"Listener with name {name.upper()} defined in inter.broker.listener.name not found in "
+            "listener.security.protocol.map."
+        )
+    return name.upper()

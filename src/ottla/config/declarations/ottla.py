@@ -1,0 +1,20 @@
+"""Settings that Apache Kafka does not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.config.settings import Row
+
+ROWS: tuple[Row, ...] = (
+    (
+        "ottla.flush.interval.ms", "long", "5000", "[1,...]", "medium", "read-only", "honoured",
+        "How often dirty data of all partitions is forced to disk in the background, in milliseconds, where Kafka's "
+        "default leaves it to the system. `flush.ms` and `flush.messages` of a topic come on top of it.",
+    ),
+    (
+        "ottla.rebalance.evidence.enable", "boolean", "true", "", "medium", "read-only", "honoured",
+        "Whether the cause and cost of every rebalance is recorded in the topic `__ottla_rebalances`.",
+    ),
+)

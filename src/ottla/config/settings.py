@@ -1,0 +1,129 @@
+"""All settings, declared once each: name, type, default, valid values, scope, effect, documentation.
+
+Names, types, defaults and valid values are those of Apache Kafka 3.9; the `declarations` package holds them as plain
+tuples so that importing costs next to nothing. Settings of our own start with `ottla.`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from ottla.config.declarations import coordination, groups, log, ottla, replication, security, server, topic
+
+Row: TypeAlias = tuple[str, str, str | None, str, str, str, str, str]
+"""Name, type, default, valid values, importance, update mode, effect, documentation."""
+
+HONOURED = "honoured"
+NO_EFFECT = "no_effect"
+REFUSED = "refused"
+
+
+class Setting(NamedTuple):
+    """One setting.
+
+    `type` is Kafka's: boolean, string, int, short, long, double, list, class or password. `default` is text as it
+    would stand in a properties file, None where there is none. `valid` is the set of values as Kafka's documentation
+    writes it (`[1,...]`, `[a, b]`). `update_mode` is read-only, per-broker, cluster-wide or topic. `effect` says what
+    becomes of it here: honoured, no_effect (accepted, a warning) or refused (when set to anything but its default).
+    """
+
+    name: str
+    type: str
+    default: str | None
+    valid: str
+    importance: str
+    update_mode: str
+    effect: str
+    documentation: str
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it can only be changed by a restart."""
+        return self.update_mode == "read-only"
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value must never be shown."""
+        return self.type == "password"
+
+
+BROKER_SETTINGS: dict[str, Setting] = {
+    row[0]: Setting._make(row)
+    for rows in (
+        server.ROWS, log.ROWS, groups.ROWS, replication.ROWS, coordination.ROWS, security.ROWS, ottla.ROWS,
+    )
+    for row in rows
+}
+"""Every setting of a broker, by name."""
+
+TOPIC_SETTINGS: dict[str, Setting] = {row[0]: Setting._make(row) for row in topic.ROWS}
+"""Every setting of a topic, by name."""
+
+TOPIC_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "segment.bytes": ("log.segment.bytes",),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "segment.index.bytes": ("log.index.size.max.bytes",),
+    "flush.messages": ("log.flush.interval.messages",),
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "retention.bytes": ("log.retention.bytes",),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "max.message.bytes": ("message.max.bytes",),
+    "index.interval.bytes": ("log.index.interval.bytes",),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+    "cleanup.policy": ("log.cleanup.policy",),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+    "min.insync.replicas": ("min.insync.replicas",),
+    "compression.type": ("compression.type",),
+    "compression.gzip.level": ("compression.gzip.level",),
+    "compression.lz4.level": ("compression.lz4.level",),
+    "compression.zstd.level": ("compression.zstd.level",),
+    "preallocate": ("log.preallocate",),
+    "message.format.version": ("log.message.format.version",),
+    "message.timestamp.type": ("log.message.timestamp.type",),
+    "message.timestamp.difference.max.ms": ("log.message.timestamp.difference.max.ms",),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.downconversion.enable": ("log.message.downconversion.enable",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
+}
+"""The broker's settings that give a topic's setting its default, the strongest first."""
+
+SYNONYM_GROUPS: tuple[tuple[str, ...], ...] = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+"""Settings of a broker that say the same thing in several units, the strongest first."""
+
+INTERNAL_SETTINGS = frozenset((
+    "group.consumer.migration.policy",
+    "group.coordinator.new.enable",
+    "group.share.enable",
+    "log.initial.task.delay.ms",
+    "metadata.log.segment.min.bytes",
+    "producer.id.expiration.check.interval.ms",
+    "remote.log.manager.task.retry.backoff.max.ms",
+    "remote.log.manager.task.retry.backoff.ms",
+    "remote.log.manager.task.retry.jitter",
+    "server.max.startup.time.ms",
+    "unclean.leader.election.interval.ms",
+    "unstable.api.versions.enable",
+    "unstable.feature.versions.enable",
+    "zookeeper.metadata.migration.min.batch.size",
+))
+"""Settings that Apache Kafka declares but does not document; DescribeConfigs leaves them out unless they are set."""
+
+
+def nearest_name(name: str, known: dict[str, Setting]) -> str | None:
+    """The known setting whose name is most like `name`, or None where none is like it."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return close[0] if close else None
