@@ -1,0 +1,104 @@
+"""Fetch sessions: epochs, what an incremental answer tells, eviction (KIP-227)."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from ottla.broker.fetch_sessions import EVICTION_AGE_MS, MAX_EPOCH, FetchSession, FetchSessionCache, SessionPartition
+from ottla.wire.errors import ErrorCode
+
+
+def cache(slots: int = 10) -> FetchSessionCache:
+    ids = count(100)
+    return FetchSessionCache(slots, lambda: next(ids))
+
+
+def wanted(index: int, offset: int = 0, topic: str = "t") -> SessionPartition:
+    return SessionPartition(topic, index, offset, 1 << 20, -1)
+
+
+def test_epochs_follow_each_other_and_a_wrong_one_is_refused() -> None:
+    sessions = cache()
+    session = sessions.create(False, [wanted(0)], 0)
+    assert session is not None
+    assert sessions.resume(session.session_id, 1, False, 1) is session
+    assert sessions.resume(session.session_id, 1, False, 2) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert sessions.resume(session.session_id, 2, False, 3) is session
+
+
+def test_the_epoch_wraps_to_1() -> None:
+    sessions = cache()
+    session = sessions.create(False, [wanted(0)], 0)
+    assert session is not None
+    session.epoch = MAX_EPOCH
+    assert sessions.resume(session.session_id, MAX_EPOCH, False, 1) is session
+    assert session.epoch == 1
+
+
+def test_unknown_session_and_mixed_topic_ids() -> None:
+    sessions = cache()
+    assert sessions.resume(5, 1, False, 0) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    session = sessions.create(False, [wanted(0)], 0)
+    assert session is not None
+    assert sessions.resume(session.session_id, 1, True, 0) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    sessions.remove(session.session_id)
+    assert sessions.resume(session.session_id, 1, False, 0) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_full_cache_evicts_only_what_was_idle_long_enough() -> None:
+    sessions = cache(slots=2)
+    first = sessions.create(False, [wanted(0)], 0)
+    second = sessions.create(False, [wanted(0)], 0)
+    assert first is not None and second is not None
+    assert sessions.create(False, [wanted(0)], 1000) is None
+    assert sessions.resume(first.session_id, 1, False, 1000) is first
+    third = sessions.create(False, [wanted(0)], EVICTION_AGE_MS)
+    assert third is not None
+    assert sessions.resume(second.session_id, 1, False, EVICTION_AGE_MS) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.resume(first.session_id, 2, False, EVICTION_AGE_MS) is first
+    assert len(sessions) == 2
+    assert sessions.evictions == 1
+
+
+def test_changes_keep_what_was_told_and_forgetting_drops() -> None:
+    session = FetchSession(1, False, 0)
+    session.change([wanted(0), wanted(1)], [])
+    kept = session.partitions["t", 0]
+    assert kept.must_tell(0, 0, 5, 0)
+    session.change([wanted(0, offset=7)], [("t", 1), ("unknown", 3)])
+    assert list(session.partitions) == [("t", 0)]
+    assert session.partitions["t", 0] is kept
+    assert kept.fetch_offset == 7
+    assert not kept.must_tell(0, 0, 5, 0), "an update does not make the answer repeat itself"
+
+
+@pytest.mark.parametrize(
+    ("error", "size", "high_watermark", "log_start", "told"),
+    [(0, 0, 5, 0, False), (0, 10, 5, 0, True), (0, 0, 6, 0, True), (0, 0, 5, 1, True), (3, 0, 5, 0, True)],
+)
+def test_what_an_incremental_answer_tells(
+    error: int, size: int, high_watermark: int, log_start: int, told: bool
+) -> None:
+    partition = wanted(0)
+    partition.must_tell(0, 0, 5, 0)
+    assert partition.must_tell(error, size, high_watermark, log_start) is told
+
+
+def test_an_error_is_repeated_and_its_end_is_told() -> None:
+    partition = wanted(0)
+    assert partition.must_tell(3, 0, -1, -1)
+    assert partition.must_tell(3, 0, -1, -1)
+    assert partition.must_tell(0, 0, 0, 0)
+    assert not partition.must_tell(0, 0, 0, 0)
+
+
+def test_partitions_that_sent_data_go_behind_the_others() -> None:
+    session = FetchSession(1, False, 0)
+    session.change([wanted(index) for index in range(3)], [])
+    session.served(session.partitions["t", 0])
+    assert [index for _, index in session.partitions] == [1, 2, 0]
+    gone = wanted(9)
+    session.served(gone)
+    assert ("t", 9) not in session.partitions, "a partition forgotten meanwhile does not come back"

@@ -1,0 +1,138 @@
+"""The receive buffer: frames out of a stream of bytes, growth bounded by what arrived."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ottla.net.buffers import (
+    FIRST_GROWTH,
+    GROWTH_FACTOR,
+    INITIAL_CAPACITY,
+    POOL_LIMIT,
+    READ_AHEAD,
+    BufferPool,
+    ReceiveBuffer,
+)
+
+
+def source(data: bytes, chunk: Callable[[], int]) -> Callable[[memoryview], int]:
+    """A `recv_into` that hands out `data` in pieces."""
+    left = memoryview(data)
+
+    def recv_into(view: memoryview) -> int:
+        nonlocal left
+        assert len(view) > 0, "receiving into no room looks like the end of the stream"
+        size = min(chunk(), len(view), len(left))
+        view[:size] = left[:size]
+        left = left[size:]
+        return size
+
+    return recv_into
+
+
+def framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def drain(buffer: ReceiveBuffer) -> list[bytes]:
+    frames = []
+    while True:
+        size = buffer.next_frame_size()
+        if size is None:
+            buffer.make_room(0)
+            return frames
+        frame = buffer.frame(size)
+        if frame is None:
+            buffer.make_room(size)
+            return frames
+        frames.append(bytes(frame))
+        buffer.consume(size)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames_survive_any_cut_of_the_stream(seed: int) -> None:
+    rng = random.Random(seed)
+    payloads = [rng.randbytes(rng.choice([0, 1, 3, 100, 4000, 4092, 4093, 70_000, 200_000])) for _ in range(30)]
+    stream = b"".join(framed(payload) for payload in payloads)
+    recv_into = source(stream, lambda: rng.choice([1, 7, 1000, 4096, 65_536, 1_000_000]))
+    buffer = ReceiveBuffer(BufferPool())
+    received: list[bytes] = []
+    while buffer.fill(recv_into):
+        received += drain(buffer)
+        if len(received) == len(payloads):
+            break
+    assert received == payloads
+    assert len(buffer) == 0
+
+
+def test_a_size_field_alone_allocates_little() -> None:
+    buffer = ReceiveBuffer(BufferPool())
+    announced = 100 * 1024 * 1024
+    buffer.fill(source(announced.to_bytes(4, "big"), lambda: 4))
+    buffer.make_room(announced)
+    assert buffer.capacity <= FIRST_GROWTH
+
+
+def test_growth_follows_what_arrived() -> None:
+    buffer = ReceiveBuffer(BufferPool())
+    announced = 64 * 1024 * 1024
+    recv_into = source(announced.to_bytes(4, "big") + bytes(3_000_000), lambda: 1_000_000)
+    while buffer.fill(recv_into):
+        held = len(buffer)
+        buffer.make_room(announced)
+        assert buffer.has_room
+        assert buffer.capacity <= 2 * max(GROWTH_FACTOR * held, FIRST_GROWTH)
+
+
+def test_a_large_frame_leaves_room_for_the_next_one() -> None:
+    buffer = ReceiveBuffer(BufferPool())
+    payload = bytes(500_000)
+    recv_into = source(framed(payload), lambda: 1 << 20)
+    while buffer.fill(recv_into):
+        if drain(buffer):
+            break
+    assert buffer.capacity >= len(payload) + READ_AHEAD
+
+
+def test_negative_size_is_reported_as_sent() -> None:
+    buffer = ReceiveBuffer(BufferPool())
+    buffer.fill(source(b"\xff\xff\xff\xff", lambda: 4))
+    assert buffer.next_frame_size() == -1
+
+
+def test_shrink_gives_a_large_buffer_back_and_only_when_empty() -> None:
+    pool = BufferPool()
+    buffer = ReceiveBuffer(pool)
+    recv_into = source(framed(bytes(300_000)) + b"\0", lambda: 1 << 20)
+    while buffer.fill(recv_into):
+        if drain(buffer):
+            break
+    while len(buffer) == 0:
+        buffer.fill(recv_into)
+    buffer.shrink()
+    assert buffer.capacity > INITIAL_CAPACITY, "a byte is held"
+    held_before = pool.held
+    other = ReceiveBuffer(pool)
+    other.fill(source(framed(b"x"), lambda: 5))
+    drain(other)
+    other.shrink()
+    assert pool.held == held_before, "a small buffer is not pooled"
+    buffer.release()
+    assert pool.held > held_before
+
+
+def test_the_pool_reuses_and_is_bounded() -> None:
+    pool = BufferPool()
+    first = pool.take(100_000)
+    assert len(first) == 131_072
+    pool.give_back(first)
+    assert pool.take(131_072) is first
+    assert pool.held == 0
+    small_pool = BufferPool(limit=1 << 20)
+    for _ in range(20):
+        small_pool.give_back(memoryview(bytearray(1 << 18)))
+    assert small_pool.held == 1 << 20
+    assert POOL_LIMIT > 0

@@ -1,0 +1,319 @@
+"""The plaintext connection over a real socket pair, driven by a loop that the test turns by hand."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.env.disk import DiskFile, FileSlice, RealDisk
+from ottla.env.disk_memory import MemoryDisk
+from ottla.env.network import StreamSocket
+from ottla.net.buffers import BufferPool
+from ottla.net.connection import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
+
+
+class HandLoop:
+    """Readiness by `select`, one turn at a time."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, Callable[[], object]] = {}
+        self.writers: dict[int, Callable[[], object]] = {}
+        self.soon: list[Callable[[], object]] = []
+
+    def add_reader(self, fd: int, callback: Callable[[], object], /) -> None:
+        self.readers[fd] = callback
+
+    def remove_reader(self, fd: int, /) -> bool:
+        return self.readers.pop(fd, None) is not None
+
+    def add_writer(self, fd: int, callback: Callable[[], object], /) -> None:
+        self.writers[fd] = callback
+
+    def remove_writer(self, fd: int, /) -> bool:
+        return self.writers.pop(fd, None) is not None
+
+    def call_soon(self, callback: Callable[[], object], /) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> None:
+        raise AssertionError("connections set no timers")
+
+    def turn(self) -> bool:
+        """Run what is ready; says whether anything was."""
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+        readable, writable, _ = select.select(list(self.readers), list(self.writers), [], 0)
+        for fd in readable:
+            if fd in self.readers:
+                self.readers[fd]()
+        for fd in writable:
+            if fd in self.writers:
+                self.writers[fd]()
+        return bool(soon or readable or writable)
+
+    def settle(self, turns: int = 10_000) -> None:
+        for _ in range(turns):
+            if not self.turn():
+                return
+        raise AssertionError("the loop spins")
+
+
+class RecordingService:
+    """Keeps frames; answers at once with what `answer` gives, or leaves the request in work."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.answer: Callable[[bytes], list[object] | None] = lambda frame: [frame]
+        self.refused: list[int] = []
+        self.closed = 0
+        self.limit = 1 << 20
+        self.read_ahead_calls: list[tuple[int, int, Callable[[], None]]] = []
+
+    def handle_frame(self, connection: PlaintextConnection, frame: memoryview) -> None:
+        data = bytes(frame)
+        self.frames.append(data)
+        parts = self.answer(data)
+        if parts is not None:
+            connection.send(parts)  # type: ignore[arg-type]
+
+    def frame_limit(self, connection: PlaintextConnection) -> int:
+        return self.limit
+
+    def refuse_frame(self, connection: PlaintextConnection, size: int) -> None:
+        self.refused.append(size)
+
+    def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
+        self.read_ahead_calls.append((position, length, done))
+
+    def connection_closed(self, connection: PlaintextConnection) -> None:
+        self.closed += 1
+
+
+class Wired:
+    def __init__(self) -> None:
+        ours, self.client = socket.socketpair()
+        ours.setblocking(False)
+        self.client.setblocking(False)
+        self.loop = HandLoop()
+        self.service = RecordingService()
+        self.connection = PlaintextConnection(
+            self.loop, StreamSocket(ours, "127.0.0.1", 1), self.service, "PLAINTEXT", BufferPool()
+        )
+
+    def send(self, *payloads: bytes) -> None:
+        self.client.sendall(b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads))
+
+    def received(self) -> bytes:
+        data = b""
+        while True:
+            self.loop.settle()
+            try:
+                piece = self.client.recv(1 << 20)
+            except BlockingIOError:
+                return data
+            if not piece:
+                return data
+            data += piece
+
+
+@pytest.fixture
+def wired() -> Iterator[Wired]:
+    pair = Wired()
+    yield pair
+    pair.connection.close()
+    pair.client.close()
+
+
+def test_requests_are_answered_in_order(wired: Wired) -> None:
+    wired.send(b"one", b"two", b"", b"three")
+    assert wired.received() == b"onetwothree"
+    assert wired.service.frames == [b"one", b"two", b"", b"three"]
+    assert wired.connection.is_idle
+
+
+def test_one_request_is_in_work_at_a_time(wired: Wired) -> None:
+    wired.service.answer = lambda frame: None
+    wired.send(b"first", b"second")
+    wired.loop.settle()
+    assert wired.service.frames == [b"first"]
+    wired.connection.send([b"answer"])
+    wired.loop.settle()
+    assert wired.service.frames == [b"first", b"second"]
+
+
+def test_reading_stops_while_a_request_is_in_work_and_much_waits(wired: Wired) -> None:
+    wired.service.answer = lambda frame: None
+    wired.send(b"first")
+    wired.loop.settle()
+    big = bytes(WAITING_BYTES_LIMIT // 4)
+    for _ in range(8):
+        try:
+            wired.send(big)
+        except BlockingIOError:
+            break
+    wired.loop.settle()
+    assert not wired.loop.readers, "the client's further bytes stay in the kernel"
+    wired.service.answer = lambda frame: [b"ok"]
+    wired.connection.send([b"ok"])
+    assert wired.received().startswith(b"okok")
+
+
+def test_a_client_that_does_not_read_holds_up_only_itself(wired: Wired) -> None:
+    huge = bytes(8 << 20)
+    wired.service.answer = lambda frame: [huge]
+    wired.send(b"a", b"b")
+    wired.loop.settle()
+    assert wired.service.frames == [b"a"], "the second request waits until the first answer is taken"
+    assert wired.connection.unsent_parts == 1
+    assert len(wired.received()) == 2 * len(huge)
+    assert wired.service.frames == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), (1 << 20) + 1, 2**31 - 1])
+def test_a_frame_of_a_size_beyond_the_limit_closes(wired: Wired, size: int) -> None:
+    wired.client.sendall(size.to_bytes(4, "big", signed=True) + b"x" * 10)
+    wired.loop.settle()
+    assert wired.service.refused == [size]
+    assert wired.service.closed == 1
+    assert not wired.loop.readers
+
+
+def test_a_flood_of_requests_is_worked_off_in_turns(wired: Wired) -> None:
+    count = 3 * REQUESTS_PER_TURN
+    wired.send(*[b"r"] * count)
+    wired.loop.turn()
+    assert len(wired.service.frames) == REQUESTS_PER_TURN
+    assert len(wired.received()) == count
+
+
+def test_the_client_going_away_closes_once_and_drops_the_answer(wired: Wired) -> None:
+    wired.service.answer = lambda frame: None
+    wired.send(b"first")
+    wired.loop.settle()
+    wired.client.close()
+    wired.loop.settle()
+    assert wired.service.closed == 1
+    released = []
+    file = MemoryDisk().open("f", create=True)
+    wired.connection.send([b"head", FileSlice(file, 0, 5, lambda: released.append(1))])
+    assert released == [1]
+    wired.connection.close()
+    assert wired.service.closed == 1
+
+
+def test_acks_0_goes_on_without_an_answer(wired: Wired) -> None:
+    wired.service.answer = lambda frame: None
+    wired.send(b"first", b"second")
+    wired.loop.settle()
+    wired.connection.complete()
+    wired.loop.settle()
+    assert wired.service.frames == [b"first", b"second"]
+
+
+def test_file_ranges_go_out_between_bytes_and_are_released(wired: Wired, tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    content = bytes(range(256)) * 20_000
+    file.append([content])
+    released: list[str] = []
+
+    def parts(frame: bytes) -> list[object]:
+        return [
+            b"head",
+            FileSlice(file, 256, 1_000_000, lambda: released.append("first"), active=True),
+            b"middle",
+            FileSlice(file, 0, 3, lambda: released.append("second"), active=True),
+            b"tail",
+        ]
+
+    wired.service.answer = parts
+    wired.send(b"fetch")
+    got = wired.received()
+    for _, _, done in wired.service.read_ahead_calls:
+        done()
+    got += wired.received()
+    assert got == b"head" + content[256 : 256 + 1_000_000] + b"middle" + content[:3] + b"tail"
+    assert released == ["first", "second"]
+    file.close()
+
+
+def test_a_file_that_is_too_short_closes_the_connection(wired: Wired, tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    file.append([b"abc"])
+    released: list[int] = []
+    wired.service.answer = lambda frame: [b"head", FileSlice(file, 0, 10, lambda: released.append(1), active=True)]
+    wired.send(b"fetch")
+    wired.loop.settle()
+    for _, _, done in wired.service.read_ahead_calls:
+        done()
+        wired.loop.settle()
+    assert wired.service.closed == 1
+    assert released == [1]
+    file.close()
+
+
+class ColdFile:
+    """A file whose pages are never in memory until they were read ahead."""
+
+    def __init__(self, file: DiskFile) -> None:
+        self._file = file
+        self.warm = False
+
+    def is_warm(self, position: int, length: int) -> bool:
+        return self.warm
+
+    def fileno(self) -> int | None:
+        return self._file.fileno()
+
+
+def test_a_cold_range_waits_for_the_disk_without_holding_the_loop(wired: Wired, tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    file.append([b"x" * 1000])
+    cold = ColdFile(file)
+    wired.service.answer = lambda frame: [b"head", FileSlice(cold, 0, 1000)]  # type: ignore[arg-type]
+    wired.send(b"fetch")
+    assert wired.received() == b"head"
+    [(position, length, done)] = wired.service.read_ahead_calls
+    assert (position, length) == (0, 1000)
+    cold.warm = True
+    done()
+    assert wired.received() == b"x" * 1000
+    assert wired.connection.is_idle
+    file.close()
+
+
+def test_read_ahead_that_ends_after_the_client_left_is_harmless(wired: Wired, tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    file.append([b"x" * 1000])
+    wired.service.answer = lambda frame: [FileSlice(ColdFile(file), 0, 1000)]  # type: ignore[arg-type]
+    wired.send(b"fetch")
+    wired.loop.settle()
+    wired.connection.close()
+    wired.service.read_ahead_calls[0][2]()
+    assert wired.service.closed == 1
+    file.close()
+
+
+def test_close_when_sent_answers_and_then_closes(wired: Wired) -> None:
+
+    wired.service.answer = lambda frame: None
+    wired.send(b"last", b"never")
+    wired.loop.settle()
+    wired.connection.send([b"bye"])
+    wired.connection.close_when_sent()
+    wired.loop.settle()
+    assert wired.client.recv(100) == b"bye"
+    assert wired.service.frames == [b"last"]
+    assert wired.service.closed == 1
+
+
+def test_idle_connections_give_large_buffers_back(wired: Wired) -> None:
+    wired.send(bytes(200_000))
+    wired.received()
+    wired.connection.shrink_if_idle()
+    wired.send(b"again")
+    assert wired.received() == b"again"
