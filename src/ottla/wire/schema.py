@@ -175,7 +175,7 @@ def field(
 class Schema:
     """What is declared about a class. `versions` and `flexible_since` are None for a struct: its message rules."""
 
-    __slots__ = ("api_key", "decoders", "encoders", "fields", "flexible_since", "name", "versions")
+    __slots__ = ("api_key", "decoders", "encoders", "fields", "flexible_since", "has_records", "name", "versions")
 
     def __init__(self, name: str, fields: tuple[Field, ...]) -> None:
         self.name = name
@@ -183,7 +183,8 @@ class Schema:
         self.versions: tuple[int, int] = (0, MAX_VERSION)
         self.flexible_since: int = MAX_VERSION
         self.api_key: int | None = None
-        # Compiled functions by version, filled by `ottla.wire.codec`.
+        # What `ottla.wire.codec` finds out on first use, and its compiled functions by version.
+        self.has_records = False
         self.encoders: dict[int, Callable[..., Any]] = {}
         self.decoders: dict[int, Callable[..., Any]] = {}
 
