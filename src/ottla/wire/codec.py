@@ -26,8 +26,8 @@ def encode(message: Message, version: int) -> bytes:
     return b"".join(encode_parts(message, version))
 
 
-def encode_parts(message: Message, version: int) -> list[bytes | memoryview]:
-    """As `encode`, not yet joined; large bytes and records are in the list as they are. Raises WireError likewise."""
+def encode_parts(message: Message, version: int) -> list[Any]:
+    """As `encode`, not yet joined: bytes and records are in the list as they were given. Raises WireError likewise."""
     encoder = message.SCHEMA.encoders.get(version) or _encoder(type(message), version)
     parts: list[Any] = []
     try:

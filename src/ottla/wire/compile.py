@@ -145,6 +145,14 @@ def refuse_field(name: str, version: int) -> WireError:
     return WireError(f"{name} is set and cannot be expressed in version {version}")
 
 
+def records_length(records: Any) -> int:
+    """The size of records in memory, or somewhere else (`ottla.wire.schema.SizedRecords`)."""
+    if isinstance(records, (bytes, memoryview, bytearray)):
+        return len(records)
+    length: int = records.length
+    return length
+
+
 def varint(value: int) -> bytes:
     """An unsigned varint."""
     out = bytearray()
@@ -178,6 +186,7 @@ _CALLED = {
     "read_tagged_fields": read_tagged_fields,
     "read_uuid": read_uuid,
     "read_varint": read_varint,
+    "records_length": records_length,
     "refuse_field": refuse_field,
     "refuse_length": refuse_length,
     "refuse_tag": refuse_tag,
@@ -276,7 +285,12 @@ class _DecoderWriter(_Writer):
         if f.default is not NEW:
             self.line(f"{target} = {self.name('default', f.default)}")
         elif isinstance(f.kind, StructKind):
-            self.line(f"{target} = {self.name('C_' + f.kind.name + '_', f.kind.struct)}()")
+            o = self.fresh("o")
+            self.line(f"{o} = new({self.name('C_' + f.kind.name + '_', f.kind.struct)})")
+            for inner in f.kind.struct.SCHEMA.fields:
+                self.default(inner, f"{o}.{inner.name}")
+            self.line(f"{o}.unknown_tagged_fields = None")
+            self.line(f"{target} = {o}")
         else:
             self.line(f"{target} = []")
 
@@ -524,16 +538,18 @@ class _EncoderWriter(_Writer):
         """Write a string, bytes or records: a length and what it counts."""
         data, n = self.fresh("data"), self.fresh("n")
         as_bytes = f"{value}.encode()" if kind is STRING else value
+        length = "records_length" if kind is RECORDS else "len"
+        more = " + 1" if self.flexible else ""
         if nullable:
             self.line(f"if {value} is None:")
             self.line(f"    {data} = b''")
             self.line(f"    {n} = {0 if self.flexible else -1}")
             self.line("else:")
-            self.line(f"    {data} = {as_bytes}")
-            self.line(f"    {n} = len({data}){' + 1' if self.flexible else ''}")
-        else:
-            self.line(f"{data} = {as_bytes}")
-            self.line(f"{n} = len({data}){' + 1' if self.flexible else ''}")
+            self.indent += 1
+        self.line(f"{data} = {as_bytes}")
+        self.line(f"{n} = {length}({data}){more}")
+        if nullable:
+            self.indent -= 1
         self.length(n, "h" if kind is STRING else "i", "string_varint" if kind is STRING else "varint")
         self.line(f"{self.write}({data})")
 
