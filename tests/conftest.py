@@ -34,8 +34,9 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--long` runs the tests that take minutes, too."""
+    """`--long` runs the tests that take minutes, too; `--update-docs` writes what would be compared."""
     parser.addoption("--long", action="store_true", help="run the tests marked long, too")
+    parser.addoption("--update-docs", action="store_true", help="write the pages of docs/ that are made from the code")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,92 @@
+"""The pages of docs/ that are made from the code, so that they cannot say anything else than it does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import typer.main
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from ottla.broker.served import SERVED
+from ottla.cli.main import app
+from ottla.wire.apis import API, ApiKey
+
+PROJECT = Path(__file__).resolve().parents[2]
+HANDLERS = PROJECT / "src" / "ottla" / "broker" / "handlers"
+MADE_BY = "<!-- Made by `./run docs`; a test compares it with the code. -->\n"
+
+
+def apis_page() -> str:
+    """docs/apis.md: which APIs the broker serves, from the table that it dispatches by."""
+    rows = [f"# The APIs that the broker serves\n\n{MADE_BY}"]
+    rows.append(
+        "The versions served are what ApiVersions answers; those of Apache Kafka 3.9 stand beside them. The notes are "
+        "the opening lines of each handler, which tell what each version added.\n"
+    )
+    rows.append("| key | API | served | Kafka 3.9 | notes |\n|---|---|---|---|---|")
+    for key, served in sorted(SERVED.items()):
+        api = API[key]
+        path = HANDLERS / f"{served.module}.py"
+        handler = f"[{served.module}](../src/ottla/broker/handlers/{path.name})"
+        rows.append(
+            f"| {key} | {api.name} | {_versions(served.min_version, served.max_version)} "
+            f"| {_versions(api.min_version, api.max_version)} | {handler}: {_first_sentence(path)} |"
+        )
+    missing = [key for key in ApiKey if key not in SERVED]
+    rows.append("\n## Not served yet\n")
+    rows.append("Requests of these are answered as Apache Kafka answers APIs that it does not have.\n")
+    rows.append(", ".join(f"{_camel(key.name)} ({key.value})" for key in missing) + ".")
+    return "\n".join(rows) + "\n"
+
+
+def _versions(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _first_sentence(path: Path) -> str:
+    """What a handler does: the text after the colon in the first line of its docstring."""
+    first = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].replace("\n", " ")
+    return first.partition(": ")[2] or first
+
+
+def commands() -> dict[str, TyperCommand]:
+    """The commands of `ottla` by name."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return {name: command for name, command in group.commands.items() if isinstance(command, TyperCommand)}
+
+
+def cli_page() -> str:
+    """docs/cli.md: the commands and their options."""
+    rows = [f"# The command line\n\n{MADE_BY}"]
+    rows.append("`./run ottla COMMAND` runs these in the project's own environment; installed, it is `ottla COMMAND`.")
+    for name, command in commands().items():
+        rows.append(f"\n## ottla {name}\n\n{_paragraphs(command.help or '')}\n")
+        rows += list(_option_rows(command.params))
+    return "\n".join(rows) + "\n"
+
+
+def _option_rows(parameters: Iterable[object]) -> Iterator[str]:
+    yield "| option | meaning |\n|---|---|"
+    for parameter in parameters:
+        if not isinstance(parameter, TyperOption | TyperArgument) or parameter.hidden:
+            continue
+        names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+        meaning = re.sub(r"\s+", " ", parameter.help or "").replace("|", "\\|")
+        yield f"| {names} | {meaning} |"
+
+
+def _paragraphs(text: str) -> str:
+    parts = [" ".join(part.split()) for part in text.split("\n\n")]
+    return "\n\n".join(part for part in parts if part)
+
+
+#: Page to what makes it.
+PAGES = {"docs/apis.md": apis_page, "docs/cli.md": cli_page}
