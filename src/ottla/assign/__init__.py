@@ -1,0 +1,1 @@
+"""The assignors, and how consumers write subscriptions and assignments."""

@@ -1,0 +1,122 @@
+"""What consumers put into the opaque bytes of JoinGroup and SyncGroup, read and written.
+
+The bytes begin with an int16, the version; the fields follow (`ottla.wire.messages.consumer_protocol`). A version
+newer than ours is read by the fields known here. Some older clients announce version 1 and leave out its fields:
+bytes that end exactly behind the fields of version 0 are taken as that.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.wire.codec import WireError, decode_prefix, encode
+from ottla.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+
+PROTOCOL_TYPE = "consumer"
+"""The protocol type of groups whose members are consumers; others (Connect, Schema Registry) have their own bytes."""
+
+HIGHEST_VERSION = 3
+NO_GENERATION = -1
+
+_VERSION = struct.Struct(">h")
+
+Partitions = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Bytes that cannot be read; `message` says what is wrong with them."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member wants and has. `generation_id` is -1 and `rack_id` None where the version has none."""
+
+    version: int
+    topics: tuple[str, ...]
+    user_data: bytes | None
+    owned_partitions: Partitions
+    generation_id: int
+    rack_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member gets."""
+
+    version: int
+    partitions: Partitions
+    user_data: bytes | None
+
+
+def decode_subscription(data: bytes) -> Subscription | Malformed:
+    """Read a member's subscription, or say what is wrong with it."""
+    version = _version(data)
+    if isinstance(version, Malformed):
+        return version
+    try:
+        read, _ = decode_prefix(ConsumerProtocolSubscription, data, min(version, HIGHEST_VERSION), _VERSION.size)
+    except WireError as error:
+        try:
+            read, end = decode_prefix(ConsumerProtocolSubscription, data, 0, _VERSION.size)
+        except WireError:
+            return Malformed(str(error))
+        if end != len(data):
+            return Malformed(str(error))
+    owned: Partitions = {}
+    for entry in read.owned_partitions:
+        owned[entry.topic] = owned.get(entry.topic, ()) + tuple(entry.partitions)
+    return Subscription(version, tuple(read.topics), read.user_data, owned, read.generation_id, read.rack_id)
+
+
+def decode_assignment(data: bytes) -> Assignment | Malformed:
+    """Read a member's assignment; no bytes at all mean no partitions."""
+    if not data:
+        return Assignment(0, {}, None)
+    version = _version(data)
+    if isinstance(version, Malformed):
+        return version
+    try:
+        read, _ = decode_prefix(ConsumerProtocolAssignment, data, min(version, HIGHEST_VERSION), _VERSION.size)
+    except WireError as error:
+        return Malformed(str(error))
+    partitions: Partitions = {}
+    for entry in read.assigned_partitions:
+        partitions[entry.topic] = partitions.get(entry.topic, ()) + tuple(entry.partitions)
+    return Assignment(version, partitions, read.user_data)
+
+
+def encode_subscription(topics: Iterable[str], user_data: bytes | None = None, version: int = 0) -> bytes:
+    """A subscription to `topics` that owns nothing yet."""
+    body = ConsumerProtocolSubscription(topics=list(topics), user_data=user_data)
+    return _VERSION.pack(version) + encode(body, version)
+
+
+def encode_assignment(
+    partitions: Mapping[str, Iterable[int]], user_data: bytes | None = None, version: int = 0
+) -> bytes:
+    """An assignment of `partitions`, by topic."""
+    entries = [
+        ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=list(indexes))
+        for topic, indexes in partitions.items()
+    ]
+    return _VERSION.pack(version) + encode(
+        ConsumerProtocolAssignment(assigned_partitions=entries, user_data=user_data), version
+    )
+
+
+def _version(data: bytes) -> int | Malformed:
+    if len(data) < _VERSION.size:
+        return Malformed(f"{len(data)} bytes are too few to hold the version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        return Malformed(f"version {version} does not exist")
+    return version

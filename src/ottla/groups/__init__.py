@@ -1,0 +1,1 @@
+"""Consumer groups: pure machines, their log records, committed offsets, evidence of rebalances."""

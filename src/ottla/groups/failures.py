@@ -1,0 +1,36 @@
+"""What an error of the log means to the client whose request needed the write.
+
+Source: Apache Kafka 3.9, `GroupMetadataManager.storeGroup` and `maybeConvertOffsetCommitError`.
+"""
+
+from __future__ import annotations
+
+from ottla.wire.errors import ErrorCode
+
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
+_NOT_READY = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+)
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def group_write_error(error: ErrorCode) -> ErrorCode:
+    """For JoinGroup, SyncGroup and DeleteGroups, whose record is the group's."""
+    if error in _NOT_READY:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in _MOVED:
+        return ErrorCode.NOT_COORDINATOR
+    if error is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.UNKNOWN_SERVER_ERROR if error in _TOO_LARGE else error
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """For OffsetCommit, whose records are offsets."""
+    if error in _NOT_READY or error is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in _MOVED:
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else error

@@ -1,0 +1,270 @@
+"""Who is in a group: members, static identities, pending ids, votes for a protocol.
+
+Everything that a join of a large group asks for (has everybody joined? which protocols do all support?) is counted as
+it changes, so that a join costs the same in a group of ten and of a thousand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+
+from ottla.groups.events import Protocols
+
+
+def protocol_names(protocols: Protocols) -> set[str]:
+    """The names alone."""
+    return {name for name, _ in protocols}
+
+
+class MemberState:
+    """A member, and the requests of it that wait for an answer (`join_token`, `sync_token`, None without)."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "join_token",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_token",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.join_token: object | None = None
+        self.sync_token: object | None = None
+        #: Not yet in a generation: it has no member id to send heartbeats with, and may be given up while it waits.
+        self.is_new = False
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it keeps its place through restarts (KIP-345)."""
+        return self.group_instance_id is not None
+
+    @property
+    def identity(self) -> str:
+        """What stays the same when a static member gets a new member id."""
+        return self.group_instance_id or self.member_id
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Its metadata for a protocol; KeyError (a bug) where it does not support it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise KeyError(f"member {self.member_id} does not support the protocol {protocol_name}")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The candidate it likes best; KeyError (a bug) where it supports none."""
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise KeyError(f"member {self.member_id} supports none of {sorted(candidates)}")
+
+    def replaced_by(self, member_id: str) -> MemberState:
+        """The same static member under a new member id; what it waited for is not taken over."""
+        return MemberState(
+            member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.protocols,
+            self.assignment,
+        )
+
+    def __repr__(self) -> str:
+        return f"MemberState({self.member_id!r})"
+
+
+class Membership:
+    """The members of a group, in the order they came."""
+
+    __slots__ = ("_joining", "_members", "_static", "_supporters", "leader", "pending")
+
+    def __init__(self) -> None:
+        self._members: dict[str, MemberState] = {}
+        self._static: dict[str, str] = {}
+        self._supporters: Counter[str] = Counter()
+        self._joining = 0
+        self.leader: str | None = None
+        #: Ids that were handed out with MEMBER_ID_REQUIRED and have not come back yet.
+        self.pending: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[MemberState]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def ids(self) -> Set[str]:
+        """The member ids."""
+        return self._members.keys()
+
+    def get(self, member_id: str) -> MemberState | None:
+        """A member by its id."""
+        return self._members.get(member_id)
+
+    def static_member_id(self, group_instance_id: str) -> str | None:
+        """The member id that a static member has now."""
+        return self._static.get(group_instance_id)
+
+    @property
+    def joining(self) -> int:
+        """How many wait for the join to complete."""
+        return self._joining
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is missing, those with a pending id included."""
+        return self._joining == len(self._members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest of the members', 0 without members."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def add(self, member: MemberState) -> None:
+        """Take a member in; the first one leads."""
+        if self.leader is None:
+            self.leader = member.member_id
+        self._members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self._static[member.group_instance_id] = member.member_id
+        self._count(member, 1)
+        self.pending.discard(member.member_id)
+
+    def remove(self, member_id: str) -> MemberState | None:
+        """Drop a member or a pending id; where it led, the longest member leads."""
+        self.pending.discard(member_id)
+        member = self._members.pop(member_id, None)
+        if member is None:
+            return None
+        if member.group_instance_id is not None:
+            self._static.pop(member.group_instance_id, None)
+        self._count(member, -1)
+        if self.leader == member_id:
+            self.leader = next(iter(self._members), None)
+        return member
+
+    def replace(self, member: MemberState, new: MemberState) -> None:
+        """Put a static member's new self in its place, leadership included."""
+        self._count(member, -1)
+        self._members = {
+            (new.member_id if member_id == member.member_id else member_id): (
+                new if member_id == member.member_id else other
+            )
+            for member_id, other in self._members.items()
+        }
+        self._count(new, 1)
+        if new.group_instance_id is not None:
+            self._static[new.group_instance_id] = new.member_id
+        if self.leader == member.member_id:
+            self.leader = new.member_id
+
+    def update(
+        self, member: MemberState, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        """Take up what a member said in its latest join."""
+        self._supporters.subtract(protocol_names(member.protocols))
+        self._supporters.update(protocol_names(protocols))
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def park_join(self, member: MemberState, token: object) -> object | None:
+        """Let a join wait; gives back the token of an earlier one that it supersedes."""
+        superseded = member.join_token
+        if superseded is None:
+            self._joining += 1
+        member.join_token = token
+        return superseded
+
+    def take_join(self, member: MemberState) -> object | None:
+        """The token of the join that waits, which no longer does."""
+        token = member.join_token
+        if token is not None:
+            self._joining -= 1
+            member.join_token = None
+        return token
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is one of those who joined; False where nobody has."""
+        if self.leader is None:
+            return False
+        if self._members[self.leader].join_token is not None:
+            return True
+        for member in self:
+            if member.join_token is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    def supports(self, protocols: Protocols) -> bool:
+        """Whether one of these protocols is supported by every member."""
+        size = len(self._members)
+        return any(self._supporters[name] == size for name, _ in protocols)
+
+    def select_protocol(self, replacement: tuple[MemberState, MemberState] | None = None) -> str | None:
+        """The protocol that all support and most vote for; with equal votes, the earlier members' choice.
+
+        With a `replacement` (old, new) the vote is held as if the new stood in the old one's place. None where the
+        members have nothing in common.
+        """
+        electorate = list(self)
+        if replacement is not None:
+            electorate = [replacement[1] if member is replacement[0] else member for member in electorate]
+        candidates = set.intersection(*(protocol_names(member.protocols) for member in electorate))
+        if not candidates:
+            return None
+        votes: Counter[str] = Counter(member.vote(candidates) for member in electorate)
+        return votes.most_common(1)[0][0]
+
+    def _count(self, member: MemberState, by: int) -> None:
+        for name in protocol_names(member.protocols):
+            self._supporters[name] += by
+        if member.join_token is not None:
+            self._joining += by
+
+    def problems(self) -> list[str]:
+        """What does not add up; empty when all is well."""
+        found = []
+        joining = sum(member.join_token is not None for member in self)
+        if joining != self._joining:
+            found.append(f"{joining} members wait for the join, {self._joining} counted")
+        supporters = Counter(name for member in self for name in protocol_names(member.protocols))
+        if supporters != +self._supporters:
+            found.append(f"protocols are supported by {dict(supporters)}, counted {dict(+self._supporters)}")
+        static = {m.group_instance_id: m.member_id for m in self if m.group_instance_id is not None}
+        if static != self._static:
+            found.append(f"static members are {static}, kept {self._static}")
+        if (self.leader is None) != (not self._members) or (self.leader is not None and self.leader not in self):
+            found.append(f"leader {self.leader} of members {list(self._members)}")
+        if self.pending & self._members.keys():
+            found.append(f"both pending and members: {sorted(self.pending & self._members.keys())}")
+        return found
