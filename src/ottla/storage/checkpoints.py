@@ -1,0 +1,147 @@
+"""The small files of log folders, in Kafka's formats: pure encoding and decoding.
+
+In a folder of `log.dirs`: `meta.properties`, `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+`replication-offset-checkpoint` (high watermarks), `.kafka_cleanshutdown`. In a partition's folder:
+`leader-epoch-checkpoint`, `partition.metadata`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+META_FILE: Final = "meta.properties"
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+LOCK_FILE: Final = ".lock"
+
+_VERSION: Final = 0
+TopicPartitionKey = tuple[str, int]
+
+
+class CheckpointError(ValueError):
+    """A file is not what it should be; the message names it and what is wrong."""
+
+
+def encode_entries(lines: Sequence[str]) -> bytes:
+    """A checkpoint file: version, number of entries, one entry a line."""
+    return ("\n".join([str(_VERSION), str(len(lines)), *lines]) + "\n").encode()
+
+
+def decode_entries(data: bytes, path: str) -> list[str]:
+    """The entries of a checkpoint file; an empty file has none. Raises CheckpointError."""
+    if not data:
+        return []
+    try:
+        lines = data.decode().splitlines()
+        version, count = int(lines[0]), int(lines[1])
+    except (UnicodeDecodeError, ValueError, IndexError):
+        raise CheckpointError(f"{path}: not a checkpoint file (version and number of entries are missing)") from None
+    if version != _VERSION:
+        raise CheckpointError(f"{path}: unknown version {version} of a checkpoint file, only {_VERSION} is known")
+    entries = [line for line in lines[2:] if line]
+    if len(entries) != count:
+        raise CheckpointError(f"{path}: expected {count} entries, found {len(entries)}")
+    return entries
+
+
+def encode_offsets(offsets: Mapping[TopicPartitionKey, int]) -> bytes:
+    """A checkpoint file of offsets by (topic, partition)."""
+    return encode_entries([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+
+
+def decode_offsets(data: bytes, path: str) -> dict[TopicPartitionKey, int]:
+    """The offsets by (topic, partition). Raises CheckpointError."""
+    offsets: dict[TopicPartitionKey, int] = {}
+    for line in decode_entries(data, path):
+        try:
+            topic, partition, offset = line.split()
+            offsets[topic, int(partition)] = int(offset)
+        except ValueError:
+            raise CheckpointError(f"{path}: not a topic, partition and offset: {line!r}") from None
+    return offsets
+
+
+def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
+    """The file that says that the last stop was a clean one."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def encode_topic_id(topic_id: UUID) -> str:
+    """A topic id as Kafka prints it: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def decode_topic_id(text: str) -> UUID:
+    """A topic id as Kafka prints it. Raises ValueError."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def encode_partition_metadata(topic_id: UUID) -> bytes:
+    """The file that ties a partition's folder to the id of its topic (KIP-516)."""
+    return f"version: {_VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes, path: str) -> UUID:
+    """The topic id. Raises CheckpointError."""
+    fields = dict(_pairs(data.decode("utf-8", "replace").splitlines(), ":"))
+    try:
+        if int(fields["version"]) != _VERSION:
+            raise CheckpointError(f"{path}: unknown version {fields['version']}, only {_VERSION} is known")
+        return decode_topic_id(fields["topic_id"])
+    except (KeyError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path}: no version and topic_id to be read in it") from None
+
+
+@dataclass(slots=True, frozen=True)
+class MetaProperties:
+    """`meta.properties`, version 0 (brokers with ZooKeeper): to which cluster and broker a folder belongs."""
+
+    cluster_id: str | None
+    broker_id: int | None
+
+
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    """The file, readable by Java's `Properties`."""
+    lines = ["#", f"version={_VERSION}"]
+    if meta.broker_id is not None:
+        lines.append(f"broker.id={meta.broker_id}")
+    if meta.cluster_id is not None:
+        lines.append(f"cluster.id={meta.cluster_id}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
+    """Read the file. Raises CheckpointError where it is no such file or that of a KRaft node (version 1)."""
+    lines = [line for line in data.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
+    fields = dict(_pairs(lines, "="))
+    version = fields.get("version", "0")
+    if version != str(_VERSION):
+        raise CheckpointError(
+            f"{path}: version {version} belongs to a node in KRaft mode; a folder of a broker with ZooKeeper "
+            f"(version {_VERSION}) is needed, or an empty one"
+        )
+    broker = fields.get("broker.id")
+    try:
+        broker_id = int(broker) if broker is not None else None
+    except ValueError:
+        raise CheckpointError(f"{path}: broker.id is not a number: {broker}") from None
+    return MetaProperties(fields.get("cluster.id"), broker_id)
+
+
+def _pairs(lines: Iterable[str], separator: str) -> list[tuple[str, str]]:
+    pairs = []
+    for line in lines:
+        name, found, value = line.partition(separator)
+        if found:
+            pairs.append((name.strip(), value.strip()))
+    return pairs

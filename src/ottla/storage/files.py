@@ -1,0 +1,147 @@
+"""Files of segments: opened when needed, and never more of them open than a limit.
+
+Storage runs on the event loop; disk threads only force files to disk and read ahead, on handles pinned for them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ottla.env.disk import Disk, DiskFile
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+#: How many files of segments are kept open where nobody says otherwise.
+DEFAULT_OPEN_FILES: Final = 512
+
+
+def offset_file_name(offset: int, suffix: str) -> str:
+    """The name of a file of the segment that begins at `offset`: 20 digits, as Kafka writes them."""
+    return f"{offset:020d}{suffix}"
+
+
+class OpenFiles:
+    """The open handles of one disk. Beyond the limit, one that was not used lately and is not pinned is closed."""
+
+    __slots__ = ("_ring", "disk", "limit")
+
+    def __init__(self, disk: Disk, limit: int = DEFAULT_OPEN_FILES) -> None:
+        self.disk = disk
+        self.limit = limit
+        self._ring: deque[SegmentFile] = deque()
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def open(self, file: SegmentFile, create: bool) -> DiskFile:
+        """Open a handle for `file`, making room first. Raises DiskError."""
+        self._make_room()
+        handle = self.disk.open(file.path, create)
+        self._ring.append(file)
+        return handle
+
+    def forget(self, file: SegmentFile) -> None:
+        """`file` closed its handle itself."""
+        self._ring.remove(file)
+
+    def _make_room(self) -> None:
+        ring = self._ring
+        for _ in range(2 * len(ring)):
+            if len(ring) < self.limit:
+                return
+            file = ring.popleft()
+            if file.used or file.pins:
+                file.used = False
+                ring.append(file)
+            else:
+                file.evict()
+
+
+class SegmentFile:
+    """One file of a segment, opened on first use."""
+
+    __slots__ = ("_dropped", "_files", "_handle", "base_offset", "folder", "pins", "suffix", "used")
+
+    def __init__(self, files: OpenFiles, folder: str, base_offset: int, suffix: str) -> None:
+        self._files = files
+        self._handle: DiskFile | None = None
+        self._dropped = False
+        self.folder = folder
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.pins = 0
+        self.used = False
+
+    @property
+    def path(self) -> str:
+        """Where the file is now."""
+        return f"{self.folder}/{self.base_offset:020d}{self.suffix}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a handle is open."""
+        return self._handle is not None
+
+    def modified_ms(self) -> int:
+        """When the file was last written to, milliseconds since the Unix epoch. Raises DiskError."""
+        return self._files.disk.modified_ms(self.path)
+
+    def get(self, create: bool = False) -> DiskFile:
+        """The open handle; it stays open at least until the next call to any file. Raises DiskError."""
+        self.used = True
+        handle = self._handle
+        if handle is None:
+            handle = self._handle = self._files.open(self, create)
+            self._dropped = False
+        return handle
+
+    def pin(self) -> DiskFile:
+        """The open handle, which stays open until `unpin` was called as often as `pin`. Raises DiskError."""
+        handle = self._handle
+        if handle is None:
+            handle = self.get()
+        self.pins += 1
+        return handle
+
+    def unpin(self) -> None:
+        """One use of the handle is over."""
+        self.pins -= 1
+        if self._dropped and not self.pins:
+            self._close()
+
+    def evict(self) -> None:
+        """Close the handle; `OpenFiles` has taken it off its list already."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.close()
+
+    def drop(self) -> None:
+        """The handle is not needed any more: close it as soon as nobody has it pinned."""
+        if self._handle is None:
+            return
+        if self.pins:
+            self._dropped = True
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        self._files.forget(self)
+        self._dropped = False
+        self.evict()
+
+    def mark_deleted(self) -> str:
+        """Rename the file to `….deleted`, as Kafka does before it removes one later; returns the new path."""
+        source = self.path
+        target = source + DELETED_SUFFIX
+        if self._files.disk.exists(source):
+            self._files.disk.rename(source, target)
+        self.suffix += DELETED_SUFFIX
+        return target

@@ -1,0 +1,62 @@
+"""Forcing a log to the disk away from the event loop: what is to be done is gathered on the loop, done in a thread,
+and its outcome taken in on the loop again.
+"""
+
+from __future__ import annotations
+
+from ottla.env.disk import Disk, DiskError, DiskFile
+from ottla.storage.files import SegmentFile
+
+
+class FlushJob:
+    """One flush of one log, up to `end_offset`. Its segment files are pinned until `release`."""
+
+    __slots__ = ("_disk", "_handles", "_paths", "_pinned", "end_offset", "folder", "unflushed_bytes")
+
+    def __init__(self, disk: Disk, folder: str | None, end_offset: int, unflushed_bytes: int) -> None:
+        self._disk = disk
+        #: The folder whose names are to be forced too, where files came or went.
+        self.folder = folder
+        self.end_offset = end_offset
+        #: Bytes of batches that this flush forces.
+        self.unflushed_bytes = unflushed_bytes
+        self._pinned: list[SegmentFile] = []
+        self._handles: list[DiskFile] = []
+        self._paths: list[str] = []
+
+    def add(self, file: SegmentFile) -> None:
+        """Force this file too. Raises DiskError where it cannot be opened."""
+        self._handles.append(file.pin())
+        self._pinned.append(file)
+
+    def add_paths(self, paths: list[str]) -> None:
+        """Force these small files too; one that is gone by then needs no forcing."""
+        self._paths.extend(paths)
+
+    def run(self) -> None:
+        """Force everything; in a disk thread. Raises DiskError."""
+        for handle in self._handles:
+            handle.flush()
+        for path in self._paths:
+            self._flush_path(path)
+        if self.folder is not None:
+            self._disk.fsync_dir(self.folder)
+
+    def _flush_path(self, path: str) -> None:
+        try:
+            file = self._disk.open(path)
+        except DiskError as error:
+            if error.missing:
+                return
+            raise
+        try:
+            file.flush()
+        finally:
+            file.close()
+
+    def release(self) -> None:
+        """Let go of the files."""
+        for file in self._pinned:
+            file.unpin()
+        self._pinned.clear()
+        self._handles.clear()

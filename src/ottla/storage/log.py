@@ -1,0 +1,682 @@
+"""The log of one partition: what is appended to it, read from it, and known about it.
+
+A log belongs to the event loop: it is used from there only. Disk threads force its files to disk (`begin_flush`) and
+read ranges that are pinned for them (`FileSlice`), nothing else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+from zlib import crc32
+
+from ottla.env.disk import DiskError, FileSlice
+from ottla.records.batch import BatchHeader, patch_batch
+from ottla.records.errors import BatchError
+from ottla.storage import lookups
+from ottla.storage.checkpoints import PARTITION_METADATA_FILE
+from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name
+from ottla.storage.flushing import FlushJob
+from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.resources import LogResources
+from ottla.storage.results import (
+    AppendInfo,
+    AppendRefusal,
+    DeleteRefusal,
+    EpochEnd,
+    LogRead,
+    OffsetTimestamp,
+    ReadRefusal,
+)
+from ottla.storage.scan import scan_batches
+from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.validation import (
+    CLIENT,
+    COORDINATOR,
+    LOG_APPEND_TIME,
+    check_batch,
+    check_client_batch,
+    check_contents,
+    split,
+    stamp,
+)
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.config.topic import LogConfig
+
+__all__ = [
+    "CLIENT",
+    "COORDINATOR",
+    "AppendInfo",
+    "AppendRefusal",
+    "DeleteRefusal",
+    "EpochEnd",
+    "LogRead",
+    "OffsetTimestamp",
+    "PartitionLog",
+    "ReadRefusal",
+]
+
+_OFFSET_ENTRY_BYTES: Final = OFFSET_ENTRY.size
+_TIME_ENTRY_BYTES: Final = TIME_ENTRY.size
+_EMPTY_READ: Final = LogRead(None, 0)
+
+
+class PartitionLog:
+    """One partition's log. Made by `ottla.storage.recovery.load_log`."""
+
+    __slots__ = (
+        "_active",
+        "_folder_changed",
+        "_resources",
+        "_segments",
+        "_unflushed_records",
+        "_unsynced",
+        "closed",
+        "config",
+        "epochs",
+        "failure",
+        "folder",
+        "follows_end",
+        "high_watermark",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "snapshot_offset",
+        "topic",
+        "topic_id",
+        "unflushed_bytes",
+    )
+
+    def __init__(
+        self,
+        resources: LogResources,
+        folder: str,
+        topic: str,
+        partition: int,
+        topic_id: UUID | None,
+        config: LogConfig,
+        segments: list[Segment],
+    ) -> None:
+        self._resources = resources
+        self._segments = segments
+        self._active = segments[-1]
+        self.folder = folder
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.log_start_offset = segments[0].base_offset
+        self.log_end_offset = segments[-1].base_offset
+        #: Records below it are on all in-sync replicas; with `follows_end` (one replica) it moves with the log's end.
+        self.high_watermark = self.log_start_offset
+        self.follows_end = True
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerState()
+        #: Everything below is known to be on the disk.
+        self.recovery_point = self.log_start_offset
+        #: Offset of the newest producer snapshot, 0 where there is none.
+        self.snapshot_offset = 0
+        self.unflushed_bytes = 0
+        self._unflushed_records = 0
+        self.last_flush_ms = 0
+        #: Small files written since the last flush and not forced to disk yet.
+        self._unsynced: list[str] | None = None
+        self._folder_changed = False
+        #: Why nothing can be appended any more, until the log is opened anew.
+        self.failure: str | None = None
+        self.closed = False
+
+    # -- what is known
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, as Kafka prints them."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch that the log knows, -1 where it knows none."""
+        return self.epochs.latest
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a `read_committed` consumer has to stop: the oldest open transaction, at most the high watermark."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, oldest first; the last one is written to."""
+        return tuple(self._segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self._segments)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """The high watermark is now `offset`, as far as the log reaches; returns what it became."""
+        self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        return self.high_watermark
+
+    # -- appending
+
+    def append(
+        self,
+        buf: memoryview,
+        headers: list[BatchHeader] | None = None,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: int = CLIENT,
+        verified_transaction: bool = False,
+    ) -> AppendInfo | AppendRefusal:
+        """Check the batches in `buf`, give them offsets and `leader_epoch` in place, and write them.
+
+        `buf` must be writable; it and `headers` (its batches in order, parsed here where None) are changed.
+        `verified_transaction` says that the coordinator confirmed the transaction the batch belongs to (KIP-890).
+        After a refusal nothing of it is in the log.
+        """
+        if self.failure is not None:
+            return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+        if buf.readonly:
+            buf = memoryview(bytearray(buf))
+        if headers is None:
+            found = split(buf)
+            if isinstance(found, AppendRefusal):
+                return found
+            headers = found
+        refusal = self._check(buf, headers, now_ms, origin)
+        if refusal is not None:
+            return refusal
+        config = self.config
+        offset = first_offset = self.log_end_offset
+        append_time = config.message_timestamp_type == LOG_APPEND_TIME
+        for header in headers:
+            if header.producer_id >= 0:
+                answer = self._check_producer(header, offset, origin, verified_transaction)
+                if answer is not None:
+                    return answer
+            header.base_offset = offset
+            header.partition_leader_epoch = leader_epoch
+            patch_batch(buf, header.position, offset, leader_epoch)
+            if append_time or header.attributes & 0x08:
+                stamp(buf, header, append_time, now_ms)
+            offset += header.last_offset_delta + 1
+        length = headers[-1].end_position
+        refusal = self._write(buf if length == len(buf) else buf[:length], headers, offset, leader_epoch, now_ms)
+        if refusal is not None:
+            return refusal
+        return AppendInfo(first_offset, offset - 1, now_ms if append_time else -1, self.log_start_offset)
+
+    def _check(self, buf: memoryview, headers: list[BatchHeader], now_ms: int, origin: int) -> AppendRefusal | None:
+        config, name = self.config, self.name
+        if not headers or (origin == CLIENT and len(headers) != 1):
+            many = "exactly" if headers else "at least"
+            return AppendRefusal(
+                ErrorCode.INVALID_RECORD, f"Produce requests must have {many} one record batch per partition"
+            )
+        for header in headers:
+            refusal = check_client_batch(header, name) if origin == CLIENT else None
+            if refusal is None:
+                refusal = check_batch(buf, header, name, config.max_message_bytes)
+            if refusal is None and origin == CLIENT:
+                refusal = check_contents(buf, header, config, now_ms, name)
+            if refusal is not None:
+                return refusal
+        length = headers[-1].end_position
+        if length > config.segment_bytes:
+            return AppendRefusal(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {length} bytes in append to partition {name}, which exceeds the maximum "
+                f"configured segment size of {config.segment_bytes}.",
+            )
+        return None
+
+    def _check_producer(
+        self, header: BatchHeader, offset: int, origin: int, verified_transaction: bool
+    ) -> AppendInfo | AppendRefusal | None:
+        producers = self.producers
+        from_client = origin == CLIENT
+        if from_client:
+            duplicate = producers.find_duplicate(header)
+            if duplicate is not None:
+                return AppendInfo(
+                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True
+                )
+            if header.is_transactional and not verified_transaction:
+                entry = producers.get(header.producer_id)
+                if entry is None or entry.transaction_start < 0:
+                    return AppendRefusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        return None if header.is_control else producers.check(header, offset, self.name, from_client)
+
+    def _write(
+        self, buf: memoryview, headers: list[BatchHeader], end_offset: int, leader_epoch: int, now_ms: int
+    ) -> AppendRefusal | None:
+        """Write batches that have their offsets, and take note of them."""
+        length = len(buf)
+        segment = self._active
+        try:
+            if segment.size and self._roll_due(headers, length, end_offset, now_ms):
+                segment = self._roll(now_ms)
+            segment.append([buf], headers, length, self.config.index_interval_bytes)
+        except DiskError as error:
+            return self._storage_failed(error)
+        if leader_epoch >= 0 and self.epochs.assign(leader_epoch, self.log_end_offset):
+            self._save_epochs()
+        producers = self.producers
+        for header in headers:
+            if header.producer_id >= 0:
+                if header.is_control:
+                    producers.end_transaction(header, buf[header.position : header.end_position])
+                else:
+                    producers.update(header)
+        producers.end_offset = end_offset
+        if not self.unflushed_bytes:
+            self.last_flush_ms = now_ms
+        self.unflushed_bytes += length
+        self._unflushed_records += end_offset - self.log_end_offset
+        self.log_end_offset = end_offset
+        if self.follows_end:
+            self.high_watermark = end_offset
+        return None
+
+    def _storage_failed(self, error: DiskError) -> AppendRefusal:
+        """Refuse an append that the disk did not take. Where its remains could not be cut off, refuse all others."""
+        try:
+            damaged = self._active.log.get().damaged
+        except DiskError:
+            damaged = False
+        if damaged:
+            self.failure = (
+                f"{error}; what was written of the batch could not be removed. The partition takes no more records "
+                f"until the disk works again and the broker was restarted"
+            )
+        return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.failure or str(error))
+
+    # -- rolling
+
+    def _roll_due(self, headers: list[BatchHeader], length: int, end_offset: int, now_ms: int) -> bool:
+        """Whether the next append needs a new segment: by size, age, full index, or offsets too far apart."""
+        segment, config = self._active, self.config
+        if segment.size > config.segment_bytes - length:
+            return True
+        index_bytes = config.segment_index_bytes
+        if (segment.offset_index.entries + len(headers)) * _OFFSET_ENTRY_BYTES > index_bytes:
+            return True
+        if (segment.time_index.entries + 1 + len(headers)) * _TIME_ENTRY_BYTES > index_bytes:
+            return True
+        if end_offset - 1 - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        first = segment.first_timestamp()
+        newest = headers[0].max_timestamp if len(headers) == 1 else max(header.max_timestamp for header in headers)
+        waited = newest - first if first >= 0 else now_ms - segment.created_ms
+        return waited > config.segment_ms - (config.segment_jitter_ms and self._jitter_ms())
+
+    def _jitter_ms(self) -> int:
+        """How much earlier this segment rolls: spread evenly, and the same whenever asked."""
+        spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return crc32(f"{self.name}/{self._active.base_offset}".encode()) % spread if spread > 0 else 0
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Begin a new segment at the log's end. Raises DiskError; the old one then stays the active one."""
+        old = self._active
+        old.finish()
+        self._note_unsynced(old.offset_index.file.path)
+        self._note_unsynced(old.time_index.file.path)
+        self.producers.end_offset = self.log_end_offset
+        self._take_snapshot()
+        resources = self._resources
+        segment = Segment(resources.files, resources.index_memory, self.folder, self.log_end_offset, 0, now_ms)
+        segment.max_timestamp = -1
+        segment.create_files()
+        self._segments.append(segment)
+        self._active = segment
+        self._folder_changed = True
+        return segment
+
+    def roll(self, now_ms: int) -> bool:
+        """Begin a new segment, where the active one holds anything; says whether. Raises DiskError."""
+        if not self._active.size:
+            return False
+        self._roll(now_ms)
+        return True
+
+    def _take_snapshot(self) -> None:
+        """Write the producers' state as of the log's end, unless there is a snapshot of it. Raises DiskError."""
+        offset = self.producers.end_offset
+        if offset > self.snapshot_offset:
+            path = f"{self.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+            self._resources.disk.write_atomic(path, self.producers.encode(), sync=False)
+            self.snapshot_offset = offset
+            self._note_unsynced(path)
+
+    def _note_unsynced(self, path: str) -> None:
+        if self._unsynced is None:
+            self._unsynced = []
+        self._unsynced.append(path)
+
+    # -- reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        up_to_offset: int | None = None,
+        min_one_batch: bool = True,
+    ) -> LogRead | ReadRefusal:
+        """A range of one segment that begins with the batch holding `offset`, to be released by whoever sends it.
+
+        It holds at most `max_bytes`, but for a first batch that is larger, which is given whole where `min_one_batch`
+        and not at all else; the last batch may be cut off. Nothing from `up_to_offset` on is given.
+        """
+        end = self.log_end_offset
+        if offset < self.log_start_offset or offset > end:
+            return self._out_of_range(offset)
+        if self.closed:
+            return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.name} is closed")
+        limit = end if up_to_offset is None or up_to_offset > end else up_to_offset
+        if offset >= limit:
+            return _EMPTY_READ
+        try:
+            return self._read_range(offset, max_bytes, limit, min_one_batch)
+        except DiskError as error:
+            return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        except BatchError as error:
+            return ReadRefusal(ErrorCode.CORRUPT_MESSAGE, str(error))
+
+    def _read_range(self, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> LogRead:
+        number = self._number_of(offset)
+        segments = self._segments
+        segment = segments[number]
+        start = segment.locate(offset)
+        while start is None:
+            # Compaction may have taken the rest of a segment: go on in the next one.
+            number += 1
+            if number >= len(segments):
+                return _EMPTY_READ
+            segment = segments[number]
+            start = segment.locate(offset)
+        segment_end = segments[number + 1].base_offset if segment is not self._active else self.log_end_offset
+        if limit >= segment_end:
+            stop = segment.size
+            next_offset = segment_end
+        else:
+            found = segment.locate(limit)
+            stop = segment.size if found is None else found
+            next_offset = limit
+        length = stop - start
+        if length > max_bytes:
+            length, next_offset = self._shorten(segment, start, max_bytes, min_one_batch)
+        if length <= 0:
+            return _EMPTY_READ
+        file = segment.pin()
+        return LogRead(FileSlice(file, start, length, segment.log.unpin, segment is self._active), length, next_offset)
+
+    def _shorten(self, segment: Segment, start: int, max_bytes: int, min_one_batch: bool) -> tuple[int, int]:
+        """(length, offset to read on at or -1) of a read of at most `max_bytes`.
+
+        Ending at an indexed batch sends no half batch, and the next read's position is known already.
+        """
+        cut = segment.cut(start, max_bytes)
+        if cut is not None:
+            segment.remember(cut.base_offset, cut.position)
+            return cut.position - start, cut.base_offset
+        first = segment.batch_at(start)
+        if first is None or first.length <= max_bytes:
+            return max_bytes, -1
+        return (first.length, first.last_offset + 1) if min_one_batch else (0, -1)
+
+    def _number_of(self, offset: int) -> int:
+        """The number of the segment that `offset` belongs to."""
+        if offset >= self._active.base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+
+    def _out_of_range(self, offset: int) -> ReadRefusal:
+        if offset < self.log_start_offset:
+            detail = f"starting from offset: {self.log_start_offset}."
+        else:
+            detail = f"upto {self.log_end_offset}."
+        return ReadRefusal(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Received request for offset {offset} for partition {self.name}, but we only have log segments {detail}",
+        )
+
+    def read_batches(self, from_offset: int) -> Iterator[memoryview]:
+        """Each whole batch from the one that holds `from_offset` on, up to the log's end as it is now.
+
+        For loading internal topics. Raises DiskError, and BatchError at a damaged batch.
+        """
+        for segment in self._segments[self._number_of(max(from_offset, self.log_start_offset)) :]:
+            start = segment.locate(from_offset)
+            if start is None:
+                continue
+            size = segment.size
+            file = segment.pin()
+            try:
+                position = start
+                for batch in scan_batches(file, start, size):
+                    yield batch.data
+                    position = batch.position + batch.length
+            finally:
+                segment.log.unpin()
+            if position != size:
+                raise BatchError(f"{segment.log.path}: damaged batch at position {position}")
+
+    # -- finding offsets
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> OffsetTimestamp | ReadRefusal | None:
+        """The first record whose timestamp is at least `timestamp_ms`; None where there is none."""
+        try:
+            return lookups.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
+        except DiskError as error:
+            return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        except BatchError as error:
+            return ReadRefusal(ErrorCode.CORRUPT_MESSAGE, str(error))
+
+    def offset_of_max_timestamp(self) -> OffsetTimestamp | ReadRefusal | None:
+        """The first record that has the largest timestamp of all; None where there is none."""
+        try:
+            return lookups.newest(self._segments)
+        except DiskError as error:
+            return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        except BatchError as error:
+            return ReadRefusal(ErrorCode.CORRUPT_MESSAGE, str(error))
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which the record at `offset` was written, -1 where unknown."""
+        return self.epochs.epoch_at(offset)
+
+    def epoch_end_offset(self, epoch: int) -> EpochEnd:
+        """Where `epoch`, or the largest known one below it, ended (OffsetForLeaderEpoch)."""
+        return self.epochs.end_of(epoch, self.log_end_offset)
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Take note that this broker became leader with `epoch`: the epoch begins at the log's end."""
+        if self.epochs.assign(epoch, self.log_end_offset):
+            self._save_epochs()
+
+    def _save_epochs(self) -> None:
+        """Write the epochs' file, if the disk lets us; else the next flush tries again."""
+        if not self.epochs.dirty:
+            return
+        path = f"{self.folder}/{LEADER_EPOCH_FILE}"
+        try:
+            self._resources.disk.write_atomic(path, self.epochs.encode(), sync=False)
+        except DiskError:
+            return
+        self.epochs.dirty = False
+        self._note_unsynced(path)
+
+    # -- removing records
+
+    def delete_records(self, offset: int) -> int | DeleteRefusal:
+        """Move the log's start to `offset` (-1: to the high watermark), as DeleteRecords does; returns the new start.
+
+        Segments that lie wholly below go with the next `delete_old_segments`.
+        """
+        if "delete" not in self.config.cleanup_policy:
+            return DeleteRefusal(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of partition {self.name} can not be deleted due to the configured policy",
+            )
+        target = self.high_watermark if offset == -1 else offset
+        if target < 0 or target > self.high_watermark:
+            return DeleteRefusal(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"The offset {target} for partition {self.name} is not valid"
+                if target < 0
+                else f"Cannot increment the log start offset of partition {self.name} to {target} since it is larger "
+                f"than the high watermark {self.high_watermark}",
+            )
+        self.raise_log_start(target)
+        return self.log_start_offset
+
+    def raise_log_start(self, offset: int) -> None:
+        """Records below `offset` are not served any more."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.high_watermark = max(self.high_watermark, offset)
+            self.epochs.truncate_start(offset)
+            self._save_epochs()
+
+    def drop_segments(self, count: int) -> list[str]:
+        """Take the first `count` segments out of the log; returns their renamed files, to be removed later.
+
+        Their ranges that are being sent stay readable. The last segment is never taken. Raises DiskError.
+        """
+        count = min(count, len(self._segments) - 1)
+        renamed: list[str] = []
+        for _ in range(count):
+            self.raise_log_start(self._segments[1].base_offset)
+            segment = self._segments.pop(0)
+            renamed += segment.mark_deleted()
+            renamed += self._drop_snapshot(segment.base_offset)
+            self._folder_changed = True
+        self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        return renamed
+
+    def _drop_snapshot(self, offset: int) -> list[str]:
+        disk = self._resources.disk
+        path = f"{self.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+        if not disk.exists(path):
+            return []
+        disk.rename(path, path + DELETED_SUFFIX)
+        return [path + DELETED_SUFFIX]
+
+    # -- to the disk
+
+    @property
+    def unflushed_records(self) -> int:
+        """Records appended since the last flush."""
+        return self._unflushed_records
+
+    def note_created(self, with_metadata: bool) -> None:
+        """The folder was just made: its files are forced to disk with the first flush."""
+        self._folder_changed = True
+        self._note_unsynced(f"{self.folder}/{LEADER_EPOCH_FILE}")
+        if with_metadata:
+            self._note_unsynced(f"{self.folder}/{PARTITION_METADATA_FILE}")
+
+    def flush_needed(self) -> bool:
+        """Whether there is anything to force to the disk."""
+        return self.recovery_point < self.log_end_offset or self._folder_changed or self._unsynced is not None
+
+    def begin_flush(self) -> FlushJob | None:
+        """What has to be forced to the disk; None where nothing has. Run it in a thread, then `end_flush`.
+
+        Raises DiskError where a file cannot be opened.
+        """
+        if not self.flush_needed():
+            return None
+        self._save_epochs()
+        folder = self.folder if self._folder_changed else None
+        job = FlushJob(self._resources.disk, folder, self.log_end_offset, self.unflushed_bytes)
+        try:
+            if self.recovery_point < self.log_end_offset:
+                for segment in self._segments[self._number_of(self.recovery_point) :]:
+                    segment.spill_indexes()
+                    job.add(segment.log)
+        except DiskError:
+            job.release()
+            raise
+        job.add_paths(self._unsynced or [])
+        self._unsynced = None
+        self._folder_changed = False
+        return job
+
+    def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
+        """Take in the outcome of a flush. After a failed one nobody knows what is on the disk: no more appends."""
+        job.release()
+        if error is not None:
+            self.failure = self.failure or (
+                f"{error}; records acknowledged since the last flush may be lost if the machine stops. The partition "
+                f"takes no more records until the disk works again and the broker was restarted"
+            )
+            return
+        self.recovery_point = max(self.recovery_point, min(job.end_offset, self.log_end_offset))
+        self.unflushed_bytes = max(0, self.unflushed_bytes - job.unflushed_bytes)
+        self._unflushed_records = self.log_end_offset - self.recovery_point
+        self.last_flush_ms = now_ms
+
+    def flush(self, now_ms: int = 0) -> int:
+        """Force everything to the disk, here and now; returns the bytes forced. Raises DiskError."""
+        job = self.begin_flush()
+        if job is None:
+            return 0
+        try:
+            job.run()
+        except DiskError as error:
+            self.end_flush(job, error, now_ms)
+            raise
+        self.end_flush(job, None, now_ms)
+        return job.unflushed_bytes
+
+    def apply_config(self, config: LogConfig) -> None:
+        """From now on these settings hold."""
+        self.config = config
+
+    def prepare_close(self) -> None:
+        """Complete indexes and producer snapshot, so that the next start needs no recovery. Raises DiskError."""
+        if self.flush_needed() or self.producers.end_offset > self.snapshot_offset:
+            active = self._active
+            active.finish()
+            self._note_unsynced(active.offset_index.file.path)
+            self._note_unsynced(active.time_index.file.path)
+            self.producers.end_offset = self.log_end_offset
+            self._take_snapshot()
+
+    def release_files(self) -> None:
+        """Close the files; ranges that are being sent stay readable until released."""
+        self.closed = True
+        self.failure = self.failure or f"the log of {self.name} is closed"
+        for segment in self._segments:
+            segment.close()
+
+    def close(self, now_ms: int = 0) -> int:
+        """Complete and flush everything, and close the files; returns the bytes forced. Raises DiskError."""
+        if self.closed:
+            return 0
+        try:
+            self.prepare_close()
+            return self.flush(now_ms)
+        finally:
+            self.release_files()
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.name}, {self.log_start_offset}..{self.log_end_offset})"
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,66 @@
+"""Finding records by their timestamps (ListOffsets), as Kafka 3.9 does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.env.disk import DiskFile
+from ottla.records.batch import NO_TIMESTAMP, TimestampType, parse_batch_header
+from ottla.records.record import decode_batch
+from ottla.storage.results import OffsetTimestamp
+from ottla.storage.scan import Place, batch_at, max_timestamp_at
+from ottla.storage.segment import Segment
+
+
+def first_at_or_after(segments: Sequence[Segment], timestamp: int, start_offset: int) -> OffsetTimestamp | None:
+    """The first record from `start_offset` on whose timestamp is at least `timestamp` (milliseconds).
+
+    Raises DiskError, and BatchError where a batch cannot be read.
+    """
+    for segment in segments:
+        if segment.retention_timestamp() >= timestamp:
+            from_offset = max(segment.time_index.lookup(timestamp), start_offset)
+            return _search(segment, segment.offset_index.lookup(from_offset), timestamp, start_offset)
+    return None
+
+
+def newest(segments: Sequence[Segment]) -> OffsetTimestamp | None:
+    """The first record that has the largest timestamp of all; None where no record has a timestamp. Raises as above."""
+    best: Segment | None = None
+    largest = NO_TIMESTAMP
+    for segment in segments:
+        timestamp = segment.largest_timestamp_so_far()
+        if timestamp > largest:
+            best, largest = segment, timestamp
+    if best is None:
+        return None
+    position = best.offset_index.lookup(best.max_timestamp_offset)
+    return _search(best, position, largest, best.base_offset)
+
+
+def _search(segment: Segment, position: int, timestamp: int, start_offset: int) -> OffsetTimestamp | None:
+    file = segment.log.get()
+    while position < segment.size:
+        place = batch_at(file, position)
+        if place is None:
+            return None
+        if place.last_offset >= start_offset and max_timestamp_at(file, position) >= timestamp:
+            found = _in_batch(file, place, timestamp, start_offset)
+            if found is not None:
+                return found
+        position += place.length
+    return None
+
+
+def _in_batch(file: DiskFile, place: Place, timestamp: int, start_offset: int) -> OffsetTimestamp | None:
+    data = memoryview(file.pread(place.length, place.position))
+    header = parse_batch_header(data)
+    if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
+        # Every record has the batch's timestamp, and the caller saw that it is late enough.
+        return OffsetTimestamp(
+            header.max_timestamp, max(header.base_offset, start_offset), header.partition_leader_epoch
+        )
+    for record in decode_batch(data, header):
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return OffsetTimestamp(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None

@@ -1,0 +1,289 @@
+"""What a partition remembers of idempotent and transactional producers (KIP-98), and its snapshot files.
+
+Per producer id: the epoch, the last five batches (a client may have five requests in flight, so each of them may be
+sent again), and the start of a transaction that is open. Rules and messages are those of Kafka 3.9
+(`ProducerAppendInfo.java`); so is the snapshot format, version 1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.records.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from ottla.records.control import ControlRecordType, control_record_type, coordinator_epoch
+from ottla.records.crc import crc32c
+from ottla.records.errors import BatchError
+from ottla.records.record import decode_batch
+from ottla.storage.results import AppendRefusal
+from ottla.wire.errors import ErrorCode
+
+#: Batches remembered per producer: as many as a client may have in flight.
+BATCHES_REMEMBERED: Final = 5
+NO_TRANSACTION: Final = -1
+
+_SNAPSHOT_VERSION: Final = 1
+_SNAPSHOT_HEAD: Final = struct.Struct(">hI")
+_SNAPSHOT_COUNT: Final = struct.Struct(">i")
+_SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+class AppendedBatch(NamedTuple):
+    """What is remembered of a batch."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer id."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "transaction_start")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = NO_PRODUCER_EPOCH
+        #: The last batches of this epoch, oldest first.
+        self.batches: list[AppendedBatch] = []
+        self.coordinator_epoch = -1
+        #: First offset of the open transaction, -1 without.
+        self.transaction_start = NO_TRANSACTION
+        self.last_timestamp = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence number, -1 where no batch is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def add(self, epoch: int, batch: AppendedBatch) -> None:
+        """A batch was appended."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+        elif len(self.batches) >= BATCHES_REMEMBERED:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.last_timestamp = batch.timestamp
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that ended: its producer, its extent, and whether it was aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerState:
+    """The producers of one partition. `end_offset` is the offset up to which appends are known here."""
+
+    __slots__ = ("_entries", "end_offset", "open_transactions")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        #: First offsets of open transactions by producer id.
+        self.open_transactions: dict[int, int] = {}
+        self.end_offset = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """What is known of a producer."""
+        return self._entries.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest open transaction begins; None where none is open."""
+        return min(self.open_transactions.values()) if self.open_transactions else None
+
+    def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
+        """The batch that this one repeats: same producer, epoch and sequence numbers."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in entry.batches:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        return None
+
+    def check(self, header: BatchHeader, offset: int, partition: str, from_client: bool) -> AppendRefusal | None:
+        """Whether a batch that would get `offset` may be appended; `partition` is for messages."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None
+        epoch = header.producer_epoch
+        if epoch < entry.epoch:
+            return AppendRefusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {entry.producer_id} at offset {offset} in {partition} is {epoch}, "
+                f"which is smaller than the last seen epoch {entry.epoch}",
+            )
+        if from_client:
+            refusal = _check_sequence(entry, epoch, header.base_sequence, offset, partition)
+            if refusal is not None:
+                return refusal
+        if entry.transaction_start >= 0 and not header.is_transactional:
+            return AppendRefusal(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {entry.producer_id} at offset {offset} "
+                f"in partition {partition}",
+            )
+        return None
+
+    def update(self, header: BatchHeader) -> None:
+        """A data batch was appended, with its final offsets and timestamps."""
+        producer_id = header.producer_id
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id)
+        last_sequence = header.last_sequence
+        delta = header.last_offset_delta
+        entry.add(
+            header.producer_epoch,
+            AppendedBatch(header.base_sequence, last_sequence, header.base_offset + delta, delta, header.max_timestamp),
+        )
+        if header.is_transactional and entry.transaction_start < 0:
+            entry.transaction_start = header.base_offset
+            self.open_transactions[producer_id] = header.base_offset
+
+    def end_transaction(self, header: BatchHeader, data: memoryview) -> CompletedTransaction | None:
+        """A control batch was appended or read: it ends the producer's transaction. `data` is the whole batch."""
+        try:
+            record = decode_batch(data, header)[0]
+            kind = control_record_type(record.key)
+            if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+                return None
+            epoch = coordinator_epoch(record.value)
+        except (BatchError, IndexError):
+            return None
+        producer_id = header.producer_id
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id)
+        if entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.coordinator_epoch = epoch
+        entry.last_timestamp = record.timestamp
+        first, entry.transaction_start = entry.transaction_start, NO_TRANSACTION
+        self.open_transactions.pop(producer_id, None)
+        if first < 0:
+            return None
+        return CompletedTransaction(producer_id, first, header.base_offset, kind == ControlRecordType.ABORT)
+
+    def replay(self, header: BatchHeader, data: memoryview) -> None:
+        """Take in a batch that is in the log already."""
+        if header.producer_id >= 0:
+            if header.is_control:
+                self.end_transaction(header, data)
+            else:
+                self.update(header)
+        self.end_offset = header.base_offset + header.last_offset_delta + 1
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction that wrote nothing for so long; returns how many."""
+        gone = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.transaction_start < 0 and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self._entries[producer_id]
+        return len(gone)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self.open_transactions.clear()
+        self.end_offset = 0
+
+    def encode(self) -> bytes:
+        """The snapshot file: of each producer its last batch only, as in Kafka."""
+        parts = [_SNAPSHOT_COUNT.pack(len(self._entries))]
+        for entry in self._entries.values():
+            last = entry.batches[-1] if entry.batches else AppendedBatch(NO_SEQUENCE, NO_SEQUENCE, -1, 0, -1)
+            parts.append(
+                _SNAPSHOT_ENTRY.pack(
+                    entry.producer_id,
+                    entry.epoch,
+                    last.last_sequence,
+                    last.last_offset,
+                    last.offset_delta,
+                    entry.last_timestamp,
+                    entry.coordinator_epoch,
+                    entry.transaction_start,
+                )
+            )
+        body = b"".join(parts)
+        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body)) + body
+
+    def load(self, data: bytes, end_offset: int, now_ms: int, expiration_ms: int) -> bool:
+        """Take the state over from a snapshot file; False, and nothing changed, where it is damaged."""
+        head = _SNAPSHOT_HEAD.size + _SNAPSHOT_COUNT.size
+        if len(data) < head:
+            return False
+        version, checksum = _SNAPSHOT_HEAD.unpack_from(data)
+        (count,) = _SNAPSHOT_COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
+        if (
+            version != _SNAPSHOT_VERSION
+            or checksum != crc32c(memoryview(data)[_SNAPSHOT_HEAD.size :])
+            or len(data) != head + count * _SNAPSHOT_ENTRY.size
+        ):
+            return False
+        self.clear()
+        self.end_offset = end_offset
+        for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[head:]):
+            self._load_entry(fields, now_ms, expiration_ms)
+        return True
+
+    def _load_entry(self, fields: tuple[int, ...], now_ms: int, expiration_ms: int) -> None:
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator, start = fields
+        if start < 0 and now_ms - timestamp >= expiration_ms:
+            return
+        entry = self._entries[producer_id] = ProducerEntry(producer_id)
+        entry.epoch = epoch
+        entry.coordinator_epoch = coordinator
+        entry.last_timestamp = timestamp
+        if last_offset >= 0:
+            first_sequence = NO_SEQUENCE if last_sequence == NO_SEQUENCE else (last_sequence - delta) & MAX_INT32
+            entry.batches.append(AppendedBatch(first_sequence, last_sequence, last_offset, delta, timestamp))
+        if start >= 0:
+            entry.transaction_start = start
+            self.open_transactions[producer_id] = start
+
+
+def _check_sequence(
+    entry: ProducerEntry, epoch: int, first_sequence: int, offset: int, partition: str
+) -> AppendRefusal | None:
+    if epoch != entry.epoch:
+        if first_sequence == 0 or entry.epoch == NO_PRODUCER_EPOCH:
+            return None
+        return AppendRefusal(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset {offset} in partition "
+            f"{partition}: {epoch} (request epoch), {first_sequence} (seq. number), "
+            f"{entry.epoch} (current producer epoch)",
+        )
+    last = entry.last_sequence
+    if entry.epoch == NO_PRODUCER_EPOCH or first_sequence == last + 1 or (first_sequence == 0 and last == MAX_INT32):
+        return None
+    return AppendRefusal(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"Out of order sequence number for producer {entry.producer_id} at offset {offset} in partition {partition}: "
+        f"{first_sequence} (incoming seq. number), {last} (current end sequence number)",
+    )

@@ -1,0 +1,421 @@
+"""Opening a partition's folder: after a clean stop at once, after any other by checking what was not forced to disk.
+
+Everything below the recovery point is known to be on the disk and is trusted. From there on (or from the newest
+producer snapshot, if that is older) batches are read in order; at the first one that is cut off or whose checksum is
+wrong the log is cut, since nothing behind it can be in order. On the way the indexes of that part, the producers'
+state and the leader epochs are made anew. Folders that Apache Kafka wrote are opened alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from ottla.records.batch import parse_batch_header
+from ottla.records.errors import BatchError
+from ottla.storage.checkpoints import (
+    PARTITION_METADATA_FILE,
+    CheckpointError,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from ottla.storage.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file_name,
+)
+from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs, decode_leader_epochs
+from ottla.storage.log import PartitionLog
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.resources import LogResources
+from ottla.storage.scan import ScannedBatch, find_batch, scan_batches
+from ottla.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from ottla.config.topic import LogConfig
+
+_DIGITS: Final = 20
+
+
+@dataclass(slots=True)
+class LogPlace:
+    """Which log is opened, where, and what the checkpoints say of it."""
+
+    folder: str
+    topic: str
+    partition: int
+    config: LogConfig
+    #: Whether the broker that used the folder last stopped cleanly.
+    clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    #: What was found and mended, for the operator.
+    notes: list[str] = field(default_factory=list)
+
+
+def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, now_ms: int) -> PartitionLog:
+    """Make the folder of a new partition. Raises DiskError."""
+    disk = resources.disk
+    disk.mkdirs(place.folder)
+    segment = Segment(resources.files, resources.index_memory, place.folder, place.log_start_offset, 0, now_ms)
+    segment.max_timestamp = -1
+    segment.create_files()
+    disk.write_atomic(f"{place.folder}/{LEADER_EPOCH_FILE}", LeaderEpochs().encode(), sync=False)
+    if topic_id is not None:
+        metadata = encode_partition_metadata(topic_id)
+        disk.write_atomic(f"{place.folder}/{PARTITION_METADATA_FILE}", metadata, sync=False)
+    log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, [segment])
+    log.producers.end_offset = place.log_start_offset
+    log.note_created(with_metadata=topic_id is not None)
+    return log
+
+
+def load_log(resources: LogResources, place: LogPlace, now_ms: int) -> PartitionLog:
+    """Open the folder of a partition. Raises DiskError."""
+    return _Loader(resources, place, now_ms).load()
+
+
+class _Loader:
+    """The steps of opening one folder."""
+
+    def __init__(self, resources: LogResources, place: LogPlace, now_ms: int) -> None:
+        self._resources = resources
+        self._disk = resources.disk
+        self._place = place
+        self._now_ms = now_ms
+        self._names: list[str] = []
+        self._producers = ProducerState()
+        self._snapshots: list[int] = []
+        self._epochs = LeaderEpochs()
+
+    def load(self) -> PartitionLog:
+        place, resources = self._place, self._resources
+        self._names = self._disk.listdir(place.folder)
+        if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")) for name in self._names):
+            self._finish_interrupted_work()
+        self._snapshots = sorted(_offsets_of(self._names, SNAPSHOT_SUFFIX))
+        self._load_epochs()
+        topic_id = self._topic_id()
+        segments, sound = self._open_segments()
+        start = max(place.log_start_offset, segments[0].base_offset)
+        end = self._end_of_sound_log(segments, start) if place.clean and sound else None
+        if end is None:
+            end = self._recover(segments, start)
+        if end < start:
+            place.notes.append(f"{place.folder}: the log ends at {end}, before its start {start}: begun anew there")
+            segments, end = self._restart_at(segments, start), start
+        log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, segments)
+        log.log_start_offset = start
+        log.log_end_offset = end
+        log.high_watermark = end
+        log.recovery_point = end if place.clean and sound else max(start, min(place.recovery_point, end))
+        log.unflushed_bytes = _bytes_from(segments, log.recovery_point, end)
+        log.last_flush_ms = self._now_ms
+        self._epochs.truncate_end(end)
+        self._epochs.truncate_start(start)
+        log.epochs = self._epochs
+        self._producers.end_offset = end
+        log.producers = self._producers
+        log.snapshot_offset = self._snapshots[-1] if self._snapshots else 0
+        return log
+
+    # -- small files
+
+    def _finish_interrupted_work(self) -> None:
+        """Remove what was being deleted or cleaned; complete the swap of cleaned segments that was under way."""
+        folder, disk = self._place.folder, self._disk
+        for name in self._names:
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+                disk.remove(f"{folder}/{name}")
+        for name in self._names:
+            if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+                self._complete_swap(int(name[:_DIGITS]))
+        for name in self._names:
+            if name.endswith(SWAP_SUFFIX) and disk.exists(f"{folder}/{name}"):
+                disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
+        self._names = disk.listdir(folder)
+
+    def _complete_swap(self, base_offset: int) -> None:
+        """A `.log.swap` is a whole cleaned segment: it replaces the ones it was made from."""
+        folder, disk = self._place.folder, self._disk
+        file = disk.open(f"{folder}/{offset_file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)}")
+        last = max((batch.last_offset for batch in scan_batches(file, 0, file.size)), default=base_offset)
+        file.close()
+        for other in _offsets_of(self._names, LOG_SUFFIX):
+            if base_offset <= other <= last:
+                for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+                    disk.remove(f"{folder}/{offset_file_name(other, suffix)}")
+
+    def _load_epochs(self) -> None:
+        path = f"{self._place.folder}/{LEADER_EPOCH_FILE}"
+        if LEADER_EPOCH_FILE not in self._names:
+            return
+        try:
+            self._epochs = decode_leader_epochs(self._disk.read_bytes(path), path)
+        except CheckpointError as error:
+            self._place.notes.append(f"{error}; its epochs are read from the log instead")
+            self._epochs.dirty = True
+            self._place.clean = False
+            self._place.recovery_point = 0
+
+    def _topic_id(self) -> UUID | None:
+        if PARTITION_METADATA_FILE not in self._names:
+            return None
+        path = f"{self._place.folder}/{PARTITION_METADATA_FILE}"
+        try:
+            return decode_partition_metadata(self._disk.read_bytes(path), path)
+        except CheckpointError as error:
+            self._place.notes.append(f"{error}; the partition is taken to have no topic id yet")
+            return None
+
+    # -- segments
+
+    def _open_segments(self) -> tuple[list[Segment], bool]:
+        """All segments, and whether their indexes are as they were left; at least one segment."""
+        place, resources, disk = self._place, self._resources, self._disk
+        names = set(self._names)
+        segments: list[Segment] = []
+        sound = True
+        for base_offset in sorted(_offsets_of(self._names, LOG_SUFFIX)):
+            path = f"{place.folder}/{offset_file_name(base_offset, LOG_SUFFIX)}"
+            size = disk.file_size(path)
+            created = self._now_ms if size == 0 else 0
+            segment = Segment(resources.files, resources.index_memory, place.folder, base_offset, size, created)
+            sound &= self._open_indexes(segment, names)
+            segments.append(segment)
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            for base_offset in _offsets_of(self._names, suffix):
+                if offset_file_name(base_offset, LOG_SUFFIX) not in names:
+                    disk.remove(f"{place.folder}/{offset_file_name(base_offset, suffix)}")
+        if not segments:
+            segments = self._restart_at([], place.log_start_offset)
+        return segments, sound
+
+    def _open_indexes(self, segment: Segment, names: set[str]) -> bool:
+        """Take the sizes of the index files; False where they cannot be right, and then they count as empty."""
+        sound = True
+        for index, entry in ((segment.offset_index, OFFSET_ENTRY.size), (segment.time_index, TIME_ENTRY.size)):
+            name = offset_file_name(segment.base_offset, index.file.suffix)
+            size = self._disk.file_size(f"{self._place.folder}/{name}") if name in names else -1
+            if size < 0 or size % entry:
+                sound = False
+                self._place.notes.append(f"{self._place.folder}/{name}: missing or damaged, made anew from the log")
+                index.file.get(create=True).truncate(0)
+            else:
+                index.entries = size // entry
+        if not sound:
+            segment.offset_index.keep(0)
+            segment.time_index.keep(0)
+        return sound
+
+    def _restart_at(self, segments: list[Segment], offset: int) -> list[Segment]:
+        for segment in segments:
+            for path in segment.mark_deleted():
+                self._disk.remove(path)
+        resources = self._resources
+        segment = Segment(resources.files, resources.index_memory, self._place.folder, offset, 0, self._now_ms)
+        segment.max_timestamp = -1
+        segment.create_files()
+        self._producers.clear()
+        return [segment]
+
+    # -- after a clean stop
+
+    def _end_of_sound_log(self, segments: list[Segment], start: int) -> int | None:
+        """The log's end after a clean stop; None where the files say otherwise, so that it must be recovered."""
+        active = segments[-1]
+        end = _end_of_segment(active)
+        if end is None:
+            return None
+        if not self._snapshots:
+            # As Kafka: a cleanly closed log without any snapshot has no producers to remember.
+            return end
+        self._load_snapshot(end)
+        if self._producers.end_offset < end:
+            for batch in _batches(segments, max(start, self._producers.end_offset)):
+                self._replay(batch)
+        return end
+
+    def _load_snapshot(self, at_most: int) -> None:
+        """Take the producers' state from the newest snapshot that is whole; newer and damaged ones are removed."""
+        self._producers.clear()
+        while self._snapshots:
+            offset = self._snapshots[-1]
+            path = f"{self._place.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+            if offset <= at_most and self._producers.load(
+                self._disk.read_bytes(path), offset, self._now_ms, self._resources.producer_expiration_ms
+            ):
+                return
+            self._snapshots.pop()
+            self._disk.remove(path)
+
+    def _replay(self, batch: ScannedBatch) -> None:
+        if batch.magic == 2 and batch.last_offset >= self._producers.end_offset:
+            self._producers.replay(parse_batch_header(batch.data), batch.data)
+
+    # -- after any other stop
+
+    def _recover(self, segments: list[Segment], start: int) -> int:
+        """Check the log from the recovery point on, cut it where it is damaged; returns its end."""
+        place = self._place
+        self._load_snapshot(max(segments[-1].base_offset, place.recovery_point))
+        from_offset = min(place.recovery_point, self._producers.end_offset) if self._snapshots else 0
+        end = segments[0].base_offset
+        for number, segment in enumerate(segments):
+            following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+            indexed = segment.offset_index.entries > 0 or not segment.size
+            if following is not None and following <= from_offset and indexed:
+                end = following
+                continue
+            end, whole = self._recover_segment(segment, end, from_offset if indexed else 0)
+            if not whole or (following is not None and following < end):
+                self._cut_after(segments, number, end)
+                break
+        if self._producers.end_offset > end:
+            # A snapshot of records that are not there any more.
+            self._load_snapshot(end)
+            for batch in _batches(segments, max(start, self._producers.end_offset)):
+                self._replay(batch)
+        return end
+
+    def _recover_segment(self, segment: Segment, start: int, trusted: int) -> tuple[int, bool]:
+        """Check a segment whose entries below `trusted` may be kept; returns (its end, whether nothing was cut)."""
+        position = _keep_trusted_entries(segment, trusted)
+        interval = self._place.config.index_interval_bytes
+        end = max(start, segment.base_offset)
+        file = segment.log.get()
+        reached = position
+        previous = -1
+        for batch in scan_batches(file, position, segment.size):
+            if batch.last_offset < segment.base_offset or batch.last_offset <= previous:
+                break
+            previous = batch.last_offset
+            self._take(segment, batch, interval)
+            end = batch.last_offset + 1
+            reached = batch.position + batch.length
+        cut = segment.size - reached
+        if cut:
+            self._place.notes.append(
+                f"{segment.log.path}: cut {cut} bytes at position {reached} that are no whole batch "
+                f"(the log now ends at offset {end})"
+            )
+            file.truncate(reached)
+            segment.size = reached
+        if segment.size:
+            segment.finish_time_index()
+        segment.spill_indexes()
+        return end, not cut
+
+    def _take(self, segment: Segment, batch: ScannedBatch, interval: int) -> None:
+        """Note a sound batch: indexes, timestamps, leader epoch, producers."""
+        if batch.max_timestamp > segment.largest_timestamp_so_far():
+            segment.max_timestamp = batch.max_timestamp
+            segment.max_timestamp_offset = batch.last_offset
+        if segment.bytes_since_index > interval:
+            segment.index_batch(batch.last_offset, batch.position)
+        segment.bytes_since_index += batch.length
+        if batch.magic == 2:
+            epoch = int.from_bytes(batch.data[12:16], "big", signed=True)
+            if epoch > self._epochs.latest:
+                self._epochs.assign(epoch, int.from_bytes(batch.data[:8], "big"))
+            self._replay(batch)
+
+    def _cut_after(self, segments: list[Segment], number: int, end: int) -> None:
+        """Segments behind a damaged place are of no use: nothing says what is missing in between."""
+        for segment in segments[number + 1 :]:
+            if segment.size:
+                self._place.notes.append(f"{segment.log.path}: removed, as the log was cut at offset {end} before it")
+            for path in segment.mark_deleted():
+                self._disk.remove(path)
+        del segments[number + 1 :]
+
+
+def _offsets_of(names: list[str], suffix: str) -> Iterator[int]:
+    """The base offsets of the files with this suffix."""
+    for name in names:
+        if name.endswith(suffix) and len(name) == _DIGITS + len(suffix) and name[:_DIGITS].isdigit():
+            yield int(name[:_DIGITS])
+
+
+def _end_of_segment(segment: Segment) -> int | None:
+    """The offset after the last batch, found from the last index entry on; None where the files do not fit."""
+    if not segment.size:
+        return segment.base_offset
+    position = 0
+    if segment.offset_index.entries:
+        offset, position = segment.offset_index.entry(segment.offset_index.entries - 1)
+        if offset < segment.base_offset or not 0 < position < segment.size:
+            return None
+    if segment.time_index.entries and segment.time_index.last()[1] < segment.base_offset:
+        return None
+    end: int | None = None
+    file = segment.log.get()
+    while position < segment.size:
+        try:
+            place = find_batch(file, position, segment.size, segment.base_offset)
+        except BatchError:
+            return None
+        if place is None or place.position != position:
+            return None
+        position += place.length
+        end = place.last_offset + 1
+    return end if position == segment.size else None
+
+
+def _batches(segments: list[Segment], from_offset: int) -> Iterator[ScannedBatch]:
+    """The batches from the one that holds `from_offset` on."""
+    for number, segment in enumerate(segments):
+        if number + 1 < len(segments) and segments[number + 1].base_offset <= from_offset:
+            continue
+        position = segment.locate(from_offset)
+        if position is not None:
+            yield from scan_batches(segment.log.get(), position, segment.size)
+
+
+def _bytes_from(segments: list[Segment], offset: int, end: int) -> int:
+    """About how many bytes lie from `offset` on: whole segments, since that is what a flush forces."""
+    if offset >= end:
+        return 0
+    count = 0
+    for number, segment in enumerate(segments):
+        if number + 1 == len(segments) or segments[number + 1].base_offset > offset:
+            count += segment.size
+    return count
+
+
+def _keep_trusted_entries(segment: Segment, trusted: int) -> int:
+    """Drop the index entries at and above offset `trusted`, and all where they do not fit the log.
+
+    Returns the position of the last batch that is still indexed, from where the rest is made anew.
+    """
+    offsets, times = segment.offset_index, segment.time_index
+    segment.max_timestamp = None
+    segment.bytes_since_index = 0
+    try:
+        offsets.keep(offsets.valid_entries())
+        times.keep(times.valid_entries())
+        offsets.truncate(trusted)
+        if offsets.entries and _last_entry_fits(segment):
+            last, position = offsets.entry(offsets.entries - 1)
+            times.truncate(last + 1)
+            return position
+    except BatchError:
+        pass
+    offsets.keep(0)
+    times.keep(0)
+    return 0
+
+
+def _last_entry_fits(segment: Segment) -> bool:
+    offset, position = segment.offset_index.entry(segment.offset_index.entries - 1)
+    place = segment.batch_at(position)
+    return place is not None and place.base_offset <= offset and place.position + place.length <= segment.size

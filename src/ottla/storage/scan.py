@@ -1,0 +1,150 @@
+"""Walks over the batches of a log file by their headers, a few KiB at a time.
+
+Only what is needed to find a batch is read: base offset, length, format and last offset. Message sets of the old
+formats (magic 0 and 1), which folders of Apache Kafka may still hold, are walked too: each of their messages, wrapper
+messages included, carries the offset of its last record.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.env.disk import DiskFile
+from ottla.records.batch import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    NO_TIMESTAMP,
+    check_crc,
+    parse_batch_header,
+)
+from ottla.records.errors import BatchError
+
+#: Base offset, length, magic and last offset delta, at their places in a batch of format 2.
+_PLACE: Final = struct.Struct(">qi4xb6xi")
+_MESSAGE: Final = struct.Struct(">qiIbbq")
+#: Bytes of the smallest message of format 0: offset, size, checksum, magic, attributes, two lengths.
+SMALLEST_MESSAGE: Final = 26
+_CHECKSUM_END: Final = 16
+_TIMESTAMP_END: Final = MAX_TIMESTAMP_AT + 8
+#: Read at a time when a single batch is looked for, and when a whole segment is scanned.
+LOOKUP_BYTES: Final = 8 * 1024
+SCAN_BYTES: Final = 1024 * 1024
+
+
+class Place(NamedTuple):
+    """Where a batch lies in its file, and the offsets it spans."""
+
+    position: int
+    length: int
+    base_offset: int
+    last_offset: int
+
+
+class ScannedBatch(NamedTuple):
+    """A batch met by a scan, with the fields that recovery needs; `data` is the whole batch."""
+
+    position: int
+    length: int
+    last_offset: int
+    max_timestamp: int
+    magic: int
+    data: memoryview
+
+
+def find_batch(file: DiskFile, position: int, end: int, offset: int) -> Place | None:
+    """The first batch from `position` on (which must be where one begins) that ends at `offset` or later.
+
+    None where there is none before `end`. Raises DiskError, and BatchError where there is no batch.
+    """
+    need = _PLACE.size
+    while end - position >= need:
+        window = file.pread(min(LOOKUP_BYTES, end - position), position)
+        if len(window) < need:
+            break
+        at, last = 0, len(window) - need
+        while at <= last:
+            base_offset, length, magic, delta = _PLACE.unpack_from(window, at)
+            last_offset = base_offset + delta if magic >= 2 else base_offset
+            length += LOG_OVERHEAD
+            if last_offset >= offset:
+                return Place(position + at, length, base_offset, last_offset)
+            if length < SMALLEST_MESSAGE:
+                raise BatchError(f"{file.path}: no record batch at position {position + at}")
+            at += length
+        position += at
+    return None
+
+
+def batch_at(file: DiskFile, position: int) -> Place | None:
+    """The batch that begins at `position`; None at the end of the file. Raises DiskError."""
+    head = file.pread(_PLACE.size, position)
+    if len(head) < _PLACE.size:
+        return None
+    base_offset, length, magic, delta = _PLACE.unpack(head)
+    return Place(position, length + LOG_OVERHEAD, base_offset, base_offset + delta if magic >= 2 else base_offset)
+
+
+def max_timestamp_at(file: DiskFile, position: int) -> int:
+    """The largest timestamp of the batch that begins at `position`, -1 without one. Raises DiskError."""
+    head = file.pread(_TIMESTAMP_END, position)
+    if len(head) < SMALLEST_MESSAGE or head[MAGIC_AT] == 0:
+        return NO_TIMESTAMP
+    if head[MAGIC_AT] == 1:
+        return int.from_bytes(head[18:26], "big", signed=True)
+    return int.from_bytes(head[MAX_TIMESTAMP_AT:_TIMESTAMP_END], "big", signed=True)
+
+
+def scan_batches(file: DiskFile, position: int, end: int) -> Iterator[ScannedBatch]:
+    """All batches from `position` to `end` whose bytes are whole and whose checksums are right.
+
+    The scan stops at the first one that is not. Raises DiskError.
+    """
+    while position < end:
+        window = memoryview(file.pread(min(SCAN_BYTES, end - position), position))
+        at = 0
+        while len(window) - at >= LOG_OVERHEAD:
+            length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
+            if length < SMALLEST_MESSAGE or length > end - position - at:
+                return
+            if length > len(window) - at:
+                break
+            batch = _checked(window[at : at + length], position + at)
+            if batch is None:
+                return
+            yield batch
+            at += length
+        if at == 0:
+            if len(window) < LOG_OVERHEAD:
+                return
+            length = int.from_bytes(window[8:12], "big", signed=True) + LOG_OVERHEAD
+            window = memoryview(file.pread(length, position))
+            batch = _checked(window, position) if len(window) == length else None
+            if batch is None:
+                return
+            yield batch
+            at = length
+        position += at
+
+
+def _checked(data: memoryview, position: int) -> ScannedBatch | None:
+    """The batch in `data`, or None where its checksum is wrong."""
+    magic = data[16]
+    if magic == 2 and len(data) >= BATCH_OVERHEAD:
+        try:
+            header = parse_batch_header(data)
+        except BatchError:
+            return None
+        if header.last_offset_delta < 0 or not check_crc(data, header):
+            return None
+        return ScannedBatch(position, len(data), header.last_offset, header.max_timestamp, magic, data)
+    if magic > 1:
+        return None
+    offset, _, checksum, _, _, timestamp = _MESSAGE.unpack_from(data)
+    if zlib.crc32(data[_CHECKSUM_END:]) != checksum:
+        return None
+    return ScannedBatch(position, len(data), offset, timestamp if magic == 1 else -1, magic, data)

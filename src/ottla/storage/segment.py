@@ -1,0 +1,214 @@
+"""A segment: a log file and its two indexes. The rules of when an entry is made are Kafka's (`LogSegment.java`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.env.disk import DiskError, DiskFile, Part
+from ottla.records.batch import NO_TIMESTAMP, BatchHeader
+from ottla.storage.files import LOG_SUFFIX, OpenFiles, SegmentFile, offset_file_name
+from ottla.storage.index import IndexMemory, OffsetIndex, TimeIndex
+from ottla.storage.scan import Place, batch_at, find_batch, max_timestamp_at
+
+#: Positions remembered per segment: where the batch lies that begins at (or, for readers, goes on at) an offset.
+REMEMBERED_POSITIONS: Final = 64
+#: Offsets of a segment are kept relative to its base, in 31 bits.
+MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
+
+
+class Segment:
+    """One segment of a log. The one at the log's end is written to, the others only read."""
+
+    __slots__ = (
+        "_positions",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "log",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "rolling_timestamp",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self, files: OpenFiles, memory: IndexMemory, folder: str, base_offset: int, size: int, created_ms: int
+    ) -> None:
+        self.base_offset = base_offset
+        #: Bytes of the log file that hold batches.
+        self.size = size
+        self.log = SegmentFile(files, folder, base_offset, LOG_SUFFIX)
+        self.offset_index = OffsetIndex(files, memory, folder, base_offset)
+        self.time_index = TimeIndex(files, folder, base_offset)
+        #: Largest timestamp so far, and the last offset of its batch; None where it was not read yet.
+        self.max_timestamp: int | None = None
+        self.max_timestamp_offset = base_offset
+        self.bytes_since_index = 0
+        #: The first batch's timestamp, by which the segment's age is told; None where it was not read yet.
+        self.rolling_timestamp: int | None = None
+        self.created_ms = created_ms
+        self._positions: dict[int, int] | None = None
+
+    def create_files(self) -> None:
+        """Make the three files, empty. Raises DiskError."""
+        for file in (self.log, self.offset_index.file, self.time_index.file):
+            handle = file.get(create=True)
+            if handle.size:
+                handle.truncate(0)
+        self.offset_index.file.drop()
+        self.time_index.file.drop()
+
+    # -- writing
+
+    def append(self, parts: list[Part], headers: list[BatchHeader], length: int, index_interval_bytes: int) -> None:
+        """Write batches that have their offsets; `length` bytes in all. Raises DiskError, with nothing written."""
+        position = self.size
+        largest = self.largest_timestamp_so_far()
+        self.log.get().append(parts)
+        self.size = position + length
+        if position == 0:
+            self.rolling_timestamp = headers[0].max_timestamp
+        for header in headers:
+            if header.max_timestamp > largest:
+                self.max_timestamp = largest = header.max_timestamp
+                self.max_timestamp_offset = header.base_offset + header.last_offset_delta
+            if self.bytes_since_index > index_interval_bytes:
+                self.index_batch(header.base_offset + header.last_offset_delta, position)
+            self.bytes_since_index += header.length
+            self.remember(header.base_offset, position)
+            position += header.length
+
+    def index_batch(self, last_offset: int, position: int) -> None:
+        """Make an entry in both indexes for the batch at `position`."""
+        self.offset_index.append(last_offset, position)
+        self.time_index.append_if_newer(self.largest_timestamp_so_far(), self.max_timestamp_offset)
+        self.bytes_since_index = 0
+        if self.offset_index.spill_due:
+            self.spill_indexes()
+
+    def spill_indexes(self) -> None:
+        """Write out the index entries that wait, if the disk lets us; they can be made again from the log."""
+        try:
+            self.offset_index.spill()
+            self.time_index.spill()
+        except DiskError:
+            return
+
+    def remember(self, offset: int, position: int) -> None:
+        """Keep where reading at `offset` begins."""
+        positions = self._positions
+        if positions is None:
+            self._positions = {offset: position}
+            return
+        positions[offset] = position
+        if len(positions) > REMEMBERED_POSITIONS:
+            del positions[next(iter(positions))]
+
+    # -- timestamps
+
+    def largest_timestamp_so_far(self) -> int:
+        """The largest timestamp, -1 where there is none. Raises DiskError."""
+        largest = self.max_timestamp
+        if largest is None:
+            largest, self.max_timestamp_offset = self.time_index.last()
+            self.max_timestamp = largest
+        return largest
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, -1 where there is none. Raises DiskError."""
+        if self.rolling_timestamp is None:
+            if not self.size:
+                return NO_TIMESTAMP
+            self.rolling_timestamp = max_timestamp_at(self.log.get(), 0)
+        return self.rolling_timestamp
+
+    def retention_timestamp(self) -> int:
+        """By what the segment's age is told: its largest timestamp, else when it was last written. DiskError."""
+        largest = self.largest_timestamp_so_far()
+        if largest >= 0:
+            return largest
+        return self.log.modified_ms() if self.size else self.created_ms
+
+    # -- finding
+
+    def locate(self, offset: int) -> int | None:
+        """The position of the batch that holds `offset`, or of the first one after it; None beyond the last.
+
+        Raises DiskError, and BatchError where the file does not hold batches.
+        """
+        if offset <= self.base_offset:
+            return 0 if self.size else None
+        if self._positions is not None:
+            position = self._positions.get(offset)
+            if position is not None:
+                return position
+        place = self.find(offset)
+        if place is None:
+            return None
+        self.remember(offset, place.position)
+        return place.position
+
+    def find(self, offset: int) -> Place | None:
+        """The batch that holds `offset`, or the first one after it. Raises as `locate`."""
+        return find_batch(self.log.get(), self.offset_index.lookup(offset), self.size, offset)
+
+    def cut(self, start: int, max_bytes: int) -> Place | None:
+        """The last indexed batch that begins in (`start`, `start + max_bytes`]: where a read may end cleanly."""
+        position = self.offset_index.last_position_up_to(start + max_bytes)
+        return self.batch_at(position) if position > start else None
+
+    def batch_at(self, position: int) -> Place | None:
+        """The batch that begins at `position`. Raises DiskError."""
+        return batch_at(self.log.get(), position) if position < self.size else None
+
+    def pin(self) -> DiskFile:
+        """The log file, open until `log.unpin` is called. Raises DiskError."""
+        return self.log.pin()
+
+    # -- ending
+
+    def finish_time_index(self) -> None:
+        """Make the last entry of the time index say the segment's largest timestamp. Raises DiskError."""
+        if self.size:
+            largest = self.largest_timestamp_so_far()
+            self.time_index.append_if_newer(largest, self.max_timestamp_offset)
+
+    def finish(self) -> None:
+        """The segment will not grow any more: complete its indexes. Raises DiskError."""
+        self.finish_time_index()
+        self.offset_index.close()
+        self.time_index.close()
+        self._positions = None
+
+    def truncate(self, offset: int) -> int:
+        """Drop the batches that hold `offset` or more; returns the bytes dropped. Raises DiskError, BatchError."""
+        place = self.find(offset) if offset > self.base_offset else None
+        position = 0 if offset <= self.base_offset else (self.size if place is None else place.position)
+        dropped = self.size - position
+        self.offset_index.truncate(offset)
+        self.time_index.truncate(offset)
+        self.log.get().truncate(position)
+        self.size = position
+        self.max_timestamp = None
+        self.max_timestamp_offset = self.base_offset
+        self.bytes_since_index = 0
+        self._positions = None
+        if not position:
+            self.rolling_timestamp = None
+        return dropped
+
+    def close(self) -> None:
+        """Let go of all handles; what is pinned is closed when released."""
+        self.log.drop()
+        self.offset_index.drop()
+        self.time_index.drop()
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the segment's files to `….deleted` and let go of them; returns the new paths. Raises DiskError."""
+        self.close()
+        return [file.mark_deleted() for file in (self.log, self.offset_index.file, self.time_index.file)]
+
+    def __repr__(self) -> str:
+        return f"Segment({offset_file_name(self.base_offset, LOG_SUFFIX)}, {self.size} bytes)"

@@ -1,0 +1,180 @@
+"""What the log refuses on append, and how it stamps what it takes. As Kafka 3.9 (`UnifiedLog.scala`,
+`LogValidator.java`), at the level of batches; records are decoded only where the topic's settings demand it: keys on
+compacted topics, and `message.timestamp.before.max.ms` where it is set.
+
+Checks of Kafka that are not made without decoding: that the records inside a batch are well-formed, as many as the
+header counts, and that none is newer than the header says. A reader that meets such a batch refuses it itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.records.batch import (
+    LOG_APPEND_TIME_FLAG,
+    MAX_INT32,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    check_crc,
+    patch_max_timestamp,
+    split_batches,
+)
+from ottla.records.compression import Compression
+from ottla.records.errors import BatchError, UnsupportedMagicError
+from ottla.records.record import Record, decode_batch
+from ottla.storage.results import AppendRefusal
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.config.topic import LogConfig
+
+#: Who appends: a client's Produce request, or a coordinator of this broker writing its own records.
+CLIENT: Final = 0
+COORDINATOR: Final = 1
+
+LOG_APPEND_TIME: Final = "LogAppendTime"
+NO_BOUND: Final = 0x7FFFFFFFFFFFFFFF
+#: Record errors that a message shows.
+ERRORS_SHOWN: Final = 3
+_COMPRESSIONS: Final = frozenset(int(compression) for compression in Compression)
+
+
+def split(buf: memoryview) -> list[BatchHeader] | AppendRefusal:
+    """The batches in what a client sent. As in Kafka a last one that is cut off is left out."""
+    try:
+        return split_batches(buf, partial_tail=True)
+    except UnsupportedMagicError as error:
+        return AppendRefusal(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"Record format (magic) {error.magic} is not supported for appends, only 2 is",
+        )
+    except BatchError as error:
+        return AppendRefusal(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({error})")
+
+
+def check_batch(buf: memoryview, header: BatchHeader, partition: str, max_message_bytes: int) -> AppendRefusal | None:
+    """Size and checksum, which hold for whoever appends."""
+    if header.length > max_message_bytes:
+        return AppendRefusal(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {partition} is {header.length} bytes which exceeds the maximum "
+            f"configured value of {max_message_bytes}.",
+        )
+    if not check_crc(buf, header):
+        return AppendRefusal(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record is corrupt (stored crc = {header.crc}) in topic partition {partition}.",
+        )
+    return None
+
+
+def check_client_batch(header: BatchHeader, partition: str) -> AppendRefusal | None:
+    """What clients in particular may not send."""
+    delta = header.last_offset_delta
+    if (
+        header.base_offset == 0
+        and 0 <= delta < MAX_INT32
+        and header.records_count == delta + 1
+        and not header.attributes & 0x20
+        and (header.producer_id < 0 or header.base_sequence >= 0)
+        and header.attributes & 0x07 in _COMPRESSIONS
+    ):
+        return None
+    return AppendRefusal(ErrorCode.INVALID_RECORD, _client_fault(header, partition))
+
+
+def _client_fault(header: BatchHeader, partition: str) -> str:
+    first, last, count = header.base_offset, header.last_offset, header.records_count
+    if first != 0:
+        return f"The baseOffset of the record batch in the append to {partition} should be 0, but it is {first}"
+    if last - first + 1 <= 0:
+        return f"Batch has an invalid offset range: [{first}, {last}] in topic partition {partition}"
+    if count <= 0:
+        return f"Invalid reported count for record batch: {count} in topic partition {partition}"
+    if last - first + 1 != count:
+        return (
+            f"Inconsistent batch offset range [{first}, {last}] and count of records {count} "
+            f"in topic partition {partition}"
+        )
+    if header.is_control:
+        return f"Clients are not allowed to write control records in topic partition {partition}"
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return (
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} "
+            f"in topic partition {partition}"
+        )
+    return f"Unknown compression type id: {header.attributes & 0x07} in topic partition {partition}"
+
+
+def check_contents(
+    buf: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, partition: str
+) -> AppendRefusal | None:
+    """Timestamps, and the keys that compacted topics need."""
+    append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    if append_time and header.attributes & LOG_APPEND_TIME_FLAG:
+        message = "Producer should not set timestamp type to LogAppendTime."
+        return _records_refused(ErrorCode.INVALID_TIMESTAMP, [(0, message)])
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if not append_time and header.max_timestamp != NO_TIMESTAMP and header.max_timestamp - now_ms > after:
+        return _records_refused(
+            ErrorCode.INVALID_TIMESTAMP, [(0, _out_of_range(header.max_timestamp, header.last_offset, now_ms, config))]
+        )
+    compact = "compact" in config.cleanup_policy
+    if not compact and (append_time or before >= NO_BOUND):
+        return None
+    try:
+        records = decode_batch(buf, header)
+    except BatchError as error:
+        return AppendRefusal(ErrorCode.INVALID_RECORD, f"Record batch for topic partition {partition}: {error}")
+    if not append_time:
+        faults = [
+            (index, _out_of_range(record.timestamp, record.offset, now_ms, config))
+            for index, record in enumerate(records)
+            if _has_bad_timestamp(record, now_ms, before, after)
+        ]
+        if faults:
+            return _records_refused(ErrorCode.INVALID_TIMESTAMP, faults)
+    if compact:
+        message = f"Compacted topic cannot accept message without key in topic partition {partition}."
+        faults = [(index, message) for index, record in enumerate(records) if record.key is None]
+        if faults:
+            return _records_refused(ErrorCode.INVALID_RECORD, faults)
+    return None
+
+
+def _has_bad_timestamp(record: Record, now_ms: int, before: int, after: int) -> bool:
+    timestamp = record.timestamp
+    return timestamp != NO_TIMESTAMP and (now_ms - timestamp > before or timestamp - now_ms > after)
+
+
+def _out_of_range(timestamp: int, offset: int, now_ms: int, config: LogConfig) -> str:
+    low = now_ms - config.message_timestamp_before_max_ms
+    high = now_ms + config.message_timestamp_after_max_ms
+    return (
+        f"Timestamp {timestamp} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{low}, {high}]"
+    )
+
+
+def _records_refused(error: ErrorCode, faults: list[tuple[int, str]]) -> AppendRefusal:
+    if error == ErrorCode.INVALID_TIMESTAMP:
+        message = "One or more records have been rejected due to invalid timestamp"
+    else:
+        shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in faults[:ERRORS_SHOWN])
+        message = (
+            f"One or more records have been rejected due to {len(faults)} record errors in total, and only showing "
+            f"the first three errors at most: [{shown}]"
+        )
+    return AppendRefusal(error, message, tuple(faults))
+
+
+def stamp(buf: memoryview, header: BatchHeader, append_time: bool, now_ms: int) -> None:
+    """Set the timestamp type that the topic has, in place and in the header; the records are left alone."""
+    if append_time:
+        header.max_timestamp = now_ms
+        header.attributes |= LOG_APPEND_TIME_FLAG
+        header.crc = patch_max_timestamp(buf, header.position, now_ms, TimestampType.LOG_APPEND_TIME)
+    elif header.attributes & LOG_APPEND_TIME_FLAG:
+        header.attributes &= ~LOG_APPEND_TIME_FLAG
+        header.crc = patch_max_timestamp(buf, header.position, header.max_timestamp, TimestampType.CREATE_TIME)
