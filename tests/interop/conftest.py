@@ -41,6 +41,14 @@ def shared_ottla_server(tmp_path_factory: pytest.TempPathFactory, request: pytes
         server.stop()
 
 
+@pytest.fixture
+def ottla_only(shared_ottla_server: Server) -> OttlaServer:
+    """Our broker, for what Apache Kafka does otherwise."""
+    if not isinstance(shared_ottla_server, OttlaServer):
+        pytest.skip("about ottla only")
+    return shared_ottla_server
+
+
 @pytest.fixture(scope="session")
 def definitions() -> Definitions:
     """Apache Kafka's own message definitions. Tests that use them are marked needs_kafka."""

@@ -31,6 +31,7 @@ def ranges(answer: Json) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", range(5))
+@pytest.mark.usefixtures("ottla_only")
 def test_versions_are_advertised_as_apache_kafka_does(twin: Twin, version: int) -> None:
     answers = twin.ask_each("ApiVersions", version, client_software_name="raw", client_software_version="1")
     known = twin.ours.definitions.keys
