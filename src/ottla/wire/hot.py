@@ -16,9 +16,9 @@ from typing import Any
 
 from ottla.wire import codec
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.compile import read_uuid, records_length, varint
+from ottla.wire.compile import read_uuid, records_length, string_varint, varint
 from ottla.wire.errors import WireError
-from ottla.wire.framing import encode_response_frame, read_varint, response_header_size
+from ottla.wire.framing import read_varint
 from ottla.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -26,8 +26,14 @@ from ottla.wire.messages.fetch import (
     FetchTopic,
     ReplicaState,
 )
-from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from ottla.wire.schema import ZERO_UUID
 
 PRODUCE_FLEXIBLE_SINCE = API[ApiKey.PRODUCE].flexible_since
@@ -49,31 +55,24 @@ _COMPACT_PRODUCE_HEAD = struct.Struct(">BhiBB").unpack_from
 _COMPACT_PRODUCE_PARTITION = struct.Struct(">BiB").unpack_from
 _NO_TAGS_THRICE = b"\0\0\0"
 
+_PRODUCED_HEAD = struct.Struct(">ih").pack
+_COMPACT_PRODUCED_HEAD = struct.Struct(">BB").pack
 # Index, error code, offset, log append time, log start offset; then record errors, message, ..., throttle time.
 _PRODUCED = struct.Struct(">iihqqqi").pack
 _PRODUCED_NO_ERRORS = struct.Struct(">iihqqqihi").pack
 _COMPACT_PRODUCED = struct.Struct(">BihqqqBBxxix").pack
-_PRODUCE_RESPONSE_HEAD = struct.Struct(">iiih").pack
-_COMPACT_PRODUCE_RESPONSE_HEAD = struct.Struct(">iixBB").pack
 
 # A fetch request for one partition of one topic id has a fixed width; before version 15 the replica id is in front.
 _FETCH_ONE = struct.Struct(">iiibiiB16sBiiqiqiBBBBB")
 _FETCH_NONE = struct.Struct(">iiibiiBBBB")
 _REPLICA_ID = struct.Struct(">i")
 
-# Size, header, throttle time, error, session, one topic id, one partition up to the size of its records.
-_FETCHED_LAYOUT = struct.Struct(">iixihiB16sBihqqqBi")
-_FETCHED = _FETCHED_LAYOUT.pack
-_FETCHED_BYTES = _FETCHED_LAYOUT.size - 4 + len(_NO_TAGS_THRICE)
+# Throttle time, error, session, one topic id, one partition up to the size of its records.
+_FETCHED = struct.Struct(">ihiB16sBihqqqBi").pack
 
-_CORRELATION_ID_BYTES = 4
-_SIZE_AND_ID = struct.Struct(">ii").pack
 _INT16 = struct.Struct(">h").unpack_from
 _HEARTBEAT = struct.Struct(">ih").unpack_from
 _COMPACT_HEARTBEAT = struct.Struct(">iB").unpack_from
-_HEARTBEAT_RESPONSE_V0 = struct.Struct(">iih").pack
-_HEARTBEAT_RESPONSE = struct.Struct(">iiih").pack
-_COMPACT_HEARTBEAT_RESPONSE = struct.Struct(">iixihx").pack
 
 _new: Any = object.__new__
 
@@ -127,8 +126,11 @@ def decode_produce(frame: memoryview, version: int, offset: int) -> ProduceReque
     return request
 
 
-def encode_produce_response(response: ProduceResponse, version: int, correlation_id: int) -> bytes:
-    """A produce response as a frame with size and header. Raises WireError as the codec does."""
+def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
+    """The body of a produce response. Raises WireError as the codec does.
+
+    Fast from version 5 on for one partition without a message.
+    """
     if len(response.responses) == 1 and not response.node_endpoints and not response.unknown_tagged_fields:
         (topic,) = response.responses
         if len(topic.partition_responses) == 1 and not topic.unknown_tagged_fields:
@@ -142,48 +144,24 @@ def encode_produce_response(response: ProduceResponse, version: int, correlation
                 and not leader.unknown_tagged_fields
                 and not one.unknown_tagged_fields
             ):
-                return encode_produced(
-                    version,
-                    correlation_id,
-                    topic.name,
-                    one.index,
-                    one.error_code,
-                    one.base_offset,
-                    one.log_append_time_ms,
-                    one.log_start_offset,
-                    response.throttle_time_ms,
-                )
-    body = codec.encode(response, version)
-    return encode_response_frame(ApiKey.PRODUCE, version, correlation_id, body)
+                try:
+                    return _encode_produced(topic.name, one, response.throttle_time_ms, version)
+                except (struct.error, AttributeError, UnicodeEncodeError):
+                    pass
+    return codec.encode(response, version)
 
 
-def encode_produced(
-    version: int,
-    correlation_id: int,
-    topic: str,
-    partition: int,
-    error_code: int,
-    base_offset: int,
-    log_append_time_ms: int,
-    log_start_offset: int,
-    throttle_time_ms: int = 0,
-) -> bytes:
-    """The frame of a produce response, version 5 or above, that tells of one partition and has no error message."""
+def _encode_produced(topic: str, one: PartitionProduceResponse, throttle_time_ms: int, version: int) -> bytes:
     name = topic.encode()
-    size = len(name)
-    fixed = (partition, error_code, base_offset, log_append_time_ms, log_start_offset)
+    fixed = (one.index, one.error_code, one.base_offset, one.log_append_time_ms, one.log_start_offset)
     if version < PRODUCE_FLEXIBLE_SINCE:
+        head = _PRODUCED_HEAD(1, len(name)) + name
         if version < PRODUCE_RECORD_ERRORS_SINCE:
-            rest = _PRODUCED(1, *fixed, throttle_time_ms)
-        else:
-            rest = _PRODUCED_NO_ERRORS(1, *fixed, 0, -1, throttle_time_ms)
-        return _PRODUCE_RESPONSE_HEAD(10 + size + len(rest), correlation_id, 1, size) + name + rest
-    rest = _COMPACT_PRODUCED(2, *fixed, 1, 0, throttle_time_ms)
-    if size > 126:
-        names = (size + 1) & 127 | 128, (size + 1) >> 7
-        head = _SIZE_AND_ID(8 + size + len(rest), correlation_id) + bytes((0, 2, *names))
-        return head + name + rest
-    return _COMPACT_PRODUCE_RESPONSE_HEAD(7 + size + len(rest), correlation_id, 2, size + 1) + name + rest
+            return head + _PRODUCED(1, *fixed, throttle_time_ms)
+        return head + _PRODUCED_NO_ERRORS(1, *fixed, 0, -1, throttle_time_ms)
+    size = len(name) + 1
+    head = _COMPACT_PRODUCED_HEAD(2, size) if size < 128 else b"\2" + string_varint(size)
+    return head + name + _COMPACT_PRODUCED(2, *fixed, 1, 0, throttle_time_ms)
 
 
 def decode_fetch(frame: memoryview, version: int, offset: int) -> FetchRequest:
@@ -247,37 +225,37 @@ def decode_fetch(frame: memoryview, version: int, offset: int) -> FetchRequest:
     return request
 
 
-def encode_fetch_response(response: FetchResponse, version: int, correlation_id: int) -> list[Any]:
-    """A fetch response as the parts of a frame with size and header, the records being parts of their own.
+def encode_fetch_response(response: FetchResponse, version: int) -> tuple[list[Any], int]:
+    """The body of a fetch response as parts, the records being parts of their own, and its length in bytes.
 
     Records may be bytes, a memoryview or anything with a `length` in bytes; small bytes are joined with their
     surroundings. Raises WireError as the codec does. Fast from version 13 on for one partition.
     """
     if version >= FETCH_TOPIC_IDS_SINCE and len(response.responses) == 1:
-        one = _encode_fetched(response, correlation_id)
+        one = _encode_fetched(response)
         if one is not None:
             return one
-    total = response_header_size(ApiKey.FETCH, version)
-    tags = b"" if total == _CORRELATION_ID_BYTES else b"\0"
+    total = 0
     parts: list[Any] = []
-    small: list[bytes] = [tags]
+    small: list[bytes] = []
     for part in codec.encode_parts(response, version):
+        total += records_length(part)
         if type(part) is bytes and len(part) <= JOINED_BYTES:
             small.append(part)
-            total += len(part)
         else:
-            parts += (b"".join(small), part)
-            small = []
-            total += len(part) if isinstance(part, (bytes, memoryview, bytearray)) else part.length
+            if small:
+                parts.append(b"".join(small))
+                small = []
+            parts.append(part)
     if small:
         parts.append(b"".join(small))
-    parts[0] = _SIZE_AND_ID(total, correlation_id) + parts[0]
-    return parts
+    return parts, total
 
 
-def _encode_fetched(response: FetchResponse, correlation_id: int) -> list[Any] | None:
-    """The parts of a response with the usual single partition, None for any other. They are the same in all versions
-    from 13 on: what later ones added is tagged and not usual.
+def _encode_fetched(response: FetchResponse) -> tuple[list[Any], int] | None:
+    """The parts of a response with the usual single partition, None for any other.
+
+    They are the same in all versions from 13 on: what later ones added is tagged and not usual.
     """
     (topic,) = response.responses
     if len(topic.partitions) != 1:
@@ -303,8 +281,6 @@ def _encode_fetched(response: FetchResponse, correlation_id: int) -> list[Any] |
     counted = varint(length + 1)
     try:
         head = _FETCHED(
-            _FETCHED_BYTES + len(counted) + length,
-            correlation_id,
             response.throttle_time_ms,
             response.error_code,
             response.session_id,
@@ -321,9 +297,10 @@ def _encode_fetched(response: FetchResponse, correlation_id: int) -> list[Any] |
         )
     except (struct.error, AttributeError):
         return None
+    total = len(head) + len(counted) + length + len(_NO_TAGS_THRICE)
     if type(records) is bytes and length <= JOINED_BYTES:
-        return [b"".join((head, counted, records, _NO_TAGS_THRICE))]
-    return [head + counted, records, _NO_TAGS_THRICE]
+        return [b"".join((head, counted, records, _NO_TAGS_THRICE))], total
+    return [head + counted, records, _NO_TAGS_THRICE], total
 
 
 def decode_heartbeat(frame: memoryview, version: int, offset: int) -> HeartbeatRequest:
@@ -357,15 +334,3 @@ def decode_heartbeat(frame: memoryview, version: int, offset: int) -> HeartbeatR
     request.group_instance_id = None
     request.unknown_tagged_fields = None
     return request
-
-
-def encode_heartbeat_response(response: HeartbeatResponse, version: int, correlation_id: int) -> bytes:
-    """A heartbeat response as a frame with size and header. Raises WireError as the codec does."""
-    if response.unknown_tagged_fields:
-        body = codec.encode(response, version)
-        return encode_response_frame(ApiKey.HEARTBEAT, version, correlation_id, body)
-    if version >= HEARTBEAT_FLEXIBLE_SINCE:
-        return _COMPACT_HEARTBEAT_RESPONSE(12, correlation_id, response.throttle_time_ms, response.error_code)
-    if version:
-        return _HEARTBEAT_RESPONSE(10, correlation_id, response.throttle_time_ms, response.error_code)
-    return _HEARTBEAT_RESPONSE_V0(6, correlation_id, response.error_code)

@@ -1,0 +1,241 @@
+"""Both ends of a connection without the connection: bytes in, frames or messages out, nothing waits.
+
+A frame is an int32 size and as many bytes. `FrameReader` cuts what arrives into frames and refuses sizes that no
+honest peer sends, before anything is allocated for them. `ServerProtocol` reads requests and writes responses in the
+order of the requests; `ClientProtocol` numbers requests, matches responses by their correlation ids and agrees on
+versions (KIP-35, KIP-511). Owners of sockets with buffers of their own use `frame_refusal` and `ottla.wire.framing`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Any, NamedTuple
+
+from ottla.wire import codec
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.framing import (
+    SIZE_BYTES,
+    RequestHeader,
+    encode_request_frame,
+    encode_response_frame,
+    parse_request_header,
+    parse_response_header,
+)
+from ottla.wire.messages.api_versions import ApiVersionsResponse
+from ottla.wire.schema import Message
+
+MAX_CORRELATION_ID = 0x7FFFFFFF
+#: Requests that a client may have sent without an answer to the first of them.
+MAX_IN_FLIGHT = 1024
+
+_SIZE = struct.Struct(">i")
+
+
+class FrameRefusal(NamedTuple):
+    """A size that is refused; the connection is of no use after it."""
+
+    size: int
+    message: str
+
+
+def frame_refusal(size: int, limit: int) -> FrameRefusal | None:
+    """Why a frame of this size is refused, in the words of Apache Kafka's NetworkReceive; None where it is not."""
+    if size < 0:
+        return FrameRefusal(size, f"Invalid receive (size = {size})")
+    if size > limit:
+        return FrameRefusal(size, f"Invalid receive (size = {size} larger than {limit})")
+    return None
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames of at most `limit` bytes each.
+
+    It holds what arrived of the frame that is not yet whole, and never more: a size is believed only as far as its
+    bytes have come.
+    """
+
+    __slots__ = ("_held", "_limit", "refusal")
+
+    def __init__(self, limit: int) -> None:
+        self._held = bytearray()
+        self._limit = limit
+        #: Set when a size was refused: there is no way to find the next frame.
+        self.refusal: FrameRefusal | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return len(self._held)
+
+    def feed(self, data: bytes | memoryview) -> list[bytes] | FrameRefusal:
+        """The frames that are whole now, without their sizes.
+
+        Frames in front of a refused size are still handed out (`refusal` is set by then); after that it is refused
+        for good.
+        """
+        if self.refusal is not None:
+            return self.refusal
+        held = self._held
+        held += data
+        frames: list[bytes] = []
+        position = 0
+        while len(held) - position >= SIZE_BYTES:
+            (size,) = _SIZE.unpack_from(held, position)
+            self.refusal = frame_refusal(size, self._limit)
+            if self.refusal is not None:
+                held.clear()
+                return frames or self.refusal
+            end = position + SIZE_BYTES + size
+            if end > len(held):
+                break
+            frames.append(bytes(memoryview(held)[position + SIZE_BYTES : end]))
+            position = end
+        del held[:position]
+        return frames
+
+
+class Request(NamedTuple):
+    """A request as a server gets it. `message` is None where its API or version is not declared here."""
+
+    header: RequestHeader
+    message: Any
+
+
+class ServerProtocol:
+    """The server's end: requests in, responses out in the same order."""
+
+    __slots__ = ("_reader", "_unanswered")
+
+    def __init__(self, max_request_bytes: int) -> None:
+        self._reader = FrameReader(max_request_bytes)
+        self._unanswered: deque[RequestHeader] = deque()
+
+    def receive(self, data: bytes | memoryview) -> list[Request] | FrameRefusal:
+        """The requests that are whole now. Raises WireError for one that cannot be read."""
+        frames = self._reader.feed(data)
+        if isinstance(frames, FrameRefusal):
+            return frames
+        return [self._request(frame) for frame in frames]
+
+    def _request(self, frame: bytes) -> Request:
+        header, offset = parse_request_header(frame)
+        self._unanswered.append(header)
+        api = API[header.api_key]
+        if not api.min_version <= header.api_version <= api.max_version:
+            return Request(header, None)
+        return Request(header, codec.decode(api.request, frame, header.api_version, offset))
+
+    def respond(self, message: Message) -> bytes:
+        """The frame that answers the oldest request.
+
+        An ApiVersions request of an undeclared version is answered in version 0, which every client reads (KIP-511).
+        """
+        header = self._unanswered.popleft()
+        version = header.api_version
+        if header.api_key == ApiKey.API_VERSIONS and version > API[header.api_key].max_version:
+            version = 0
+        return encode_response_frame(header.api_key, version, header.correlation_id, codec.encode(message, version))
+
+    def skip(self) -> None:
+        """Leave the oldest request without an answer, as Produce with acks 0 wants it."""
+        self._unanswered.popleft()
+
+
+class VersionRefusal(NamedTuple):
+    """Why a request cannot be sent to this server."""
+
+    error: ErrorCode
+    message: str
+
+
+class Response(NamedTuple):
+    """An answer with the request it belongs to."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+    message: Any
+
+
+class ClientProtocol:
+    """The client's end: requests out, responses in, matched and decoded."""
+
+    __slots__ = ("_in_flight", "_next_id", "_reader", "client_id", "versions")
+
+    def __init__(self, client_id: str, max_response_bytes: int) -> None:
+        self.client_id = client_id
+        #: Per API the versions that the server offers; empty until `agree`.
+        self.versions: dict[int, tuple[int, int]] = {}
+        self._reader = FrameReader(max_response_bytes)
+        self._in_flight: deque[tuple[int, int, int]] = deque()
+        self._next_id = 0
+
+    def agree(self, offered: ApiVersionsResponse) -> None:
+        """Take over what the server offers."""
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in offered.api_keys}
+
+    def version_for(self, api_key: int, lowest: int = 0) -> int | VersionRefusal:
+        """The newest version that both ends know, not below `lowest`."""
+        api = API[api_key]
+        if api_key not in self.versions:
+            return VersionRefusal(
+                ErrorCode.UNSUPPORTED_VERSION, f"the server does not offer {api.name} (key {int(api_key)})"
+            )
+        first, last = self.versions[api_key]
+        version = min(last, api.max_version)
+        if version < max(first, api.min_version, lowest):
+            return VersionRefusal(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the server offers {api.name} in versions {first} to {last}, "
+                f"needed is one of {max(lowest, api.min_version)} to {api.max_version}",
+            )
+        return version
+
+    def request(self, message: Message, version: int, *, answered: bool = True) -> bytes:
+        """The frame of a request. Raises WireError when the version cannot express it or too many are in flight."""
+        api_key = message.SCHEMA.api_key
+        if api_key is None:
+            raise WireError(f"{message.SCHEMA.name} is not a request")
+        if len(self._in_flight) >= MAX_IN_FLIGHT:
+            raise WireError(f"{MAX_IN_FLIGHT} requests are in flight already")
+        body = codec.encode(message, version)
+        correlation_id = self._next_id
+        self._next_id = (correlation_id + 1) & MAX_CORRELATION_ID
+        if answered:
+            self._in_flight.append((correlation_id, api_key, version))
+        return encode_request_frame(RequestHeader(api_key, version, correlation_id, self.client_id), body)
+
+    def receive(self, data: bytes | memoryview) -> list[Response] | FrameRefusal:
+        """The responses that are whole now. Raises WireError for one that cannot be read or that nobody asked for."""
+        frames = self._reader.feed(data)
+        if isinstance(frames, FrameRefusal):
+            return frames
+        return [self._response(frame) for frame in frames]
+
+    def _response(self, frame: bytes) -> Response:
+        if not self._in_flight:
+            raise WireError("a response came that nobody asked for")
+        expected, api_key, version = self._in_flight.popleft()
+        correlation_id, offset = parse_response_header(frame, api_key, version)
+        if correlation_id != expected:
+            raise WireError(f"a response has correlation id {correlation_id}, the next in order is {expected}")
+        if api_key == ApiKey.API_VERSIONS:
+            return Response(expected, api_key, version, decode_api_versions_response(frame, version, offset))
+        return Response(expected, api_key, version, codec.decode(API[api_key].response, frame, version, offset))
+
+
+def decode_api_versions_response(data: bytes | memoryview, version: int, offset: int = 0) -> ApiVersionsResponse:
+    """An answer to ApiVersions, which is of version 0 where the server does not know the version asked for (KIP-511).
+
+    Its error code is then UNSUPPORTED_VERSION, and `api_keys` may have the server's range for ApiVersions. Raises
+    WireError when the answer is neither.
+    """
+    try:
+        return codec.decode(ApiVersionsResponse, data, version, offset)
+    except WireError:
+        answer = codec.decode(ApiVersionsResponse, data, 0, offset)
+        if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return answer
