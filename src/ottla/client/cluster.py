@@ -1,0 +1,224 @@
+"""The way to the brokers: bootstrap, metadata, one connection per broker and purpose, retries.
+
+Everything that a client does goes through `Cluster.retry`: an attempt that fails with a retriable error is made again
+with growing pauses, on fresh metadata, until the operation's time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from ottla.client.connection import Connection, open_connection
+from ottla.client.errors import (
+    BrokerError,
+    BrokerUnreachableError,
+    ClientClosedError,
+    ClientError,
+    ClientTimeoutError,
+    ConnectError,
+    NotLeaderError,
+    UnknownTopicError,
+)
+from ottla.client.metadata import NOBODY, Metadata
+from ottla.client.model import TopicMetadata, TopicPartition
+from ottla.client.settings import ClientSettings, format_servers, parse_bootstrap_servers
+from ottla.env.clock import Clock, SystemClock
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.schema import Message
+
+T = TypeVar("T")
+
+PLAIN = "plain"
+FETCH = "fetch"
+PRODUCE = "produce"
+COORDINATOR = "coordinator"
+"""Purposes: a broker works on one request of a connection at a time, so what may wait has connections of its own."""
+
+
+class Cluster:
+    """A Kafka cluster as a client sees it. Use it from one event loop; `close` it at the end."""
+
+    def __init__(self, settings: ClientSettings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.clock: Clock = clock or SystemClock()
+        self.metadata = Metadata()
+        self._servers = parse_bootstrap_servers(settings.bootstrap_servers)
+        self._connections: dict[tuple[int, str], Connection] = {}
+        self._bootstrap: Connection | None = None
+        self._opening: dict[tuple[int, str], asyncio.Lock] = {}
+        self._refreshing = asyncio.Lock()
+        self._refreshed_at_ms = 0.0
+        self._was_reached = False
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """The cluster for messages: its bootstrap servers."""
+        return format_servers(self._servers)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
+            connection.close()
+        self._connections.clear()
+        self._bootstrap = None
+
+    async def retry(self, what: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
+        """What `attempt` gives, made again while it fails with retriable errors.
+
+        Raises the error itself where it is not retriable, ClientTimeoutError that names `what` and the last error when
+        the time (`default_api_timeout_ms`) is up.
+        """
+        settings = self.settings
+        timeout_ms = timeout_ms or max(settings.default_api_timeout_ms, settings.request_timeout_ms)
+        deadline = self.clock.monotonic_ms() + timeout_ms
+        backoff_ms = settings.retry_backoff_ms
+        while True:
+            try:
+                return await attempt()
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                if self.clock.monotonic_ms() + backoff_ms >= deadline:
+                    raise ClientTimeoutError(f"{what} did not succeed within {timeout_ms} ms: {error}") from error
+            self.metadata.expire()
+            await asyncio.sleep(backoff_ms / 1000)
+            backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
+
+    async def request(self, node_id: int, message: Message, *, purpose: str = PLAIN, **options: Any) -> Any:
+        """The answer of one broker; `options` are those of `Connection.request`."""
+        connection = await self.connection(node_id, purpose)
+        return await connection.request(message, **options)
+
+    async def request_any(self, message: Message) -> Any:
+        """The answer of whichever broker is at hand."""
+        return await (await self.any_connection()).request(message)
+
+    async def request_controller(self, message: Message, *, timeout_ms: int | None = None) -> Any:
+        """The answer of the controller (or of the broker that passes for it)."""
+        if self.metadata.controller_id == NOBODY or not self.metadata.nodes:
+            await self.refresh([])
+        if self.metadata.controller_id == NOBODY:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the cluster at {self.name} has no controller at the moment")
+        return await self.request(self.metadata.controller_id, message, timeout_ms=timeout_ms)
+
+    async def connection(self, node_id: int, purpose: str = PLAIN) -> Connection:
+        """An open connection to the broker, made where there is none."""
+        key = (node_id, purpose)
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            self._check_open()
+            connection = self._connections.get(key)
+            if connection is None or not connection.is_open:
+                node = self.metadata.nodes.get(node_id)
+                if node is None:
+                    raise BrokerUnreachableError(f"broker {node_id} is not part of {self.name} now", retriable=True)
+                try:
+                    connection = await open_connection(node.host, node.port, self.settings)
+                except ConnectError as error:
+                    raise type(error)(
+                        f"{error} (broker {node_id} of {self.name} is known by this address: advertised.listeners)",
+                        retriable=isinstance(error, BrokerUnreachableError),
+                    ) from error
+                self._connections[key] = connection
+            return connection
+
+    async def any_connection(self) -> Connection:
+        """An open connection to any broker: one that stands, else a new one to a known broker or bootstrap server."""
+        for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
+            if connection.is_open:
+                return connection
+        self._check_open()
+        known = [(node.host, node.port) for node in self.metadata.nodes.values()]
+        problems: list[ClientError] = []
+        for host, port in dict.fromkeys([*known, *self._servers]):
+            try:
+                self._bootstrap = await open_connection(host, port, self.settings)
+            except ConnectError as error:
+                problems.append(error)
+            else:
+                self._was_reached = True
+                return self._bootstrap
+        raise self._unreachable(problems)
+
+    def _unreachable(self, problems: list[ClientError]) -> ClientError:
+        """One error for all servers; to be retried only if the cluster could be reached before."""
+        first = problems[0]
+        if len(problems) == 1:
+            first.retriable = self._was_reached
+            return first
+        told = "; ".join(str(problem) for problem in problems)
+        kind = type(first) if len({type(problem) for problem in problems}) == 1 else BrokerUnreachableError
+        return kind(f"no broker of {self.name} can be reached: {told}", retriable=self._was_reached)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError(f"the client of {self.name} is closed")
+
+    async def refresh(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> Metadata:
+        """Ask for the metadata of these topics, of all for None; brokers and controller come along."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=allow_auto_topic_creation)
+        answer: MetadataResponse = await self.request_any(request)
+        self.metadata.update(answer, complete=topics is None)
+        self._refreshed_at_ms = self.clock.monotonic_ms()
+        return self.metadata
+
+    async def topics(self, names: Sequence[str], *, allow_auto_topic_creation: bool = False) -> list[TopicMetadata]:
+        """The metadata of these topics, asked for where it is missing or old.
+
+        Raises UnknownTopicError for a topic that does not turn up within `unknown_topic_timeout_ms`.
+        """
+        waited_until = self.clock.monotonic_ms() + self.settings.unknown_topic_timeout_ms
+        while True:
+            stale = self._stale(names)
+            if not stale:
+                return [self.metadata.topics[name] for name in names]
+            async with self._refreshing:
+                if stale := self._stale(names):
+                    await self.refresh(stale, allow_auto_topic_creation=allow_auto_topic_creation)
+            missing = [name for name in stale if not self.metadata.is_fresh(name)]
+            if missing:
+                self._check_missing(missing[0], patient=self.clock.monotonic_ms() < waited_until)
+                await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+
+    def _stale(self, names: Sequence[str]) -> list[str]:
+        if self.clock.monotonic_ms() - self._refreshed_at_ms > self.settings.metadata_max_age_ms:
+            self.metadata.expire()
+        return [name for name in names if not self.metadata.is_fresh(name)]
+
+    def _check_missing(self, name: str, *, patient: bool) -> None:
+        code = self.metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if code == ErrorCode.NONE:  # a topic whose partitions are still being made
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = BrokerError(code, f"topic {name} cannot be used")
+        if patient and error.retriable:
+            return
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise UnknownTopicError(name, self.name)
+        raise error
+
+    async def leader(self, partition: TopicPartition) -> int:
+        """The node id of the partition's leader. Raises NotLeaderError (retriable) while there is none."""
+        (topic,) = await self.topics([partition.topic])
+        leader = self.metadata.leader(*partition)
+        if leader is None:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {partition.topic} has no partition {partition.partition}",
+                f"it has the partitions 0 to {len(topic.partitions) - 1}",
+            )
+        if leader == NOBODY:
+            raise NotLeaderError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} cannot be used")
+        return leader
+
+    async def by_leader(self, partitions: Sequence[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions grouped by the node ids of their leaders."""
+        await self.topics(list(dict.fromkeys(partition.topic for partition in partitions)))
+        grouped: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            grouped.setdefault(await self.leader(partition), []).append(partition)
+        return grouped

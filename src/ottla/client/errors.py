@@ -1,0 +1,123 @@
+"""What can go wrong between a client and its cluster. Each message names the cause and what cures it."""
+
+from __future__ import annotations
+
+from ottla.wire.errors import ErrorCode
+
+KNOWN_CODES = {int(code): code for code in ErrorCode}
+
+
+class ClientError(Exception):
+    """Base of all errors of this package; `retriable` says whether the same attempt may succeed later."""
+
+    def __init__(self, message: str, *, retriable: bool = False) -> None:
+        super().__init__(message)
+        self.retriable = retriable
+
+
+class InvalidArgumentError(ClientError, ValueError):
+    """A value given by the caller cannot be: a malformed address, a partition that does not exist."""
+
+
+class ClientClosedError(ClientError):
+    """The client was closed, or was opened in another process."""
+
+
+class ConnectError(ClientError):
+    """No connection to a broker could be made; see the subclasses."""
+
+
+class UnresolvableHostError(ConnectError):
+    """The name of the host is not known."""
+
+
+class BrokerUnreachableError(ConnectError):
+    """Nobody listens there, or nobody answers."""
+
+
+class NotKafkaError(ConnectError):
+    """Something listens there, but it does not speak Kafka's protocol in plain text."""
+
+
+class ConnectionLostError(ClientError):
+    """The connection was there and is gone."""
+
+
+class ClientTimeoutError(ClientError, TimeoutError):
+    """The broker did not answer in time, or an operation did not succeed in time."""
+
+
+class UnsupportedVersionError(ClientError):
+    """Broker and client have no version of an API in common."""
+
+
+class ProtocolError(ClientError):
+    """The broker's answer cannot be understood."""
+
+
+class CorruptBatchError(ClientError):
+    """Records were read that are damaged: wrong checksum, malformed batch or compression."""
+
+
+class BrokerError(ClientError):
+    """The broker refused; `code` says why in Kafka's terms."""
+
+    def __init__(self, code: int, context: str, detail: str | None = None) -> None:
+        known = KNOWN_CODES.get(code)
+        if known is not None:
+            reason, retriable = f"{detail or known.message} ({known.name})", known.retriable
+        else:
+            reason, retriable = f"{detail or 'an error this client does not know'} (code {code})", False
+        super().__init__(f"{context}: {reason}", retriable=retriable)
+        self.code = code
+
+
+class UnknownTopicError(BrokerError):
+    """The cluster has no such topic or partition; `topic` is its name."""
+
+    def __init__(self, topic: str, cluster: str) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic} does not exist at {cluster}",
+            "check its name, or create it first",
+        )
+        self.retriable = False
+        self.topic = topic
+
+
+class TopicExistsError(BrokerError):
+    """A topic of that name is there already."""
+
+
+class NotLeaderError(BrokerError):
+    """The partition has no leader at the moment, or another one than asked; retriable."""
+
+
+class OffsetOutOfRange(BrokerError):
+    """The offset asked for is not in the log, which goes from `earliest` to just before `latest`."""
+
+    def __init__(self, topic: str, partition: int, offset: int, earliest: int, latest: int) -> None:
+        gone = "was deleted by retention" if offset < earliest else "is not written yet, or the topic was made anew"
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} of {topic}-{partition} {gone}; it has offsets {earliest} to {latest} (exclusive)",
+            f"start at {earliest} to read what is left",
+        )
+        self.offset = offset
+        self.earliest = earliest
+        self.latest = latest
+
+
+class RecordTooLargeError(BrokerError):
+    """One record is larger than the producer, the topic or the broker allows."""
+
+    def __init__(self, topic: str, size: int, limit: str) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a record of {size} bytes for topic {topic} is too large",
+            f"it exceeds {limit}; raise that, or send smaller records",
+        )
+
+
+class DeliveryError(ClientError):
+    """Records were given to a producer and not acknowledged; the cause is the first failure."""

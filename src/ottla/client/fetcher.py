@@ -1,0 +1,144 @@
+"""Reading a range of offsets of one partition, batch by batch, the next fetch under way while the last is worked on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ottla.client.cluster import FETCH, Cluster
+from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
+from ottla.client.model import EARLIEST, LATEST, TopicPartition
+from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED, offsets_at
+from ottla.records.batch import BatchHeader, check_crc, split_batches
+from ottla.records.errors import BatchError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+
+FETCH_MAX_BYTES = 4 * 1024 * 1024
+"""Bytes of one answer unless the caller says otherwise; a single larger batch is sent whole all the same (KIP-74)."""
+FETCH_MAX_WAIT_MS = 500
+FETCH_MIN_BYTES = 1
+NO_SESSION = 0
+NO_SESSION_EPOCH = -1
+
+
+@dataclass(slots=True)
+class FetchedBatches:
+    """Whole batches with application records in them: the bytes, and the headers that say where they lie."""
+
+    buffer: memoryview
+    headers: list[BatchHeader]
+
+
+class RangeFetcher:
+    """Reads offsets `start` to `end` (exclusive); call `next` until it gives None, then, or earlier, `close`.
+
+    The first and the last batch may reach beyond the range: whoever takes out the records leaves those aside.
+    """
+
+    def __init__(
+        self, cluster: Cluster, partition: TopicPartition, start: int, end: int, *, fetch_max_bytes: int | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._partition = partition
+        self._position = start
+        self._end = end
+        self._fetch_max_bytes = fetch_max_bytes or FETCH_MAX_BYTES
+        self._next: asyncio.Task[FetchedBatches | None] | None = None
+
+    async def next(self) -> FetchedBatches | None:
+        """The next batches, None at the end of the range.
+
+        Raises OffsetOutOfRange where the position is not in the log, CorruptBatchError, ClientTimeoutError where the
+        range's end is not written in time, and what `Cluster.retry` raises.
+        """
+        patience_ms = self._cluster.settings.default_api_timeout_ms
+        deadline = self._cluster.clock.monotonic_ms() + patience_ms
+        while self._position < self._end:
+            fetched = await self._take()
+            if fetched is not None:
+                self._position = fetched.headers[-1].next_offset
+                if self._position < self._end:
+                    self._next = asyncio.create_task(self._fetch(self._position))
+                fetched.headers = [each for each in fetched.headers if self._has_records(each)]
+                if fetched.headers:
+                    return fetched
+            elif self._cluster.clock.monotonic_ms() >= deadline:
+                raise ClientTimeoutError(
+                    f"{self._partition} had no records from offset {self._position} up to {self._end} within "
+                    f"{patience_ms} ms"
+                )
+        return None
+
+    async def close(self) -> None:
+        """Give up the fetch that may be under way."""
+        task, self._next = self._next, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _take(self) -> FetchedBatches | None:
+        task, self._next = self._next, None
+        if task is None:
+            return await self._fetch(self._position)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+
+    async def _fetch(self, position: int) -> FetchedBatches | None:
+        what = f"reading {self._partition} from offset {position}"
+        data = await self._cluster.retry(what, lambda: self._ask(position))
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise await self._out_of_range(position)
+        if not data.records:
+            return None
+        buffer = memoryview(data.records)
+        try:
+            headers = split_batches(buffer, partial_tail=True)
+        except BatchError as error:
+            raise CorruptBatchError(f"{what}: {error}") from error
+        headers = [header for header in headers if header.next_offset > position]
+        if not headers:
+            raise CorruptBatchError(f"{what}: the broker sent {len(buffer)} bytes without a whole batch at that offset")
+        for header in headers:
+            if not check_crc(buffer, header):
+                raise CorruptBatchError(
+                    f"{what}: the batch at offset {header.base_offset} has a wrong checksum; read on after offset "
+                    f"{header.last_offset} to leave it out"
+                )
+        return FetchedBatches(buffer, headers)
+
+    async def _ask(self, position: int) -> PartitionData:
+        topic, partition = self._partition
+        leader = await self._cluster.leader(self._partition)
+        wanted = FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=self._fetch_max_bytes)
+        request = FetchRequest(
+            replica_id=CONSUMER,
+            max_wait_ms=FETCH_MAX_WAIT_MS,
+            min_bytes=FETCH_MIN_BYTES,
+            max_bytes=self._fetch_max_bytes,
+            isolation_level=READ_UNCOMMITTED,
+            session_id=NO_SESSION,
+            session_epoch=NO_SESSION_EPOCH,
+            topics=[FetchTopic(topic=topic, partitions=[wanted])],
+        )
+        answer: FetchResponse = await self._cluster.request(leader, request, purpose=FETCH)
+        context = f"{self._partition} cannot be read from broker {leader}"
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerError(answer.error_code, context)
+        for each in answer.responses:
+            for data in each.partitions:
+                if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+                    raise BrokerError(data.error_code, context)
+                return data
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{context}: its answer leaves the partition out")
+
+    async def _out_of_range(self, position: int) -> OffsetOutOfRange:
+        earliest = await offsets_at(self._cluster, [self._partition], EARLIEST)
+        latest = await offsets_at(self._cluster, [self._partition], LATEST)
+        return OffsetOutOfRange(*self._partition, position, earliest[self._partition], latest[self._partition])
+
+    def _has_records(self, header: BatchHeader) -> bool:
+        return header.records_count > 0 and not header.is_control and header.base_offset < self._end

@@ -1,0 +1,69 @@
+"""What a client knows of its cluster: brokers, topics, leaders. Pure; `ottla.client.cluster` keeps it fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.client.model import Node, PartitionMetadata, TopicMetadata
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+NOBODY = -1
+
+
+class Metadata:
+    """The cluster as it was last told; topics are kept until they are told anew."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller_id = NOBODY
+        self.nodes: dict[int, Node] = {}
+        self.topics: dict[str, TopicMetadata] = {}
+        self.errors: dict[str, int] = {}
+        """Topics asked for that cannot be described, with the error's code."""
+        self._fresh: set[str] = set()
+
+    def update(self, answer: MetadataResponse, *, complete: bool) -> None:
+        """Take in an answer; `complete` where it was about all topics, so that others are gone."""
+        self.cluster_id = answer.cluster_id
+        self.controller_id = answer.controller_id
+        self.nodes = {each.node_id: Node(each.node_id, each.host, each.port) for each in answer.brokers}
+        if complete:
+            self.topics, self.errors, self._fresh = {}, {}, set()
+        for topic in answer.topics:
+            name = topic.name or ""
+            if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and topic.partitions:
+                self.topics[name] = _topic_metadata(name, topic)
+                self.errors.pop(name, None)
+                self._fresh.add(name)
+            else:
+                self.topics.pop(name, None)
+                self.errors[name] = topic.error_code
+
+    def expire(self, topics: Iterable[str] | None = None) -> None:
+        """What is known of these topics (None: of all) may be out of date: ask again before using it."""
+        if topics is None:
+            self._fresh.clear()
+        else:
+            self._fresh.difference_update(topics)
+
+    def is_fresh(self, topic: str) -> bool:
+        """Whether the topic is known, and known well enough to be used."""
+        return topic in self._fresh
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node id of the leader, -1 while there is none, None where the partition is not known."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return None
+        return known.partitions[partition].leader
+
+
+def _topic_metadata(name: str, topic: MetadataResponseTopic) -> TopicMetadata:
+    partitions = tuple(
+        PartitionMetadata(
+            each.partition_index, each.leader_id, each.leader_epoch, tuple(each.replica_nodes), tuple(each.isr_nodes)
+        )
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+    )
+    return TopicMetadata(name, partitions, topic.is_internal)

@@ -1,0 +1,64 @@
+"""The plain data that clients are asked with and answer with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+EARLIEST = -2
+"""In place of a timestamp: the first offset that is kept."""
+LATEST = -1
+"""In place of a timestamp: the offset after the last record that consumers may see."""
+NO_OFFSET = -1
+"""Where a question has no offset for an answer: nothing committed, no record as late as the timestamp."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Node(NamedTuple):
+    """A broker and where it is reached."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id} at {self.host}:{self.port}"
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionMetadata:
+    """A partition's replicas; `leader` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class TopicMetadata:
+    """A topic and its partitions in the order of their numbers."""
+
+    name: str
+    partitions: tuple[PartitionMetadata, ...]
+    is_internal: bool
+
+
+@dataclass(slots=True, frozen=True)
+class RecordMetadata:
+    """Where a record went; `offset` is -1 where the broker did not tell. `timestamp` is in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int

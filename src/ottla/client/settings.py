@@ -1,0 +1,73 @@
+"""Settings of clients, by Kafka's names with underscores; times in milliseconds, sizes in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.client.errors import InvalidArgumentError
+
+MAX_PORT = 65535
+
+
+@dataclass(slots=True, frozen=True)
+class ClientSettings:
+    """What every client needs. `default_api_timeout_ms` bounds an operation with all its retries."""
+
+    bootstrap_servers: str
+    client_id: str = "ottla"
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    unknown_topic_timeout_ms: int = 2_000
+    """How long a topic that is not there is looked for: brokers learn of a new one a little after its creation."""
+
+
+@dataclass(slots=True, frozen=True)
+class ProducerSettings:
+    """What a producer needs. `acks` is 0, 1 or -1 (all); idempotence needs all."""
+
+    acks: int = -1
+    compression_type: str = "none"
+    batch_size: int = 128 * 1024
+    linger_ms: int = 5
+    buffer_memory: int = 32 * 1024 * 1024
+    max_block_ms: int = 60_000
+    max_request_size: int = 1024 * 1024
+    max_in_flight_requests_per_connection: int = 5
+    delivery_timeout_ms: int = 120_000
+    enable_idempotence: bool | None = None
+    """None: with acks=all."""
+
+
+def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
+    """Hosts and ports of `host:port,host:port`; `[::1]:9092` for IPv6 addresses, a leading `PLAINTEXT://` is allowed.
+
+    Raises InvalidArgumentError that quotes the part which cannot be.
+    """
+    servers = [_parse_server(part.strip()) for part in text.split(",") if part.strip()]
+    if not servers:
+        raise InvalidArgumentError("bootstrap_servers is empty; give at least one host:port")
+    return servers
+
+
+def _parse_server(text: str) -> tuple[str, int]:
+    protocol, separator, address = text.rpartition("://")
+    if separator and protocol.upper() != "PLAINTEXT":
+        raise InvalidArgumentError(f"bootstrap server {text!r}: {protocol} is not supported, only PLAINTEXT is")
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise InvalidArgumentError(f"bootstrap server {text!r}: write an IPv6 address as [address]:port")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+        raise InvalidArgumentError(f"bootstrap server {text!r} is not of the form host:port")
+    return host, int(port)
+
+
+def format_servers(servers: Sequence[tuple[str, int]]) -> str:
+    """The servers for a message."""
+    return ", ".join(f"{host}:{port}" for host, port in servers)

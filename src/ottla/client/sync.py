@@ -1,0 +1,237 @@
+"""The clients for callers without an event loop: the same code as with one, run by a thread.
+
+    with Client("localhost:9092") as client:
+        for records in client.read_range(TopicPartition("clicks", 0), 0, 1000):
+            ...
+
+A client belongs to the process that made it; forked workers open their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ottla.client.accumulator import Accumulator, ProducerBatch
+from ottla.client.admin import BROKER_DEFAULT, Admin
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError, CorruptBatchError
+from ottla.client.fetcher import FetchedBatches, RangeFetcher
+from ottla.client.group_offsets import GroupOffsets
+from ottla.client.loop_thread import LoopThread
+from ottla.client.model import RecordMetadata, TopicMetadata, TopicPartition
+from ottla.client.offsets import offsets_at
+from ottla.client.producer import RecordRouter
+from ottla.client.sender import Sender, parse_acks
+from ottla.client.settings import ClientSettings, ProducerSettings
+from ottla.records.errors import BatchError
+from ottla.records.record import Headers, Record, decode_batch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["Client", "ClientError", "Producer", "TopicPartition"]
+
+ROWS_PER_BATCH = 10_000
+
+
+class Client:
+    """One connection set to a cluster; every method may be called from any thread.
+
+    `settings` are those of `ClientSettings`. All errors are `ClientError`s with cause and cure in their message.
+    """
+
+    def __init__(self, bootstrap_servers: str, client_id: str = "ottla", **settings: Any) -> None:
+        self._cluster = Cluster(ClientSettings(bootstrap_servers, client_id, **settings))
+        self._admin = Admin(self._cluster)
+        self._groups: dict[str, GroupOffsets] = {}
+        self._thread = LoopThread(f"{client_id}-client")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; closing twice does no harm."""
+        try:
+            self._thread.run(self._cluster.close)
+        except ClientError:
+            return
+        self._thread.close()
+
+    def topics(self, pattern: str | None = None) -> list[str]:
+        """The names of all topics but internal ones; with `pattern`, those that the expression matches as a whole."""
+        return self._thread.run(self._admin.list_topics, pattern)
+
+    def describe_topics(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
+        """Partitions, leaders and replicas of these topics."""
+        return self._thread.run(self._admin.describe_topics, names)
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
+        """The partitions of these topics. UnknownTopicError for one that does not exist."""
+        described = self.describe_topics(topics)
+        return {name: [each.partition for each in topic.partitions] for name, topic in described.items()}
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = BROKER_DEFAULT,
+        replication_factor: int = BROKER_DEFAULT,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic and return when it can be used. TopicExistsError where it is there already."""
+        self._thread.run(self._admin.create_topic, name, partitions, replication_factor, config)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic. UnknownTopicError where it is not there."""
+        self._thread.run(self._admin.delete_topic, name)
+
+    def offsets_at(self, partitions: Sequence[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        """The offset of each partition: `model.EARLIEST`, `LATEST`, or of a timestamp in ms (-1: no record as late)."""
+        return self._thread.run(offsets_at, self._cluster, partitions, at)
+
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the group has committed, -1 where nothing."""
+        return self._thread.run(self._group(group).fetch, partitions)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        """Commit offsets for a group that has no members."""
+        self._thread.run(self._group(group).commit, offsets, metadata)
+
+    def _group(self, group: str) -> GroupOffsets:
+        return self._groups.setdefault(group, GroupOffsets(self._cluster, group))
+
+    def read_range(
+        self, partition: TopicPartition, start: int, end: int, fetch_max_bytes: int | None = None
+    ) -> Iterator[list[Record]]:
+        """The records from offset `start` to `end` (exclusive), batch by batch, fetched ahead while they are worked on.
+
+        OffsetOutOfRange where `start` is not in the log (any more).
+        """
+        for fetched in self._fetch(partition, start, end, fetch_max_bytes):
+            for header in fetched.headers:
+                try:
+                    records = decode_batch(fetched.buffer, header)
+                except BatchError as error:
+                    raise _corrupt(partition, header.base_offset, error) from error
+                if header.base_offset < start or header.next_offset > end:
+                    records = [record for record in records if start <= record.offset < end]
+                if records:
+                    yield records
+
+    def read_range_arrow(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        rows_per_batch: int = ROWS_PER_BATCH,
+        fetch_max_bytes: int | None = None,
+        include_headers: bool = False,
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """The same as Arrow record batches of at most `rows_per_batch` rows (columns: `records.arrow.arrow_schema`)."""
+        from ottla.records.arrow import ArrowRows
+
+        rows = ArrowRows(*partition, start, end, rows_per_batch=rows_per_batch, include_headers=include_headers)
+        for fetched in self._fetch(partition, start, end, fetch_max_bytes):
+            for header in fetched.headers:
+                try:
+                    rows.add(fetched.buffer, header)
+                    ready = rows.take() if rows.full else []
+                except BatchError as error:
+                    raise _corrupt(partition, header.base_offset, error) from error
+                yield from ready
+        yield from rows.take()
+
+    def _fetch(
+        self, partition: TopicPartition, start: int, end: int, fetch_max_bytes: int | None
+    ) -> Iterator[FetchedBatches]:
+        fetcher = RangeFetcher(self._cluster, partition, start, end, fetch_max_bytes=fetch_max_bytes)
+        try:
+            while (fetched := self._thread.run(fetcher.next)) is not None:
+                yield fetched
+        finally:
+            self._thread.run(fetcher.close)
+
+    def producer(self, acks: int | str = "all", **settings: Any) -> Producer:
+        """A producer on this client's connections; `settings` are those of `ProducerSettings`."""
+        return Producer(self._cluster, self._thread, ProducerSettings(acks=parse_acks(acks), **settings))
+
+
+class Producer:
+    """Sends records in batches, idempotently with acks=all. Use it from one thread at a time.
+
+    `close` ends it, or a `with` block: left normally it flushes, left by an exception it drops what is not sent.
+    """
+
+    def __init__(self, cluster: Cluster, thread: LoopThread, settings: ProducerSettings) -> None:
+        self._cluster = cluster
+        self._thread = thread
+        self._accumulator = Accumulator(settings, cluster.clock)
+        self._router = RecordRouter(cluster, settings, self._accumulator)
+        self._sender = thread.run(self._started, settings)
+
+    async def _started(self, settings: ProducerSettings) -> Sender:
+        sender = Sender(self._cluster, settings, self._accumulator)
+        sender.start()
+        return sender
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._thread.run(self._sender.close)
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Put a record into the batch of its partition; it is sent when that is full or `linger_ms` old.
+
+        `timestamp` is in milliseconds, None for now. A key decides the partition as Java's producer does; without
+        key and partition, records stay with one partition for a batch. Raises DeliveryError where earlier records
+        could not be delivered, RecordTooLargeError, UnknownTopicError, ClientTimeoutError.
+        """
+        if self._sender.has_failed:
+            self.flush()
+        known = self._router.known(topic) or self._ask_for(topic)
+        if self._router.send(known, key, value, timestamp, tuple(headers) if headers else (), partition):
+            self._thread.call(self._sender.wake)
+
+    def send_batch(self, topic: str, partition: int, records: Sequence[Record]) -> RecordMetadata:
+        """Send records as a batch of their own, wait for the answer, and say where the first one is."""
+        known = self._router.known(topic) or self._ask_for(topic)
+        batch = self._router.send_batch(known, partition, records)
+        return self._thread.run(self._wait_for, batch)
+
+    async def _wait_for(self, batch: ProducerBatch) -> RecordMetadata:
+        return await self._sender.result(batch)
+
+    def flush(self) -> None:
+        """Send everything and wait for the answers. DeliveryError where records were not acknowledged."""
+        self._thread.run(self._sender.flush)
+
+    def close(self) -> None:
+        """Flush, then stop. DeliveryError as in `flush`."""
+        try:
+            self.flush()
+        finally:
+            self._thread.run(self._sender.close)
+
+    def _ask_for(self, topic: str) -> TopicMetadata:
+        (found,) = self._thread.run(self._cluster.topics, [topic], allow_auto_topic_creation=True)
+        return found
+
+
+def _corrupt(partition: TopicPartition, offset: int, error: BatchError) -> CorruptBatchError:
+    return CorruptBatchError(f"the batch at offset {offset} of {partition} cannot be read: {error}")

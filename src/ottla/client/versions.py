@@ -1,0 +1,46 @@
+"""Which version of each API a connection uses: the newest that broker and client both know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.client.errors import UnsupportedVersionError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.api_versions import ApiVersion
+
+USED: Mapping[ApiKey, tuple[int, int]] = {
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.PRODUCE: (3, 11),
+    ApiKey.FETCH: (4, 12),  # topics by name
+    ApiKey.LIST_OFFSETS: (1, 9),
+    ApiKey.METADATA: (4, 12),
+    ApiKey.OFFSET_COMMIT: (2, 9),
+    ApiKey.OFFSET_FETCH: (1, 7),  # one group
+    ApiKey.FIND_COORDINATOR: (1, 3),  # one key
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 5),  # topics by name
+    ApiKey.INIT_PRODUCER_ID: (0, 5),
+}
+"""Oldest and newest version that the code above the connection fills in and reads rightly."""
+
+Offered = Mapping[int, tuple[int, int]]
+
+
+def offered_versions(api_keys: Iterable[ApiVersion]) -> Offered:
+    """What a broker answered to ApiVersions: the range of each API."""
+    return {each.api_key: (each.min_version, each.max_version) for each in api_keys}
+
+
+def choose_version(api_key: ApiKey, offered: Offered) -> int:
+    """The version to use; UnsupportedVersionError where the ranges do not meet."""
+    oldest, newest = USED[api_key]
+    if api_key not in offered:
+        raise UnsupportedVersionError(f"the broker does not serve {api_key.name}; a newer broker does")
+    version = min(newest, offered[api_key][1])
+    if version < max(oldest, offered[api_key][0]):
+        low, high = offered[api_key]
+        raise UnsupportedVersionError(
+            f"the broker serves {api_key.name} in versions {low} to {high}, this client needs {oldest} to {newest}; "
+            "brokers from Apache Kafka 0.11 on are supported"
+        )
+    return version
