@@ -34,8 +34,9 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--long` runs the tests that take minutes, too; `--update-docs` writes what would be compared."""
+    """What can be asked of a run beside pytest's own options."""
     parser.addoption("--long", action="store_true", help="run the tests marked long, too")
+    parser.addoption("--spec-report", type=Path, default=REPORT_PATH, help="where to write the tests per requirement")
     parser.addoption("--update-docs", action="store_true", help="write the pages of docs/ that are made from the code")
 
 
@@ -78,7 +79,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the report; fail the run if it leaves processes behind."""
     if not hasattr(session.config, "workerinput") and session.config.stash[REPORT].outcomes:
         known = requirement_ids(PROJECT / "docs" / "requirements.md")
-        session.config.stash[REPORT].write(REPORT_PATH, known)
+        session.config.stash[REPORT].write(session.config.getoption("--spec-report"), known)
     leftovers = [child for child in psutil.Process().children(recursive=True) if _is_leftover(child)]
     for child in leftovers:
         _tell(session, f"left running: {child.pid} {' '.join(child.cmdline())[:200]}")
@@ -92,9 +93,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     report = config.stash[REPORT]
     if report.outcomes:
         shown = report.shown()
-        terminalreporter.write_line(
-            f"requirements shown: {' '.join(shown) or 'none'} (the tests of each: {REPORT_PATH.relative_to(PROJECT)})"
-        )
+        path = os.path.relpath(config.getoption("--spec-report"))
+        terminalreporter.write_line(f"requirements shown: {' '.join(shown) or 'none'} (the tests of each: {path})")
 
 
 def _is_leftover(process: psutil.Process) -> bool:

@@ -1,0 +1,117 @@
+"""The rules of a test run itself: markers, the report, leftovers. Each is tried on a small suite of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+
+pytestmark = pytest.mark.slow
+
+
+def run_suite(
+    folder: Path, source: str, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `source` as a test module of its own, under this project's conftest."""
+    (folder / "test_it.py").write_text("import pytest\n" + source)
+    configuration = ["-c", str(TESTS.parent / "pyproject.toml"), "--rootdir", str(folder), "-p", "conftest"]
+    report = ["--spec-report", str(folder / "report.txt"), "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *configuration, *report, "-q", *arguments, str(folder / "test_it.py")],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(TESTS), **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def test_a_process_left_running_fails_the_run_and_is_killed(tmp_path: Path) -> None:
+    source = """
+import subprocess, sys
+def test_it():
+    global child
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30) # lost child"])
+    print(child.pid)
+"""
+    done = run_suite(tmp_path, source)
+    assert done.returncode == 1, done.stdout
+    assert "1 passed" in done.stdout
+    assert "left running: " in done.stdout
+    assert "lost child" in done.stdout
+
+
+NEEDY = """
+@pytest.mark.needs_kafka
+def test_it():
+    pass
+"""
+
+
+def test_a_missing_program_skips_and_says_what_to_do(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, NEEDY, env={"OTTLA_KAFKA_LIBS": str(tmp_path), "CI": ""})
+    assert done.returncode == 0
+    assert "1 skipped" in done.stdout
+    assert "./run test brings both" in done.stdout
+
+
+def test_a_missing_program_fails_in_ci(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, NEEDY, env={"OTTLA_KAFKA_LIBS": str(tmp_path), "CI": "true"})
+    assert done.returncode == 1
+    assert "1 error" in done.stdout
+    assert "./run test brings both" in done.stdout
+
+
+def test_long_tests_run_when_asked_for(tmp_path: Path) -> None:
+    source = "@pytest.mark.long\ndef test_long(): pass\ndef test_short(): pass\n"
+    assert "1 passed, 1 deselected" in run_suite(tmp_path, source).stdout
+    assert "2 passed" in run_suite(tmp_path, source, "--long").stdout
+
+
+def test_the_report_lists_tests_by_requirement(tmp_path: Path) -> None:
+    source = """
+@pytest.mark.spec("L4", "G2")
+def test_passes(): pass
+@pytest.mark.spec("G2")
+@pytest.mark.spec("G9")
+def test_fails(): assert False
+"""
+    done = run_suite(tmp_path, source)
+    assert done.returncode == 1
+    assert "requirements shown: L4 (the tests of each: report.txt)" in done.stdout
+    report = (tmp_path / "report.txt").read_text()
+    assert "G2: 1 passed, 1 failed\n    failed  test_it.py::test_fails\n    passed  test_it.py::test_passes\n" in report
+    assert "G9: 1 failed\n" in report
+    assert "Without a test in this run: A1, " in report
+
+
+def test_a_hanging_test_fails_with_the_stacks_of_its_threads(tmp_path: Path) -> None:
+    source = """
+import threading
+def test_it():
+    never = threading.Event()
+    threading.Thread(target=never.wait, name="the-waiting-thread", daemon=True).start()
+    never.wait()
+"""
+    done = run_suite(tmp_path, source, "--timeout", "1")
+    assert done.returncode == 1
+    assert "Timeout" in done.stdout
+    assert "the-waiting-thread" in done.stdout + done.stderr
+
+
+def test_warnings_of_ours_are_errors(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "import warnings\ndef test_it(): warnings.warn('old', DeprecationWarning)\n")
+    assert done.returncode == 1
+    assert "DeprecationWarning: old" in done.stdout
+
+
+def test_an_unknown_marker_is_an_error(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "@pytest.mark.need_kafka\ndef test_it(): pass\n")
+    assert done.returncode != 0
+    assert "need_kafka" in done.stdout

@@ -1,0 +1,115 @@
+"""The script `run` and the locks it installs from."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+LOCKS = sorted((PROJECT / "requirements").glob("*.lock"))
+PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^\s;]+)")
+
+
+def run(*arguments: str, script: Path = PROJECT / "run", **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(script), *arguments],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def pins(lock: Path) -> dict[str, set[str]]:
+    """Package to its pinned versions: more than one where platforms differ."""
+    found: dict[str, set[str]] = {}
+    for line in lock.read_text().splitlines():
+        if match := PINNED.match(line):
+            found.setdefault(match[1], set()).add(match[2])
+    return found
+
+
+def test_help_is_the_default() -> None:
+    assert run().stdout == run("--help").stdout
+    assert "./run COMMAND" in run("help").stdout
+
+
+def test_an_unknown_command_is_an_error() -> None:
+    done = run("fly")
+    assert done.returncode == 1
+    assert done.stderr.endswith("run: error: unknown command: fly\n")
+
+
+def test_an_old_or_missing_python_is_told(tmp_path: Path) -> None:
+    shutil.copy(PROJECT / "run", tmp_path)
+    shutil.copytree(PROJECT / "requirements", tmp_path / "requirements")
+    done = run("setup", script=tmp_path / "run", OTTLA_PYTHON="python2.7")
+    assert done.returncode == 1
+    assert "no Python named python2.7 that is 3.11 or newer found" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_a_failed_step_shows_its_output_and_is_tried_again(tmp_path: Path) -> None:
+    shutil.copy(PROJECT / "run", tmp_path)
+    (tmp_path / "requirements").mkdir()
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    # An environment whose installer fails, whichever it is.
+    for program in (python, tmp_path / "uv"):
+        program.write_text('#!/bin/sh\n[ "$1" = -c ] && exit 0\necho "no such thing: $*"\nexit 7\n')
+        program.chmod(0o755)
+    for name in ("build", "demo"):
+        (tmp_path / "requirements" / f"{name}.lock").write_text("nothing==1 --hash=sha256:00\n")
+    for _ in range(2):
+        done = run("setup", "demo", script=tmp_path / "run", PATH=f"{tmp_path}:{os.environ['PATH']}")
+        assert done.returncode != 0
+        assert "no such thing: " in done.stderr
+        assert "run: failed: " in done.stderr
+        assert "the whole output is in" in done.stderr
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_locks_are_hashed_and_name_no_index(lock: Path) -> None:
+    text = lock.read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*--(?!hash=sha256:)", text, re.MULTILINE), "an option other than --hash"
+    for requirement in text.replace("\\\n", " ").splitlines():
+        assert requirement.startswith("#") or "--hash=sha256:" in requirement, requirement[:80]
+
+
+def test_locks_agree_with_each_other() -> None:
+    build, demo, dev = (pins(PROJECT / "requirements" / f"{name}.lock") for name in ("build", "demo", "dev"))
+    assert demo.items() <= dev.items()
+    assert build.items() <= dev.items()
+    assert set(build) == {"setuptools"}
+
+
+def test_locks_have_what_the_project_asks_for() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = {
+        "demo": [*project["dependencies"], *extras["demo"], *extras["spark"], *extras["fast"], *extras["arrow"]],
+        "dev": extras["dev"],
+    }
+    for name, requirements in wanted.items():
+        names = {re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower() for requirement in requirements} - {"ottla"}
+        assert names <= set(pins(PROJECT / "requirements" / f"{name}.lock"))
+
+
+def test_test_tools_stay_out_of_the_demo() -> None:
+    demo = pins(PROJECT / "requirements" / "demo.lock")
+    assert {"pytest", "mypy", "ruff", "hypothesis"}.isdisjoint(demo)
+
+
+def test_ci_runs_the_tests() -> None:
+    script = PROJECT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "./run test" in script.read_text()
+    assert "export CI=true" in script.read_text()
