@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ottla.client.errors import UnsupportedVersionError
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.api_versions import ApiVersion
 
 USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.API_VERSIONS: (0, 4),
@@ -24,11 +23,6 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
 """Oldest and newest version that the code above the connection fills in and reads rightly."""
 
 Offered = Mapping[int, tuple[int, int]]
-
-
-def offered_versions(api_keys: Iterable[ApiVersion]) -> Offered:
-    """What a broker answered to ApiVersions: the range of each API."""
-    return {each.api_key: (each.min_version, each.max_version) for each in api_keys}
 
 
 def choose_version(api_key: ApiKey, offered: Offered) -> int:
