@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import shutil
 import threading
@@ -18,6 +19,10 @@ from typing import Final, Protocol
 PARTS_PER_WRITE: Final = 1024
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
+
+#: How files end that `write_atomic` has not finished; what a crash leaves of them may be removed.
+TEMPORARY_SUFFIX: Final = ".tmp"
+_TEMPORARY: Final = itertools.count()
 
 Part = bytes | bytearray | memoryview
 
@@ -358,7 +363,7 @@ class RealDisk:
 
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
         """See `Disk.write_atomic`."""
-        temporary = path + ".tmp"
+        temporary = f"{path}.{next(_TEMPORARY)}{TEMPORARY_SUFFIX}"
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +22,10 @@ class Executor(Protocol):
 
     def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run `work()`, then `done(result, error)` on the loop that called."""
+        ...
+
+    def run_all(self, works: Sequence[Callable[[], object]]) -> list[Exception | None]:
+        """Run all of them and wait here until they are done; the exception of each that raised one."""
         ...
 
     def close(self) -> None:
@@ -45,13 +49,16 @@ class DiskExecutor:
             raise RuntimeError("the disk threads are stopped")
         if self.pending >= MAX_WAITING_JOBS:
             raise RuntimeError(f"{self.pending} jobs wait for the disk threads")
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ottla-disk")
         self.pending += 1
-        job: Future[T] = self._pool.submit(work, *arguments)
+        job: Future[T] = self._threads_ready().submit(work, *arguments)
         future = asyncio.wrap_future(job)
         future.add_done_callback(self._finished)
         return future
+
+    def _threads_ready(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ottla-disk")
+        return self._pool
 
     def _finished(self, future: asyncio.Future[Any]) -> None:
         self.pending -= 1
@@ -67,6 +74,12 @@ class DiskExecutor:
             done(None if error is not None else future.result(), error)
 
         self.submit(work).add_done_callback(deliver)
+
+    def run_all(self, works: Sequence[Callable[[], object]]) -> list[Exception | None]:
+        """See `Executor.run_all`."""
+        if len(works) <= 1:
+            return _run_here(works)
+        return list(self._threads_ready().map(_outcome, works))
 
     def close(self) -> None:
         """See `Executor.close`."""
@@ -97,5 +110,21 @@ class InlineExecutor:
             return
         done(result, None)
 
+    def run_all(self, works: Sequence[Callable[[], object]]) -> list[Exception | None]:
+        """See `Executor.run_all`."""
+        return _run_here(works)
+
     def close(self) -> None:
         """Nothing to stop."""
+
+
+def _outcome(work: Callable[[], object]) -> Exception | None:
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
+
+
+def _run_here(works: Sequence[Callable[[], object]]) -> list[Exception | None]:
+    return [_outcome(work) for work in works]

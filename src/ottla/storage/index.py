@@ -106,9 +106,10 @@ class _SparseIndex:
         self.file.get(create=True).truncate(count * entry_size)
         self.entries = count
 
-    def close(self) -> None:
-        """Write out what waits and close the file. Raises DiskError."""
+    def finish(self) -> None:
+        """Write out what waits, make the file where there is none yet, and close it. Raises DiskError."""
         self.spill()
+        self.file.get(create=True)
         self.file.drop()
 
 

@@ -582,11 +582,10 @@ class PartitionLog:
         """Records appended since the last flush."""
         return self._unflushed_records
 
-    def note_created(self, with_metadata: bool) -> None:
+    def note_created(self) -> None:
         """The folder was just made: its files are forced to disk with the first flush."""
         self._folder_changed = True
-        self._note_unsynced(f"{self.folder}/{LEADER_EPOCH_FILE}")
-        if with_metadata:
+        if self.topic_id is not None:
             self._note_unsynced(f"{self.folder}/{PARTITION_METADATA_FILE}")
 
     def flush_needed(self) -> bool:

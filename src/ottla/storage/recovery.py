@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from ottla.env.disk import TEMPORARY_SUFFIX
 from ottla.records.batch import parse_batch_header
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import (
@@ -69,13 +70,14 @@ def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, 
     segment = Segment(resources.files, resources.index_memory, place.folder, place.log_start_offset, 0, now_ms)
     segment.max_timestamp = -1
     segment.create_files()
-    disk.write_atomic(f"{place.folder}/{LEADER_EPOCH_FILE}", LeaderEpochs().encode(), sync=False)
     if topic_id is not None:
-        metadata = encode_partition_metadata(topic_id)
-        disk.write_atomic(f"{place.folder}/{PARTITION_METADATA_FILE}", metadata, sync=False)
+        # Nobody reads it before the first flush forces it to disk, so it need not be replaced at once.
+        metadata = disk.open(f"{place.folder}/{PARTITION_METADATA_FILE}", create=True)
+        metadata.append([encode_partition_metadata(topic_id)])
+        metadata.close()
     log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, [segment])
     log.producers.end_offset = place.log_start_offset
-    log.note_created(with_metadata=topic_id is not None)
+    log.note_created()
     return log
 
 
@@ -100,7 +102,7 @@ class _Loader:
     def load(self) -> PartitionLog:
         place, resources = self._place, self._resources
         self._names = self._disk.listdir(place.folder)
-        if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")) for name in self._names):
+        if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)) for name in self._names):
             self._finish_interrupted_work()
         self._snapshots = sorted(_offsets_of(self._names, SNAPSHOT_SUFFIX))
         self._load_epochs()
@@ -134,7 +136,7 @@ class _Loader:
         """Remove what was being deleted or cleaned; complete the swap of cleaned segments that was under way."""
         folder, disk = self._place.folder, self._disk
         for name in self._names:
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
                 disk.remove(f"{folder}/{name}")
         for name in self._names:
             if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
@@ -208,13 +210,14 @@ class _Loader:
             size = self._disk.file_size(f"{self._place.folder}/{name}") if name in names else -1
             if size < 0 or size % entry:
                 sound = False
-                self._place.notes.append(f"{self._place.folder}/{name}: missing or damaged, made anew from the log")
-                index.file.get(create=True).truncate(0)
+                if self._place.clean or segment.base_offset < self._place.recovery_point:
+                    self._place.notes.append(f"{self._place.folder}/{name}: missing or damaged, made anew from the log")
+                if size > 0:
+                    index.file.get().truncate(0)
             else:
                 index.entries = size // entry
         if not sound:
-            segment.offset_index.keep(0)
-            segment.time_index.keep(0)
+            segment.offset_index.entries = segment.time_index.entries = 0
         return sound
 
     def _restart_at(self, segments: list[Segment], offset: int) -> list[Segment]:
@@ -310,8 +313,7 @@ class _Loader:
             )
             file.truncate(reached)
             segment.size = reached
-        if segment.size:
-            segment.finish_time_index()
+        segment.finish_time_index()
         segment.spill_indexes()
         return end, not cut
 

@@ -52,13 +52,10 @@ class Segment:
         self._positions: dict[int, int] | None = None
 
     def create_files(self) -> None:
-        """Make the three files, empty. Raises DiskError."""
-        for file in (self.log, self.offset_index.file, self.time_index.file):
-            handle = file.get(create=True)
-            if handle.size:
-                handle.truncate(0)
-        self.offset_index.file.drop()
-        self.time_index.file.drop()
+        """Make the log file, empty; the indexes follow with their first entries. Raises DiskError."""
+        handle = self.log.get(create=True)
+        if handle.size:
+            handle.truncate(0)
 
     # -- writing
 
@@ -178,8 +175,8 @@ class Segment:
     def finish(self) -> None:
         """The segment will not grow any more: complete its indexes. Raises DiskError."""
         self.finish_time_index()
-        self.offset_index.close()
-        self.time_index.close()
+        self.offset_index.finish()
+        self.time_index.finish()
         self._positions = None
 
     def truncate(self, offset: int) -> int:

@@ -1,0 +1,149 @@
+"""One folder of `log.dirs`: its lock, whose it is, how the last stop went, its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.env.disk import TEMPORARY_SUFFIX, Disk, DiskError, Lock
+from ottla.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOCK_FILE,
+    LOG_START_FILE,
+    META_FILE,
+    RECOVERY_POINT_FILE,
+    CheckpointError,
+    MetaProperties,
+    TopicPartitionKey,
+    decode_meta_properties,
+    decode_offsets,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_offsets,
+)
+from ottla.storage.results import StorageRefusal
+
+#: Ends of folder names that are no partitions in service: being deleted, moving between folders, stray.
+DELETE_SUFFIX: Final = "-delete"
+FUTURE_SUFFIX: Final = "-future"
+STRAY_SUFFIX: Final = "-stray"
+_CHECKPOINTS: Final = (META_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
+#: Longest name of a folder that file systems take.
+LONGEST_NAME: Final = 255
+
+
+def parse_partition_folder(name: str) -> TopicPartitionKey | None:
+    """Topic and partition of a folder `<topic>-<partition>`; None for any other name."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not (number.isascii() and number.isdigit()):
+        return None
+    return topic, int(number)
+
+
+def deleted_folder_name(topic: str, partition: int, unique: str) -> str:
+    """What a partition's folder is called while it waits for its removal; long topic names are cut."""
+    tail = f"-{partition}.{unique}{DELETE_SUFFIX}"
+    return topic[: LONGEST_NAME - len(tail)] + tail
+
+
+class LogFolder:
+    """A folder that holds partitions. Its checkpoints are read once and written whole."""
+
+    __slots__ = ("_disk", "_lock", "_written", "clean", "high_watermarks", "log_starts", "meta", "path", "recovery")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._lock: Lock | None = None
+        #: Whether the broker that used the folder last stopped cleanly.
+        self.clean = False
+        self.meta = MetaProperties(None, None)
+        self.recovery: dict[TopicPartitionKey, int] = {}
+        self.log_starts: dict[TopicPartitionKey, int] = {}
+        self.high_watermarks: dict[TopicPartitionKey, int] = {}
+        self._written: dict[str, bytes] = {}
+
+    def lock(self) -> StorageRefusal | None:
+        """Make the folder and lock it, as Apache Kafka does; locking twice does nothing."""
+        if self._lock is not None:
+            return None
+        try:
+            self._disk.mkdirs(self.path)
+            self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
+        except DiskError as error:
+            return StorageRefusal(f"{error}. Choose another folder for the log (log.dirs), or make this one writable")
+        if self._lock is None:
+            return StorageRefusal(
+                f"Failed to acquire lock on file {LOCK_FILE} in {self.path}. A Kafka or ottla broker in another "
+                f"process or thread is using this directory. Stop that broker, or give this one a folder of its own "
+                f"(log.dirs)"
+            )
+        return None
+
+    def open(self) -> StorageRefusal | None:
+        """Read what the folder says of itself. From here on a stop is an unclean one until `mark_clean`."""
+        try:
+            self.meta = self._read_meta()
+            marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+            self.clean = self._disk.exists(marker)
+            if self.clean:
+                self._disk.remove(marker)
+            for name in self._disk.listdir(self.path):
+                if name.endswith(TEMPORARY_SUFFIX) and name.startswith(_CHECKPOINTS):
+                    self._disk.remove(f"{self.path}/{name}")
+        except (DiskError, CheckpointError) as error:
+            return StorageRefusal(f"{error}. Mend or remove the file, or choose another folder (log.dirs)")
+        return None
+
+    def _read_meta(self) -> MetaProperties:
+        path = f"{self.path}/{META_FILE}"
+        if not self._disk.exists(path):
+            return MetaProperties(None, None)
+        return decode_meta_properties(self._disk.read_bytes(path), path)
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        """Write `meta.properties`, where it says something else. Raises DiskError."""
+        if meta != self.meta:
+            self._disk.write_atomic(f"{self.path}/{META_FILE}", encode_meta_properties(meta))
+            self.meta = meta
+
+    def read_checkpoints(self) -> list[str]:
+        """Read the checkpoints of offsets; a damaged one counts as empty, and is told in what is returned."""
+        notes: list[str] = []
+        self.recovery = self._read_offsets(RECOVERY_POINT_FILE, notes)
+        self.log_starts = self._read_offsets(LOG_START_FILE, notes)
+        self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE, notes)
+        return notes
+
+    def _read_offsets(self, name: str, notes: list[str]) -> dict[TopicPartitionKey, int]:
+        path = f"{self.path}/{name}"
+        if not self._disk.exists(path):
+            return {}
+        try:
+            return decode_offsets(self._disk.read_bytes(path), path)
+        except (CheckpointError, DiskError) as error:
+            notes.append(f"{error}; the offsets in it are found from the logs instead")
+            return {}
+
+    def changed_checkpoint(self, name: str, offsets: Mapping[TopicPartitionKey, int]) -> bytes | None:
+        """The content of a checkpoint file; None where it was written like that before."""
+        data = encode_offsets(offsets)
+        if self._written.get(name) == data:
+            return None
+        return data
+
+    def write_checkpoint(self, name: str, data: bytes) -> None:
+        """Write a checkpoint file, from any thread. Raises DiskError."""
+        self._disk.write_atomic(f"{self.path}/{name}", data)
+        self._written[name] = data
+
+    def mark_clean(self) -> None:
+        """Say that everything is complete and on the disk. Raises DiskError."""
+        self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown())
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

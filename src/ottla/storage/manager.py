@@ -1,0 +1,504 @@
+"""All logs of a broker: opening and closing them, creating and deleting, and the work that goes on behind them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor
+from ottla.storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    MetaProperties,
+    TopicPartitionKey,
+)
+from ottla.storage.files import DEFAULT_OPEN_FILES
+from ottla.storage.folder import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    LogFolder,
+    deleted_folder_name,
+    parse_partition_folder,
+)
+from ottla.storage.log import PartitionLog
+from ottla.storage.recovery import LogPlace, create_log, load_log
+from ottla.storage.resources import DEFAULT_PRODUCER_EXPIRATION_MS, LogResources
+from ottla.storage.results import StorageRefusal
+from ottla.storage.retention import delete_old_segments
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.topic import LogConfig
+
+#: Logs that are being forced to disk at one time; each has its open segments pinned meanwhile.
+FLUSHES_AT_ONCE: Final = 16
+#: Retention is looked at for the first time so long after the start, as in Kafka.
+RETENTION_DELAY_MS: Final = 30_000
+#: What recovery and background work had to say, kept until somebody takes it.
+NOTES_KEPT: Final = 1_000
+UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
+
+
+@dataclass(slots=True)
+class StorageSettings:
+    """Settings of the background work, by Kafka's names; milliseconds and numbers of files."""
+
+    flush_interval_ms: int = 5_000
+    retention_check_interval_ms: int = 300_000
+    recovery_point_checkpoint_interval_ms: int = 60_000
+    log_start_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
+    producer_expiration_check_interval_ms: int = 600_000
+    open_files: int = DEFAULT_OPEN_FILES
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> StorageSettings:
+        """The settings of a broker."""
+        return cls(
+            flush_interval_ms=config.long("ottla.flush.interval.ms"),
+            retention_check_interval_ms=config.long("log.retention.check.interval.ms"),
+            recovery_point_checkpoint_interval_ms=config.int("log.flush.offset.checkpoint.interval.ms"),
+            log_start_checkpoint_interval_ms=config.int("log.flush.start.offset.checkpoint.interval.ms"),
+            high_watermark_checkpoint_interval_ms=config.long("replica.high.watermark.checkpoint.interval.ms"),
+            producer_expiration_ms=config.int("producer.id.expiration.ms"),
+            producer_expiration_check_interval_ms=config.int("producer.id.expiration.check.interval.ms"),
+        )
+
+
+@dataclass(slots=True, frozen=True)
+class FoundPartition:
+    """A partition whose folder was there at the start."""
+
+    topic: str
+    topic_id: UUID | None
+    partition: int
+
+
+class LogManager:
+    """The logs of one broker, in one or several folders.
+
+    `config_of` tells a topic's settings. Use it from the event loop only; `maintain` hands what takes long to
+    `executor`. `open` must be called first, `close` last.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        executor: Executor,
+        log_dirs: Sequence[str],
+        config_of: Callable[[str], LogConfig],
+        settings: StorageSettings | None = None,
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._executor = executor
+        self._config_of = config_of
+        self._settings = settings or StorageSettings()
+        self._folders = [LogFolder(disk, path.rstrip("/") or "/") for path in log_dirs]
+        self._logs: dict[TopicPartitionKey, PartitionLog] = {}
+        self._homes: dict[TopicPartitionKey, LogFolder] = {}
+        self._resources = LogResources(
+            disk, self._settings.open_files, producer_expiration_ms=self._settings.producer_expiration_ms
+        )
+        #: Heap of files and folders to be removed: (when, path).
+        self._removals: list[tuple[int, str]] = []
+        self._flush_queue: deque[PartitionLog] = deque()
+        self._flushing: set[TopicPartitionKey] = set()
+        self._due: dict[str, int] = {}
+        self._deletions = 0
+        self._opened = False
+        #: What the operator should know (what recovery cut, what failed in the background); take and clear it.
+        self.notes: list[str] = []
+
+    # -- start
+
+    def lock(self) -> StorageRefusal | None:
+        """Lock all folders; `open` does it too. After a refusal none is locked."""
+        for folder in self._folders:
+            refusal = folder.lock()
+            if refusal is not None:
+                self._release_folders()
+                return refusal
+        return None
+
+    def open(self) -> StorageRefusal | None:
+        """Lock the folders and open every log in them, recovering those that were not closed cleanly."""
+        refusal = self.lock() or self._open_folders()
+        if refusal is not None:
+            self._release_folders()
+            return refusal
+        now_ms = self._clock.now_ms()
+        settings = self._settings
+        self._due = {
+            "flush": now_ms + settings.flush_interval_ms,
+            "retention": now_ms + min(RETENTION_DELAY_MS, settings.retention_check_interval_ms),
+            RECOVERY_POINT_FILE: now_ms + settings.recovery_point_checkpoint_interval_ms,
+            LOG_START_FILE: now_ms + settings.log_start_checkpoint_interval_ms,
+            HIGH_WATERMARK_FILE: now_ms + settings.high_watermark_checkpoint_interval_ms,
+            "producers": now_ms + settings.producer_expiration_check_interval_ms,
+        }
+        self._opened = True
+        return None
+
+    def _open_folders(self) -> StorageRefusal | None:
+        for folder in self._folders:
+            refusal = folder.open() or self._open_folder(folder)
+            if refusal is not None:
+                for log in self._logs.values():
+                    log.release_files()
+                self._logs.clear()
+                return refusal
+        return None
+
+    def _open_folder(self, folder: LogFolder) -> StorageRefusal | None:
+        now_ms = self._clock.now_ms()
+        for note in folder.read_checkpoints():
+            self._note(note)
+        try:
+            for name in self._disk.listdir(folder.path):
+                path = f"{folder.path}/{name}"
+                if name.endswith(DELETE_SUFFIX) and self._disk.is_dir(path):
+                    heapq.heappush(self._removals, (now_ms, path))
+                elif not name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
+                    key = parse_partition_folder(name)
+                    if key is not None and self._disk.is_dir(path):
+                        refusal = self._open_log(folder, key, path, now_ms)
+                        if refusal is not None:
+                            return refusal
+        except DiskError as error:
+            return StorageRefusal(f"{error}. Mend the disk, or choose another folder (log.dirs)")
+        return None
+
+    def _open_log(self, folder: LogFolder, key: TopicPartitionKey, path: str, now_ms: int) -> StorageRefusal | None:
+        if key in self._logs:
+            return StorageRefusal(
+                f"Duplicate log directories for {key[0]}-{key[1]} are found in both {self._homes[key].path} and "
+                f"{folder.path}. Keep the right one and move the other out of log.dirs"
+            )
+        place = LogPlace(
+            path,
+            key[0],
+            key[1],
+            self._config_of(key[0]),
+            folder.clean,
+            folder.recovery.get(key, 0),
+            folder.log_starts.get(key, 0),
+        )
+        log = load_log(self._resources, place, now_ms)
+        for note in place.notes:
+            self._note(note)
+        self._logs[key] = log
+        self._homes[key] = folder
+        return None
+
+    def _note(self, text: str) -> None:
+        if len(self.notes) < NOTES_KEPT:
+            self.notes.append(text)
+
+    def _release_folders(self) -> None:
+        for folder in self._folders:
+            folder.release()
+
+    # -- whose folders these are
+
+    @property
+    def stored_identity(self) -> MetaProperties:
+        """Cluster and broker id that the folders' `meta.properties` name; None where they name none. After `open`."""
+        metas = [folder.meta for folder in self._folders]
+        return MetaProperties(
+            next((meta.cluster_id for meta in metas if meta.cluster_id is not None), None),
+            next((meta.broker_id for meta in metas if meta.broker_id is not None), None),
+        )
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether all folders were closed cleanly the last time (or are new)."""
+        return all(folder.clean or not folder.recovery for folder in self._folders)
+
+    def claim(self, cluster_id: str, broker_id: int) -> StorageRefusal | None:
+        """Write the ids into the folders that name none; refuse where a folder belongs to others."""
+        for folder in self._folders:
+            meta = folder.meta
+            if meta.cluster_id is not None and meta.cluster_id != cluster_id:
+                return StorageRefusal(
+                    f"The Cluster ID {cluster_id} doesn't match stored clusterId Some({meta.cluster_id}) in "
+                    f"meta.properties of {folder.path}. The broker is trying to join the wrong cluster. Use another "
+                    f"folder (log.dirs), or the cluster that this one belongs to"
+                )
+            if meta.broker_id is not None and meta.broker_id != broker_id:
+                return StorageRefusal(
+                    f"Configured broker.id {broker_id} doesn't match stored broker.id Some({meta.broker_id}) in "
+                    f"meta.properties of {folder.path}. If you moved your data, make sure your configured broker.id "
+                    f"matches. If you intend to create a new broker, you should remove all data in your data "
+                    f"directories (log.dirs)."
+                )
+        try:
+            for folder in self._folders:
+                folder.write_meta(MetaProperties(cluster_id, broker_id))
+        except DiskError as error:
+            return StorageRefusal(str(error))
+        return None
+
+    # -- logs
+
+    @property
+    def found(self) -> list[FoundPartition]:
+        """Every partition that there is, with the topic id its folder names: for adoption into the cluster."""
+        return [FoundPartition(log.topic, log.topic_id, log.partition) for log in self._logs.values()]
+
+    def logs(self) -> Iterable[PartitionLog]:
+        """All logs."""
+        return self._logs.values()
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """A partition's log; None where this broker has none."""
+        return self._logs.get((topic, partition))
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes of batches that are not known to be on the disk."""
+        return sum(log.unflushed_bytes for log in self._logs.values())
+
+    def create(
+        self, topic: str, topic_id: UUID | None, partition: int, log_config: LogConfig | None = None
+    ) -> PartitionLog:
+        """Make a partition's log in the folder that holds the fewest, or give the one that is there. DiskError."""
+        key = (topic, partition)
+        log = self._logs.get(key)
+        if log is not None:
+            return log
+        folder = self._emptiest_folder()
+        config = log_config if log_config is not None else self._config_of(topic)
+        place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)
+        try:
+            log = create_log(self._resources, place, topic_id, self._clock.now_ms())
+        except DiskError:
+            self._disk.remove_tree(place.folder)
+            raise
+        self._logs[key] = log
+        self._homes[key] = folder
+        return log
+
+    def _emptiest_folder(self) -> LogFolder:
+        if len(self._folders) == 1:
+            return self._folders[0]
+        counts = {folder.path: 0 for folder in self._folders}
+        for home in self._homes.values():
+            counts[home.path] += 1
+        return min(self._folders, key=lambda folder: counts[folder.path])
+
+    def delete(self, topic: str, partition: int) -> bool:
+        """Take a partition's log out of service and rename its folder, which is removed later; False: no such log.
+
+        Raises DiskError where the folder cannot be renamed; the log is out of service then, too.
+        """
+        key = (topic, partition)
+        log = self._logs.pop(key, None)
+        if log is None:
+            return False
+        home = self._homes.pop(key)
+        log.release_files()
+        now_ms = self._clock.now_ms()
+        self._deletions += 1
+        unique = f"{now_ms:016x}{self._deletions:016x}"
+        path = f"{home.path}/{deleted_folder_name(topic, partition, unique)}"
+        self._disk.rename(log.folder, path)
+        heapq.heappush(self._removals, (now_ms + log.config.file_delete_delay_ms, path))
+        self._in_background(partial(self._disk.fsync_dir, home.path))
+        return True
+
+    def apply_config(self, topic: str, log_config: LogConfig) -> None:
+        """From now on these settings hold for the topic's logs."""
+        for log in self._logs.values():
+            if log.topic == topic:
+                log.apply_config(log_config)
+
+    # -- background work
+
+    def maintain(self, now_ms: int) -> None:
+        """Do what is due: flushes, retention, checkpoints, removals, forgetting of producers. Call it every second."""
+        if not self._opened:
+            return
+        settings = self._settings
+        if self._is_due("flush", now_ms, settings.flush_interval_ms):
+            self._queue_flushes(log for log in self._logs.values() if log.flush_needed())
+        else:
+            self._queue_flushes(log for log in self._logs.values() if _flush_due(log, now_ms))
+        if self._is_due("retention", now_ms, settings.retention_check_interval_ms):
+            self.apply_retention(now_ms)
+        if self._is_due("producers", now_ms, settings.producer_expiration_check_interval_ms):
+            for log in self._logs.values():
+                log.producers.expire(now_ms, settings.producer_expiration_ms)
+        self._remove_due(now_ms)
+        for name, interval_ms in (
+            (RECOVERY_POINT_FILE, settings.recovery_point_checkpoint_interval_ms),
+            (LOG_START_FILE, settings.log_start_checkpoint_interval_ms),
+            (HIGH_WATERMARK_FILE, settings.high_watermark_checkpoint_interval_ms),
+        ):
+            if self._is_due(name, now_ms, interval_ms):
+                self._checkpoint(name, wait=False)
+
+    def _is_due(self, name: str, now_ms: int, interval_ms: int) -> bool:
+        if now_ms < self._due[name]:
+            return False
+        self._due[name] = now_ms + interval_ms
+        return True
+
+    def apply_retention(self, now_ms: int) -> None:
+        """Delete the segments whose time is over, in all logs."""
+        for log in self._logs.values():
+            try:
+                renamed = delete_old_segments(log, now_ms)
+            except DiskError as error:
+                self._note(f"retention of {log.name}: {error}")
+                continue
+            due_ms = now_ms + log.config.file_delete_delay_ms
+            for path in renamed:
+                heapq.heappush(self._removals, (due_ms, path))
+
+    def _remove_due(self, now_ms: int) -> None:
+        removals = self._removals
+        while removals and removals[0][0] <= now_ms:
+            path = heapq.heappop(removals)[1]
+            remove = self._disk.remove_tree if path.endswith(DELETE_SUFFIX) else self._disk.remove
+            self._in_background(partial(remove, path))
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                self._note(str(error))
+
+        self._executor.call(work, done)
+
+    def _queue_flushes(self, logs: Iterable[PartitionLog]) -> None:
+        queue = self._flush_queue
+        waiting = {id(log) for log in queue}
+        queue.extend(log for log in logs if id(log) not in waiting and (log.topic, log.partition) not in self._flushing)
+        self._start_flushes()
+
+    def _start_flushes(self) -> None:
+        while self._flush_queue and len(self._flushing) < FLUSHES_AT_ONCE:
+            log = self._flush_queue.popleft()
+            if not log.closed:
+                self._flush_in_background(log)
+
+    def _flush_in_background(self, log: PartitionLog) -> None:
+        try:
+            job = log.begin_flush()
+        except DiskError as error:
+            self._note(f"flush of {log.name}: {error}")
+            return
+        if job is None:
+            return
+        key = (log.topic, log.partition)
+        self._flushing.add(key)
+
+        def done(_: None, error: BaseException | None) -> None:
+            log.end_flush(job, error, self._clock.now_ms())
+            if error is not None:
+                self._note(f"flush of {log.name}: {error}")
+            self._flushing.discard(key)
+            self._start_flushes()
+
+        self._executor.call(job.run, done)
+
+    # -- checkpoints
+
+    def checkpoint(self) -> None:
+        """Write all checkpoints, here and now. Raises DiskError."""
+        for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
+            self._checkpoint(name, wait=True)
+
+    def _checkpoint(self, name: str, wait: bool) -> None:
+        for folder in self._folders:
+            data = folder.changed_checkpoint(name, self._offsets(name, folder))
+            if data is None:
+                continue
+            if wait:
+                folder.write_checkpoint(name, data)
+            else:
+                self._in_background(partial(folder.write_checkpoint, name, data))
+
+    def _offsets(self, name: str, folder: LogFolder) -> dict[TopicPartitionKey, int]:
+        logs = {key: log for key, log in self._logs.items() if self._homes[key] is folder}
+        if name == RECOVERY_POINT_FILE:
+            return {key: log.recovery_point for key, log in logs.items()}
+        if name == HIGH_WATERMARK_FILE:
+            return {key: log.high_watermark for key, log in logs.items()}
+        return {
+            key: log.log_start_offset for key, log in logs.items() if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    # -- stop
+
+    def close(self) -> int:
+        """Complete, force and close all logs, and mark the stop as clean; returns the bytes that were forced.
+
+        Waits for the disk. What fails is told in `notes`; its folder is then recovered at the next start.
+        """
+        if not self._opened:
+            self._release_folders()
+            return 0
+        self._opened = False
+        failed: set[LogFolder] = set()
+        forced = self._flush_all(failed)
+        for log in self._logs.values():
+            log.release_files()
+        try:
+            self.checkpoint()
+            for folder in self._folders:
+                if folder not in failed:
+                    folder.mark_clean()
+        except DiskError as error:
+            self._note(str(error))
+        self._release_folders()
+        return forced
+
+    def _flush_all(self, failed: set[LogFolder]) -> int:
+        """Force everything to the disk with all disk threads, some logs at a time."""
+        forced = 0
+        now_ms = self._clock.now_ms()
+        waiting = list(self._logs.items())
+        for start in range(0, len(waiting), FLUSHES_AT_ONCE):
+            jobs = []
+            for key, log in waiting[start : start + FLUSHES_AT_ONCE]:
+                try:
+                    if log.failure is not None:
+                        failed.add(self._homes[key])
+                        continue
+                    log.prepare_close()
+                    job = log.begin_flush()
+                except DiskError as refused:
+                    self._note(f"closing {log.name}: {refused}")
+                    failed.add(self._homes[key])
+                    continue
+                if job is not None:
+                    jobs.append((key, log, job))
+            outcomes = self._executor.run_all([job.run for _, _, job in jobs])
+            for (key, log, job), error in zip(jobs, outcomes, strict=True):
+                log.end_flush(job, error, now_ms)
+                if error is None:
+                    forced += job.unflushed_bytes
+                else:
+                    self._note(f"closing {log.name}: {error}")
+                    failed.add(self._homes[key])
+        return forced
+
+
+def _flush_due(log: PartitionLog, now_ms: int) -> bool:
+    """Whether the topic's own settings (`flush.messages`, `flush.ms`) ask for a flush now."""
+    if not log.unflushed_bytes:
+        return False
+    config = log.config
+    return log.unflushed_records >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms

@@ -1,0 +1,73 @@
+"""Which segments have had their time (`retention.ms`, `retention.bytes`, the log's start), as Kafka 3.9 decides it."""
+
+from __future__ import annotations
+
+from ottla.storage.log import PartitionLog
+from ottla.storage.segment import Segment
+
+
+def delete_old_segments(log: PartitionLog, now_ms: int) -> list[str]:
+    """Take segments out of the log that are too old, too much, or below its start; returns their renamed files.
+
+    What is not below the high watermark stays. A last segment that is too old is closed first, so that what is
+    deleted is never the one written to. Raises DiskError.
+    """
+    renamed: list[str] = []
+    if "delete" in log.config.cleanup_policy:
+        renamed += _drop(log, _count_expired(log, now_ms), now_ms)
+        renamed += _drop(log, _count_beyond_size(log), now_ms)
+    renamed += _drop(log, _count_below_start(log), now_ms)
+    return renamed
+
+
+def _drop(log: PartitionLog, count: int, now_ms: int) -> list[str]:
+    if count and count == len(log.segments):
+        log.roll(now_ms)
+    return log.drop_segments(count)
+
+
+def _deletable(log: PartitionLog) -> list[Segment]:
+    """The segments that lie wholly below the high watermark, oldest first; an empty last one is not worth it."""
+    segments = log.segments
+    ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
+    return [
+        segment
+        for segment, end in zip(segments, ends, strict=True)
+        if end <= log.high_watermark and (segment.size or segment is not segments[-1])
+    ]
+
+
+def _count_expired(log: PartitionLog, now_ms: int) -> int:
+    limit_ms = log.config.retention_ms
+    if limit_ms < 0:
+        return 0
+    count = 0
+    for segment in _deletable(log):
+        if now_ms - segment.retention_timestamp() <= limit_ms:
+            break
+        count += 1
+    return count
+
+
+def _count_beyond_size(log: PartitionLog) -> int:
+    limit = log.config.retention_bytes
+    if limit < 0:
+        return 0
+    surplus = log.size_bytes - limit
+    count = 0
+    for segment in _deletable(log):
+        if surplus - segment.size < 0:
+            break
+        surplus -= segment.size
+        count += 1
+    return count
+
+
+def _count_below_start(log: PartitionLog) -> int:
+    segments = log.segments
+    count = 0
+    for following in segments[1:]:
+        if following.base_offset > log.log_start_offset:
+            break
+        count += 1
+    return count
