@@ -44,7 +44,13 @@ class BrokerConfig:
     """
 
     __slots__ = (
-        "_values", "advertised", "inter_broker_listener_name", "listeners", "overridden", "unknown", "warnings",
+        "_values",
+        "advertised",
+        "inter_broker_listener_name",
+        "listeners",
+        "overridden",
+        "unknown",
+        "warnings",
     )
 
     def __init__(self, values: dict[Text, Value], overridden: dict[Text, Text], unknown: dict[Text, Text]) -> None:
@@ -157,14 +163,12 @@ def log_dirs_of(config: BrokerConfig) -> list[str]:
     return [folder for folder in (part.strip() for part in text.split(",")) if folder]
 
 
-def parse_broker_config(
-    properties: Mapping[str, str], *, from_command_line: Collection[str] = ()
-) -> BrokerConfig | ConfigRefusal:
+def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str] = ()) -> BrokerConfig | ConfigRefusal:
     """Parse and check the settings of a broker.
 
-    `from_command_line` names those that were given there: an unknown one among them is a refusal, while an unknown
-    one of a file is a warning, as in Kafka; both name the nearest known setting. A known setting without effect here
-    is a warning, unless it is set to its default. All problems are reported at once.
+    `strict` names those that must be known, as they were given on the command line: an unknown one among them is a
+    refusal, any other is a warning, as in Kafka; both name the nearest known setting. A known setting without effect
+    here is a warning, unless it is set to its default. All problems are reported at once.
     """
     problems: list[str] = []
     warnings: list[str] = []
@@ -177,7 +181,7 @@ def parse_broker_config(
             refusal = refusal_of_listener_override(name)
             if refusal is not None:
                 problems.append(refusal)
-            elif name in from_command_line:
+            elif name in strict:
                 problems.append(_unknown(name))
             else:
                 unknown[name] = text

@@ -122,9 +122,7 @@ def _ip_version(host: str) -> int:
     return 4 if _IPV4.match(host) else 0
 
 
-def check_advertised(
-    listeners: list[Endpoint], advertised: list[Endpoint], inter_broker_listener_name: str
-) -> None:
+def check_advertised(listeners: list[Endpoint], advertised: list[Endpoint], inter_broker_listener_name: str) -> None:
     """What must hold between the listeners and what is advertised of them. Raises `ListenerError`."""
     names = [endpoint.listener_name for endpoint in listeners]
     advertised_names = [endpoint.listener_name for endpoint in advertised]

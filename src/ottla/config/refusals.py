@@ -20,7 +20,8 @@ _CAUSES: dict[str, tuple[str, str]] = {
     "delegation.token.master.key": ("delegation tokens are not there yet", "remove it"),
     "delegation.token.secret.key": ("delegation tokens are not there yet", "remove it"),
     "remote.log.storage.system.enable": (
-        "tiered storage is not there, and segments would stay on local disk", "set it to false",
+        "tiered storage is not there, and segments would stay on local disk",
+        "set it to false",
     ),
     "security.inter.broker.protocol": (_NO_TLS_OR_LOGIN, "set it to PLAINTEXT"),
     "security.providers": (_JAVA_CLASS, "remove it"),

@@ -47,10 +47,12 @@ def broken_rules(config: BrokerConfig, log_dirs: Sequence[str]) -> list[str]:
 def _broker_id_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
     broker_id = config.int("broker.id")
     if config.bool("broker.id.generation.enable"):
-        return [(
-            -1 <= broker_id <= config.int("reserved.broker.max.id"),
-            "broker.id must be greater than or equal to -1 and not greater than reserved.broker.max.id",
-        )]
+        return [
+            (
+                -1 <= broker_id <= config.int("reserved.broker.max.id"),
+                "broker.id must be greater than or equal to -1 and not greater than reserved.broker.max.id",
+            )
+        ]
     return [(broker_id >= 0, "broker.id must be greater than or equal to 0")]
 
 

@@ -50,7 +50,13 @@ class Setting(NamedTuple):
 BROKER_SETTINGS: dict[str, Setting] = {
     row[0]: Setting._make(row)
     for rows in (
-        server.ROWS, log.ROWS, groups.ROWS, replication.ROWS, coordination.ROWS, security.ROWS, ottla.ROWS,
+        server.ROWS,
+        log.ROWS,
+        groups.ROWS,
+        replication.ROWS,
+        coordination.ROWS,
+        security.ROWS,
+        ottla.ROWS,
     )
     for row in rows
 }
@@ -102,22 +108,24 @@ SYNONYM_GROUPS: tuple[tuple[str, ...], ...] = (
 )
 """Settings of a broker that say the same thing in several units, the strongest first."""
 
-INTERNAL_SETTINGS = frozenset((
-    "group.consumer.migration.policy",
-    "group.coordinator.new.enable",
-    "group.share.enable",
-    "log.initial.task.delay.ms",
-    "metadata.log.segment.min.bytes",
-    "producer.id.expiration.check.interval.ms",
-    "remote.log.manager.task.retry.backoff.max.ms",
-    "remote.log.manager.task.retry.backoff.ms",
-    "remote.log.manager.task.retry.jitter",
-    "server.max.startup.time.ms",
-    "unclean.leader.election.interval.ms",
-    "unstable.api.versions.enable",
-    "unstable.feature.versions.enable",
-    "zookeeper.metadata.migration.min.batch.size",
-))
+INTERNAL_SETTINGS = frozenset(
+    (
+        "group.consumer.migration.policy",
+        "group.coordinator.new.enable",
+        "group.share.enable",
+        "log.initial.task.delay.ms",
+        "metadata.log.segment.min.bytes",
+        "producer.id.expiration.check.interval.ms",
+        "remote.log.manager.task.retry.backoff.max.ms",
+        "remote.log.manager.task.retry.backoff.ms",
+        "remote.log.manager.task.retry.jitter",
+        "server.max.startup.time.ms",
+        "unclean.leader.election.interval.ms",
+        "unstable.api.versions.enable",
+        "unstable.feature.versions.enable",
+        "zookeeper.metadata.migration.min.batch.size",
+    )
+)
 """Settings that Apache Kafka declares but does not document; DescribeConfigs leaves them out unless they are set."""
 
 

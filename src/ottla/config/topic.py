@@ -99,9 +99,7 @@ class LogConfig:
         return ConfigRefusal(problems) if problems else LogConfig(values, overrides)
 
 
-_ATTRIBUTES = tuple(
-    name for name in TOPIC_SETTINGS if name.replace(".", "_") in LogConfig.__slots__
-)
+_ATTRIBUTES = tuple(name for name in TOPIC_SETTINGS if name.replace(".", "_") in LogConfig.__slots__)
 
 
 def _inherited(broker: BrokerConfig, name: str) -> Value:
@@ -126,7 +124,5 @@ def _broken_rules(values: dict[str, Value]) -> list[str]:
     assert isinstance(shortest, int)
     assert isinstance(longest, int)
     if shortest > longest:
-        return [
-            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
-        ]
+        return [f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"]
     return []

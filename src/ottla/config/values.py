@@ -116,7 +116,8 @@ def _check_throttled_replicas(setting: Setting, value: Value) -> None:
     joined = ",".join(value)
     if joined and joined != "*" and _THROTTLED.match(joined) is None:
         raise invalid(
-            setting, f"[{', '.join(value)}]",
+            setting,
+            f"[{', '.join(value)}]",
             f"{setting.name} must be the literal '*' or a list of replicas in the following format: "
             "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.config.settings import Row
 
+# fmt: off
 ROWS: tuple[Row, ...] = (
     (
         "broker.heartbeat.interval.ms", "int", "2000", "", "medium", "read-only", "no_effect",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.config.settings import Row
 
+# fmt: off
 ROWS: tuple[Row, ...] = (
     (
         "group.consumer.assignors",

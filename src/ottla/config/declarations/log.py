@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.config.settings import Row
 
+# fmt: off
 ROWS: tuple[Row, ...] = (
     (
         "compression.gzip.level", "int", "-1", "1 to 9 or -1", "medium", "cluster-wide", "no_effect",

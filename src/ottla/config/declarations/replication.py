@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.config.settings import Row
 
+# fmt: off
 ROWS: tuple[Row, ...] = (
     (
         "alter.log.dirs.replication.quota.window.num", "int", "11", "[1,...]", "low", "read-only", "no_effect",

@@ -1,0 +1,207 @@
+"""What a broker and controller read from and write to Kafka's tree: registration, election, topics, producer ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from ottla.cluster.topics import is_internal_topic
+from ottla.zk.layout import (
+    PERSISTENT_PATHS,
+    ClusterIdZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    DeleteTopicZnode,
+    FeatureZnode,
+    PartitionState,
+    PartitionStateZnode,
+    ProducerIdBlock,
+    ProducerIdBlockZnode,
+    TopicAssignment,
+    TopicConfigZnode,
+    TopicZnode,
+)
+from ottla.zk.tree import BadVersionError, Create, Delete, NoNodeError, Operation, Set, parent_of
+
+if TYPE_CHECKING:
+    from ottla.zk.client import ZkClient
+
+PRODUCER_IDS_PER_BLOCK = 1000
+FIRST_CONTROLLER_EPOCH = 0
+
+
+async def read_cluster_id(zk: ZkClient) -> str | None:
+    """The cluster's id; None where the tree has none yet."""
+    try:
+        data, _ = await zk.get(ClusterIdZnode.PATH)
+    except NoNodeError:
+        return None
+    return ClusterIdZnode.decode(data)
+
+
+async def write_persistent_paths(zk: ZkClient) -> None:
+    """Make the nodes that every cluster has, where they are missing, in one transaction."""
+    wanted: dict[str, bytes | None] = dict.fromkeys(PERSISTENT_PATHS)
+    wanted[FeatureZnode.PATH] = FeatureZnode.encode()
+    wanted[ControllerEpochZnode.PATH] = ControllerEpochZnode.encode(FIRST_CONTROLLER_EPOCH)
+    missing: dict[str, bytes | None] = {}
+    for path, data in wanted.items():
+        above = []
+        while path != "/" and path not in missing and await zk.exists(path) is None:
+            above.append(path)
+            path = parent_of(path)
+        for found in reversed(above):
+            missing[found] = None
+        if above:
+            missing[above[0]] = data
+    if missing:
+        await zk.multi([Create(path, data) for path, data in missing.items()])
+
+
+async def election(zk: ZkClient, broker_id: int, now_ms: int) -> tuple[int, list[Operation]]:
+    """The epoch of the next controller, and what makes this broker it unless another is faster."""
+    data, stat = await zk.get(ControllerEpochZnode.PATH)
+    epoch = ControllerEpochZnode.decode(data) + 1
+    return epoch, [
+        Create(ControllerZnode.PATH, ControllerZnode.encode(broker_id, now_ms), ephemeral=True),
+        Set(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(epoch), stat.version),
+    ]
+
+
+async def read_topics(
+    zk: ZkClient, broker_id: int, controller_epoch: int, new_uuid: Callable[[], UUID]
+) -> dict[str, TopicImage]:
+    """All topics of the tree. What a controller must set right is set right: leaders that are gone, missing ids."""
+    topics: dict[str, TopicImage] = {}
+    repairs: list[Operation] = []
+    for name in await zk.children(TopicZnode.ROOT):
+        data, _ = await zk.get(TopicZnode.path(name))
+        assignment = TopicZnode.decode(name, data)
+        if assignment.topic_id is None:
+            assignment = assignment._replace(topic_id=new_uuid())
+            repairs.append(Set(TopicZnode.path(name), TopicZnode.encode(assignment)))
+        assert assignment.topic_id is not None
+        partitions = []
+        for index in sorted(assignment.partitions):
+            state, repair = await _read_partition(zk, name, index, assignment, broker_id, controller_epoch)
+            partitions.append(state)
+            repairs.extend(repair)
+        topics[name] = TopicImage(
+            name, assignment.topic_id, tuple(partitions), await _read_config(zk, name), is_internal_topic(name)
+        )
+    if repairs:
+        await zk.multi(repairs)
+    return topics
+
+
+async def _read_config(zk: ZkClient, topic: str) -> dict[str, str]:
+    try:
+        data, _ = await zk.get(TopicConfigZnode.path(topic))
+    except NoNodeError:
+        return {}
+    return TopicConfigZnode.decode(topic, data)
+
+
+async def _read_partition(
+    zk: ZkClient, topic: str, index: int, assignment: TopicAssignment, broker_id: int, controller_epoch: int
+) -> tuple[PartitionImage, list[Operation]]:
+    """A partition with this broker as leader where it may be, and the operations that make it so in the tree."""
+    replicas = assignment.partitions[index]
+    path = PartitionStateZnode.path(topic, index)
+    try:
+        data, _ = await zk.get(path)
+    except NoNodeError:
+        # A partition that was announced and never got a leader.
+        leader = broker_id if broker_id in replicas else NO_LEADER
+        if leader == NO_LEADER:
+            return PartitionImage(NO_LEADER, 0, replicas, ()), []
+        state = PartitionState(leader, 0, (leader,), controller_epoch)
+        created = [
+            Create(missing)
+            for missing in (
+                PartitionStateZnode.partitions_path(topic),
+                PartitionStateZnode.partition_path(topic, index),
+            )
+            if await zk.exists(missing) is None
+        ]
+        return _image(state, replicas), [*created, Create(path, PartitionStateZnode.encode(state))]
+    state = PartitionStateZnode.decode(topic, index, data)
+    if state.leader == broker_id:
+        return _image(state, replicas), []
+    if broker_id not in state.isr:
+        return PartitionImage(NO_LEADER, state.leader_epoch, replicas, state.isr), []
+    state = PartitionState(broker_id, state.leader_epoch + 1, (broker_id,), controller_epoch)
+    return _image(state, replicas), [Set(path, PartitionStateZnode.encode(state))]
+
+
+def _image(state: PartitionState, replicas: tuple[int, ...]) -> PartitionImage:
+    return PartitionImage(state.leader, state.leader_epoch, replicas, state.isr)
+
+
+def _topic_data(topic: TopicImage) -> bytes:
+    replicas = {index: partition.replicas for index, partition in enumerate(topic.partitions)}
+    return TopicZnode.encode(TopicAssignment.of(topic.topic_id, replicas))
+
+
+def _partition_nodes(topic: TopicImage, first: int, controller_epoch: int) -> list[Operation]:
+    operations: list[Operation] = []
+    for index in range(first, len(topic.partitions)):
+        partition = topic.partitions[index]
+        state = PartitionState(partition.leader, partition.leader_epoch, partition.isr, controller_epoch)
+        operations.append(Create(PartitionStateZnode.partition_path(topic.name, index)))
+        operations.append(Create(PartitionStateZnode.path(topic.name, index), PartitionStateZnode.encode(state)))
+    return operations
+
+
+async def creation(zk: ZkClient, topic: TopicImage, controller_epoch: int) -> list[Operation]:
+    """What makes a topic with its settings, replicas and leaders. Settings left over from a former one are replaced."""
+    config_path = TopicConfigZnode.path(topic.name)
+    config = TopicConfigZnode.encode(topic.configs)
+    left_over = await zk.exists(config_path)
+    return [
+        Create(config_path, config) if left_over is None else Set(config_path, config),
+        Create(TopicZnode.path(topic.name), _topic_data(topic)),
+        Create(PartitionStateZnode.partitions_path(topic.name)),
+        *_partition_nodes(topic, 0, controller_epoch),
+    ]
+
+
+def growth(topic: TopicImage, existing: int, controller_epoch: int) -> list[Operation]:
+    """What adds the partitions from `existing` on to a topic."""
+    return [Set(TopicZnode.path(topic.name), _topic_data(topic)), *_partition_nodes(topic, existing, controller_epoch)]
+
+
+def shrinking(topic: TopicImage, grown: TopicImage) -> list[Operation]:
+    """What takes a growth back."""
+    operations: list[Operation] = [Set(TopicZnode.path(topic.name), _topic_data(topic))]
+    for index in range(len(topic.partitions), len(grown.partitions)):
+        operations.append(Delete(PartitionStateZnode.path(topic.name, index)))
+        operations.append(Delete(PartitionStateZnode.partition_path(topic.name, index)))
+    return operations
+
+
+async def deletion(zk: ZkClient, name: str) -> list[Operation]:
+    """What removes a topic's nodes, its settings, and the mark of its deletion: those of them that are there."""
+    paths = [TopicZnode.path(name)] if await zk.exists(TopicZnode.path(name)) is not None else []
+    for path in paths:
+        paths.extend(f"{path}/{child}" for child in await zk.children(path))
+    for path in (TopicConfigZnode.path(name), DeleteTopicZnode.path(name)):
+        if await zk.exists(path) is not None:
+            paths.append(path)
+    return [Delete(path) for path in reversed(paths)]
+
+
+async def take_producer_ids(zk: ZkClient, broker_id: int) -> ProducerIdBlock:
+    """Take the next block of producer ids; tried again when another broker took it at the same time."""
+    while True:
+        data, stat = await zk.get(ProducerIdBlockZnode.PATH)
+        latest = ProducerIdBlockZnode.decode(data)
+        first = 0 if latest is None else latest.last + 1
+        block = ProducerIdBlock(broker_id, first, first + PRODUCER_IDS_PER_BLOCK - 1)
+        try:
+            await zk.set(ProducerIdBlockZnode.PATH, ProducerIdBlockZnode.encode(block), stat.version)
+        except BadVersionError:
+            continue
+        return block

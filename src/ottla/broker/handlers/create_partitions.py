@@ -1,0 +1,49 @@
+"""CreatePartitions (key 37), versions 0-3: add partitions to topics (KIP-195).
+
+2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED, which never happens here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 3
+
+
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
+    """Add the partitions, topic by topic; each has its own result."""
+    context.spawn(_grow(context, request))
+
+
+async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> None:
+    asked = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        by_hand = None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
+        if asked[topic.name] > 1:
+            refusal: TopicRefusal | None = TopicRefusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        else:
+            refusal = await context.broker.topics.create_partitions(
+                topic.name, topic.count, by_hand, validate_only=request.validate_only
+            )
+        results.append(
+            CreatePartitionsTopicResult(
+                name=topic.name,
+                error_code=int(refusal.error) if refusal is not None else 0,
+                error_message=refusal.message if refusal is not None else None,
+            )
+        )
+    context.reply(CreatePartitionsResponse(results=results))

@@ -1,0 +1,86 @@
+"""CreateTopics (key 19), versions 0-7: make topics.
+
+1 validates only, where asked, and says what is wrong in words; 2 the throttle time; 4 takes -1 for the broker's default
+counts (KIP-464); 5 is flexible and answers with the topic's settings (KIP-525); 6 may answer
+THROTTLING_QUOTA_EXCEEDED, which never happens here; 7 answers with topic ids.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker.topics import CreatedTopic
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import TopicSpec
+from ottla.config.describe import describe_topic
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.config.broker import BrokerConfig
+
+MIN_VERSION = 0
+MAX_VERSION = 7
+
+CONFIGS_SINCE = 5
+
+
+def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
+    """Make the topics one after the other; each has its own result."""
+    context.spawn(_create(context, request))
+
+
+async def _create(context: RequestContext, request: CreateTopicsRequest) -> None:
+    asked = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        if asked[topic.name] > 1:
+            made: CreatedTopic | TopicRefusal = TopicRefusal(
+                ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."
+            )
+        else:
+            made = await context.broker.topics.create_topic(_spec(topic), validate_only=request.validate_only)
+        results.append(_result(topic.name, made, request.validate_only, context.api_version, context.broker.config))
+    context.reply(CreateTopicsResponse(topics=results))
+
+
+def _spec(topic: CreatableTopic) -> TopicSpec:
+    return TopicSpec(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments},
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(
+    name: str, made: CreatedTopic | TopicRefusal, validate_only: bool, version: int, config: BrokerConfig
+) -> CreatableTopicResult:
+    if isinstance(made, TopicRefusal):
+        return CreatableTopicResult(name=name, error_code=int(made.error), error_message=made.message, configs=None)
+    result = CreatableTopicResult(name=name, error_code=0)
+    if not validate_only:
+        result.topic_id = made.topic.topic_id
+    if version >= CONFIGS_SINCE:
+        result.num_partitions = len(made.topic.partitions)
+        result.replication_factor = made.topic.replication_factor
+        result.configs = [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in describe_topic(made.log_config, config)
+        ]
+    return result

@@ -1,0 +1,63 @@
+"""DescribeCluster (key 60), versions 0-1: cluster id, controller, brokers (KIP-700).
+
+1 asks for the endpoints of brokers or of controllers (KIP-919); controllers have none of their own here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 1
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(context: RequestContext, request: DescribeClusterRequest) -> None:
+    """Answer from the image, with the endpoints of the listener asked."""
+    if request.endpoint_type != BROKERS:
+        context.reply(_refuse_endpoint_type(request.endpoint_type))
+        return
+    image = context.broker.image
+    brokers = []
+    for broker in image.brokers.values():
+        endpoint = broker.endpoint(context.listener_name)
+        if endpoint is not None:
+            brokers.append(
+                DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            )
+    context.reply(
+        DescribeClusterResponse(
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            brokers=brokers,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            ),
+        )
+    )
+
+
+def _refuse_endpoint_type(endpoint_type: int) -> DescribeClusterResponse:
+    if endpoint_type == CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+            "CONTROLLER",
+        )
+    return DescribeClusterResponse(
+        error_code=int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        error_message=f"Unsupported endpoint type {endpoint_type}",
+    )

@@ -1,0 +1,362 @@
+"""The topics of the cluster: what the tree says, kept as an image, and every change of it.
+
+This broker is the only one of its cluster, and so its controller: it writes what Apache Kafka's controller writes. A
+change is one transaction of the tree, then a new image, then the subscribers, who make or delete logs; all of it
+before the caller answers its client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from uuid import UUID
+
+from ottla.broker.cluster_tree import (
+    creation,
+    deletion,
+    election,
+    growth,
+    read_cluster_id,
+    read_topics,
+    shrinking,
+    take_producer_ids,
+    write_persistent_paths,
+)
+from ottla.cluster.ids import format_uuid
+from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import (
+    Chance,
+    TopicSpec,
+    already_exists,
+    internal_topic_spec,
+    is_internal_topic,
+    plan_partitions,
+    plan_topic,
+)
+from ottla.config.broker import BrokerConfig, ConfigRefusal
+from ottla.config.listeners import Endpoint
+from ottla.config.topic import LogConfig
+from ottla.env.disk import DiskError
+from ottla.wire.errors import ErrorCode
+from ottla.zk.layout import (
+    BrokerIdZnode,
+    BrokerRegistration,
+    BrokerSequenceZnode,
+    ClusterIdZnode,
+    DeleteTopicZnode,
+    ZnodeDataError,
+)
+from ottla.zk.tree import Create, NodeExistsError, Operation
+
+if TYPE_CHECKING:
+    from ottla.cluster.placement import Assignment
+    from ottla.env.clock import Clock
+    from ottla.zk.client import ZkClient
+
+log = logging.getLogger("ottla.topics")
+
+FoundPartition: TypeAlias = tuple[str, UUID | None, int]
+"""Topic, topic id and partition of a log folder."""
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was made, or with `validate_only` could be made."""
+
+    topic: TopicImage
+    log_config: LogConfig
+
+
+class TopicManager:
+    """Reads the tree, registers this broker, and creates, grows and deletes topics."""
+
+    def __init__(
+        self,
+        zk: ZkClient,
+        config: BrokerConfig,
+        *,
+        broker_id: int,
+        endpoints: Sequence[Endpoint],
+        clock: Clock,
+        random: Random | None = None,
+        stored_cluster_id: str | None = None,
+        found: Iterable[FoundPartition] = (),
+    ) -> None:
+        self.broker_id = broker_id
+        self.image = ClusterImage()
+        self._zk = zk
+        self._config = config
+        self._endpoints = tuple(endpoints)
+        self._clock = clock
+        self._random = random if random is not None else Random()
+        self._stored_cluster_id = stored_cluster_id
+        self._found = list(found)
+        self._cluster_id = ""
+        self._controller_epoch = 0
+        self._changing = asyncio.Lock()
+        self._subscribers: list[Callable[[ClusterImage], None]] = []
+        self._producer_ids: range = range(0)
+        #: Topics whose deletion has begun and could not be finished, for want of a working disk.
+        self._half_deleted: set[str] = set()
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id; empty before `start`."""
+        return self._cluster_id
+
+    def subscribe(self, callback: Callable[[ClusterImage], None]) -> None:
+        """Have `callback(image)` called inside `start` and inside every change, before those return.
+
+        It makes the logs of this broker's partitions and removes those of topics that are gone. A `DiskError` that it
+        raises fails the change with KAFKA_STORAGE_ERROR.
+        """
+        self._subscribers.append(callback)
+
+    def log_config(self, topic: str) -> LogConfig:
+        """The configuration of a topic's logs; the broker's alone where the topic's own cannot be understood."""
+        known = self.image.topics.get(topic)
+        config = LogConfig.of(self._config, known.configs if known is not None else {})
+        if isinstance(config, ConfigRefusal):
+            log.error("the settings of topic %s are not used: %s", topic, "; ".join(config.problems))
+            config = LogConfig.of(self._config, {})
+            assert isinstance(config, LogConfig)
+        return config
+
+    # Start and stop
+
+    async def resolve_cluster_id(self) -> str | TopicRefusal:
+        """The cluster's id: the tree's, else that of meta.properties, else a new one, which is then in the tree.
+
+        Refuses, in Kafka's words, a folder that belongs to another cluster.
+        """
+        known = await read_cluster_id(self._zk)
+        stored = self._stored_cluster_id
+        if known is None:
+            known = stored if stored is not None else format_uuid(self._new_uuid())
+            await self._zk.create(ClusterIdZnode.PATH, ClusterIdZnode.encode(known), make_parents=True)
+        elif stored is not None and stored != known:
+            return TopicRefusal(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Invalid cluster.id in: {self._config.log_dirs[0]}/meta.properties. "
+                f"Expected {known}, but read {stored}. The folder belongs to another cluster: give this broker another "
+                "folder, or the coordination data that belongs to this one.",
+            )
+        self._cluster_id = known
+        return known
+
+    async def start(self) -> TopicRefusal | None:
+        """Read the tree, register, become controller, adopt topics of folders, and call the subscribers.
+
+        Raises `DiskError` where the tree or a log cannot be written.
+        """
+        try:
+            cluster_id = await self.resolve_cluster_id()
+            if isinstance(cluster_id, TopicRefusal):
+                return cluster_id
+            await write_persistent_paths(self._zk)
+            refusal = await self._register()
+            if refusal is not None:
+                return refusal
+            topics = await read_topics(self._zk, self.broker_id, self._controller_epoch, self._new_uuid)
+        except ZnodeDataError as error:
+            return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The tree of coordination data is damaged: {error}")
+        marked = set(await self._zk.children(DeleteTopicZnode.ROOT))
+        kept = {name: topic for name, topic in topics.items() if name not in marked}
+        brokers = {self.broker_id: self._own_image()}
+        self.image = ClusterImage(cluster_id, self.broker_id, brokers, kept, 1)
+        await self._adopt(marked)
+        self._notify(self.image)
+        for name in sorted(marked):
+            await self._zk.multi(await deletion(self._zk, name))
+        return None
+
+    async def close(self) -> None:
+        """Leave the cluster: the broker's ephemeral nodes go."""
+        await self._zk.close()
+
+    def _own_image(self) -> BrokerImage:
+        return BrokerImage(self.broker_id, self._endpoints, self._config.str_or_none("broker.rack"))
+
+    async def _register(self) -> TopicRefusal | None:
+        """Register under /brokers/ids and become controller."""
+        now_ms = self._clock.now_ms()
+        registration = BrokerRegistration(
+            self.broker_id, self._endpoints, self._config.str_or_none("broker.rack"), timestamp_ms=now_ms
+        )
+        path = BrokerIdZnode.path(self.broker_id)
+        self._controller_epoch, operations = await election(self._zk, self.broker_id, now_ms)
+        try:
+            await self._zk.multi([Create(path, BrokerIdZnode.encode(registration), ephemeral=True), *operations])
+        except NodeExistsError as error:
+            return TopicRefusal(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"{error.path} exists already: a broker with id {self.broker_id} is running on this tree. "
+                "Stop it, or give this one another broker.id.",
+            )
+        return None
+
+    async def _adopt(self, marked: set[str]) -> None:
+        """Register topics that have log folders but no znode: the folder came from elsewhere, or the tree was lost."""
+        partitions: dict[str, set[int]] = {}
+        ids: dict[str, UUID] = {}
+        for name, topic_id, partition in self._found:
+            if name not in self.image.topics and name not in marked:
+                partitions.setdefault(name, set()).add(partition)
+                if topic_id is not None:
+                    ids[name] = topic_id
+        for name in sorted(partitions):
+            assignment: Assignment = dict.fromkeys(range(max(partitions[name]) + 1), (self.broker_id,))
+            configs: dict[str, str] = {}
+            if is_internal_topic(name):
+                spec = internal_topic_spec(name, self._config, 1)
+                configs = {setting: value for setting, value in spec.configs.items() if value is not None}
+            topic = self._topic(name, ids.get(name) or self._new_uuid(), assignment, configs)
+            await self._zk.multi(await creation(self._zk, topic, self._controller_epoch))
+            self.image = self.image.with_topic(topic)
+            log.info("adopted topic %s with %d partitions from its folders", name, len(assignment))
+        self._found.clear()
+
+    # Changes
+
+    async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> CreatedTopic | TopicRefusal:
+        """Make a topic, or say why not. It has leaders and logs when this returns."""
+        async with self._changing:
+            if spec.name in self._half_deleted:
+                return TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' is marked for deletion.")
+            plan = plan_topic(spec, self.image, self._config, self._chance())
+            if isinstance(plan, TopicRefusal):
+                return plan
+            topic = self._topic(plan.name, self._new_uuid(), plan.assignment, plan.configs)
+            if not validate_only:
+                refusal = await self._create(topic)
+                if refusal is not None:
+                    return refusal
+            return CreatedTopic(topic, plan.log_config)
+
+    async def ensure_topic(self, name: str) -> TopicRefusal | None:
+        """Make a topic with the broker's defaults (or, for an internal one, its own settings) where it is missing."""
+        if name in self.image.topics:
+            return None
+        spec = internal_topic_spec(name, self._config, len(self.image.brokers))
+        made = await self.create_topic(spec)
+        if isinstance(made, TopicRefusal) and made != already_exists(name):
+            return made
+        return None
+
+    async def create_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> TopicRefusal | None:
+        """Bring a topic to `count` partitions, or say why not."""
+        async with self._changing:
+            planned = plan_partitions(name, count, assignments, self.image)
+            if isinstance(planned, TopicRefusal):
+                return planned
+            if validate_only:
+                return None
+            before = self.image.topics[name]
+            after = before._replace(partitions=before.partitions + tuple(self._partitions(planned)))
+            try:
+                await self._zk.multi(growth(after, len(before.partitions), self._controller_epoch))
+                self._publish(self.image.with_topic(after))
+            except DiskError as error:
+                if self.image.topics[name] is after:
+                    await self._take_back(shrinking(before, after), self.image.with_topic(before), name)
+                return _storage_refusal(error)
+            return None
+
+    async def delete_topic(self, name: str) -> TopicRefusal | None:
+        """Delete a topic with its logs, or say why not."""
+        async with self._changing:
+            if name not in self.image.topics:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return TopicRefusal(error, error.message)
+            if not self._config.bool("delete.topic.enable"):
+                error = ErrorCode.TOPIC_DELETION_DISABLED
+                return TopicRefusal(error, error.message)
+            try:
+                # The mark comes first: a deletion that is interrupted is finished at the next start.
+                await self._zk.create(DeleteTopicZnode.path(name))
+                self._half_deleted.add(name)
+                self._publish(self.image.without_topic(name))
+                await self._zk.multi(await deletion(self._zk, name))
+            except DiskError as error:
+                return _storage_refusal(error)
+            self._half_deleted.discard(name)
+            return None
+
+    async def next_producer_id(self) -> int:
+        """A producer id that nobody has. Ids are taken from the tree in blocks of 1,000, as Kafka takes them."""
+        async with self._changing:
+            if not self._producer_ids:
+                block = await take_producer_ids(self._zk, self.broker_id)
+                self._producer_ids = range(block.first, block.last + 1)
+            producer_id = self._producer_ids[0]
+            self._producer_ids = self._producer_ids[1:]
+            return producer_id
+
+    async def _create(self, topic: TopicImage) -> TopicRefusal | None:
+        try:
+            await self._zk.multi(await creation(self._zk, topic, self._controller_epoch))
+            self._publish(self.image.with_topic(topic))
+        except DiskError as error:
+            if topic.name in self.image.topics:
+                undo = await deletion(self._zk, topic.name)
+                await self._take_back(undo, self.image.without_topic(topic.name), topic.name)
+            return _storage_refusal(error)
+        return None
+
+    async def _take_back(self, operations: Sequence[Operation], image: ClusterImage, name: str) -> None:
+        """Undo a change whose logs could not be made: the tree first, then those logs that were made."""
+        try:
+            await self._zk.multi(operations)
+            self._publish(image)
+        except DiskError:
+            self.image = image
+            log.exception("the change of topic %s failed and could not be taken back in full", name)
+
+    def _publish(self, image: ClusterImage) -> None:
+        """Make an image the present one, then tell the subscribers."""
+        self.image = image
+        self._notify(image)
+
+    def _notify(self, image: ClusterImage) -> None:
+        for subscriber in self._subscribers:
+            subscriber(image)
+
+    def _chance(self) -> Chance:
+        brokers = len(self.image.brokers)
+        return Chance(self._random.randrange(brokers), self._random.randrange(brokers))
+
+    def _new_uuid(self) -> UUID:
+        """A random id that, as in Kafka, does not begin with a dash, which tools would take for an option."""
+        while True:
+            value = UUID(int=self._random.getrandbits(128), version=4)
+            if not format_uuid(value).startswith("-"):
+                return value
+
+    def _topic(self, name: str, topic_id: UUID, assignment: Assignment, configs: Mapping[str, str]) -> TopicImage:
+        return TopicImage(name, topic_id, tuple(self._partitions(assignment)), configs, is_internal_topic(name))
+
+    def _partitions(self, assignment: Assignment) -> list[PartitionImage]:
+        return [PartitionImage(replicas[0], 0, replicas, replicas) for _, replicas in sorted(assignment.items())]
+
+
+def _storage_refusal(error: DiskError) -> TopicRefusal:
+    return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+
+async def generate_broker_id(zk: ZkClient, config: BrokerConfig) -> int:
+    """A broker id that was never given out: above `reserved.broker.max.id`, counted by a znode's version."""
+    with suppress(NodeExistsError):
+        await zk.create(BrokerSequenceZnode.PATH, make_parents=True)
+    stat = await zk.set(BrokerSequenceZnode.PATH, b"")
+    return config.int("reserved.broker.max.id") + stat.version

@@ -1,0 +1,117 @@
+"""Where replicas go: even over brokers, each on another broker, racks alternated (Kafka's AdminUtils, KIP-36)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
+
+
+class BrokerRack(NamedTuple):
+    """A broker and the rack it stands in, None where it names none."""
+
+    id: int
+    rack: str | None = None
+
+
+Assignment = dict[int, tuple[int, ...]]
+"""Replicas by partition, the preferred leader first."""
+
+
+def assign_replicas(
+    brokers: Sequence[BrokerRack],
+    partitions: int,
+    replication_factor: int,
+    *,
+    start: int,
+    shift: int,
+    first_partition: int = 0,
+) -> Assignment | TopicRefusal:
+    """Replicas for `partitions` new partitions, numbered from `first_partition`.
+
+    `start` is the place, in the order of broker ids (or of alternating racks), of the first replica of the first
+    partition; `shift` the distance to its second. Callers choose both at random, so that topics spread; for partitions
+    that are added they follow from what the topic has. Refuses, in Kafka's words, what cannot be placed.
+    """
+    if partitions <= 0:
+        return TopicRefusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    if replication_factor <= 0:
+        return TopicRefusal(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+    if replication_factor > len(brokers):
+        return TopicRefusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor: {replication_factor} larger than available brokers: {len(brokers)}.",
+        )
+    racks = {broker.id: broker.rack for broker in brokers if broker.rack is not None}
+    if not racks:
+        ids = sorted(broker.id for broker in brokers)
+        return _rack_unaware(ids, partitions, replication_factor, start, shift, first_partition)
+    if len(racks) < len(brokers):
+        return TopicRefusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Not all brokers have rack information for replica rack aware assignment.",
+        )
+    return _rack_aware(racks, partitions, replication_factor, start, shift, first_partition)
+
+
+def replica_index(first: int, shift: int, replica: int, brokers: int) -> int:
+    """The place of a further replica, `replica` counting from 0: never that of the first."""
+    return (first + 1 + (shift + replica) % (brokers - 1)) % brokers
+
+
+def _rack_unaware(
+    ids: Sequence[int], partitions: int, replication_factor: int, start: int, shift: int, first_partition: int
+) -> Assignment:
+    assignment: Assignment = {}
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % len(ids) == 0:
+            shift += 1
+        first = (partition + start) % len(ids)
+        others = (replica_index(first, shift, replica, len(ids)) for replica in range(replication_factor - 1))
+        assignment[partition] = (ids[first], *(ids[place] for place in others))
+    return assignment
+
+
+def rack_alternated(racks: Mapping[int, str]) -> list[int]:
+    """Broker ids in an order that goes round the racks, taking from each its next broker."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    waiting = [iter(by_rack[rack]) for rack in sorted(by_rack)]
+    order: list[int] = []
+    while len(order) < len(racks):
+        for brokers in waiting:
+            order.extend(islice(brokers, 1))
+    return order
+
+
+def _rack_aware(
+    racks: Mapping[int, str], partitions: int, replication_factor: int, start: int, shift: int, first_partition: int
+) -> Assignment:
+    order = rack_alternated(racks)
+    count_of_racks = len(set(racks.values()))
+    assignment: Assignment = {}
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % len(order) == 0:
+            shift += 1
+        first = (partition + start) % len(order)
+        replicas = [order[first]]
+        tried = 0
+        while len(replicas) < replication_factor:
+            broker = order[replica_index(first, shift * count_of_racks, tried, len(order))]
+            tried += 1
+            if _may_hold(broker, replicas, racks, count_of_racks):
+                replicas.append(broker)
+        assignment[partition] = tuple(replicas)
+    return assignment
+
+
+def _may_hold(broker: int, replicas: Sequence[int], racks: Mapping[int, str], count_of_racks: int) -> bool:
+    """A broker takes a replica unless it has one, or its rack has one while another rack has none."""
+    if broker in replicas:
+        return False
+    used_racks = {racks[replica] for replica in replicas}
+    return racks[broker] not in used_racks or len(used_racks) == count_of_racks

@@ -1,0 +1,125 @@
+"""Settings as DescribeConfigs tells them: value, source, synonyms, type. The rules are Kafka's (ConfigHelper)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.settings import (
+    BROKER_SETTINGS,
+    INTERNAL_SETTINGS,
+    SYNONYM_GROUPS,
+    TOPIC_SETTINGS,
+    TOPIC_SYNONYMS,
+    Setting,
+)
+from ottla.config.topic import LogConfig
+from ottla.config.values import format_value, parse_value
+
+TOPIC_CONFIG = 1
+STATIC_BROKER_CONFIG = 4
+DEFAULT_CONFIG = 5
+
+_TYPES = {
+    "boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7, "class": 8, "password": 9,
+}  # fmt: skip
+UNKNOWN_TYPE = 0
+
+
+class Synonym(NamedTuple):
+    """One place where a value could come from."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+class ConfigEntry(NamedTuple):
+    """A setting of one topic or broker. `value` is None where there is none and where it must not be shown."""
+
+    name: str
+    value: str | None
+    source: int
+    is_sensitive: bool
+    read_only: bool
+    synonyms: tuple[Synonym, ...]
+    type: int
+    documentation: str
+
+
+def describe_topic(log_config: LogConfig, broker: BrokerConfig) -> list[ConfigEntry]:
+    """Every setting of a topic."""
+    return [_topic_entry(setting, log_config, broker) for setting in TOPIC_SETTINGS.values()]
+
+
+def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
+    """Every setting of a broker, what was set although nobody knows it included."""
+    entries = [
+        _broker_entry(setting, broker)
+        for name, setting in BROKER_SETTINGS.items()
+        if name not in INTERNAL_SETTINGS or name in broker.overridden
+    ]
+    # What is not known may be a secret of somebody's plug-in.
+    entries.extend(
+        ConfigEntry(name, None, STATIC_BROKER_CONFIG, True, True, (), UNKNOWN_TYPE, "") for name in broker.unknown
+    )
+    return entries
+
+
+def _topic_entry(setting: Setting, log_config: LogConfig, broker: BrokerConfig) -> ConfigEntry:
+    name = setting.name
+    value = format_value(log_config.values[name])
+    inherited = TOPIC_SYNONYMS.get(name)
+    synonyms = _broker_synonyms(inherited[0], broker) if inherited is not None else ()
+    if name in log_config.overrides:
+        synonyms = (Synonym(name, value, TOPIC_CONFIG), *synonyms)
+    return _entry(setting, value, synonyms, read_only=False)
+
+
+def _broker_entry(setting: Setting, broker: BrokerConfig) -> ConfigEntry:
+    name = setting.name
+    value = broker.overridden.get(name, format_value(broker.value(name)))
+    return _entry(setting, value, _broker_synonyms(name, broker), setting.read_only)
+
+
+def _entry(setting: Setting, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> ConfigEntry:
+    return ConfigEntry(
+        setting.name,
+        None if setting.is_sensitive else value,
+        synonyms[0].source if synonyms else DEFAULT_CONFIG,
+        setting.is_sensitive,
+        read_only,
+        synonyms,
+        _TYPES[setting.type],
+        setting.documentation,
+    )
+
+
+def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
+    """What a broker's setting comes from. As in Kafka, what stands before its own name in the order is left out."""
+    names = next((group for group in SYNONYM_GROUPS if name in group), (name,))
+    found = [
+        *_present(names, broker.overridden, STATIC_BROKER_CONFIG),
+        *_present(names, _defaults(names), DEFAULT_CONFIG),
+    ]
+    places = [place for place, synonym in enumerate(found) if synonym.name == name]
+    return tuple(found[places[0] :]) if places else ()
+
+
+def _present(names: tuple[str, ...], values: Mapping[str, str], source: int) -> list[Synonym]:
+    return [
+        Synonym(name, None if BROKER_SETTINGS[name].is_sensitive else values[name], source)
+        for name in names
+        if name in values
+    ]
+
+
+def _defaults(names: tuple[str, ...]) -> dict[str, str]:
+    defaults = {}
+    for name in names:
+        setting = BROKER_SETTINGS[name]
+        text = format_value(parse_value(setting, setting.default))
+        if text is not None:
+            defaults[name] = text
+    return defaults

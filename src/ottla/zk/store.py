@@ -1,0 +1,234 @@
+"""The tree on disk: a log of transactions and, now and then, a snapshot.
+
+Files (in one folder, the first of the broker's log folders): `ottla-tree.log`, `ottla-tree.snapshot`. Both consist of
+records `length (u32) | crc32c (u32) | payload`, the payload JSON in UTF-8; node data is text in which each byte is one
+character (latin-1), so that any data survives and JSON in it stays readable.
+
+    log       [zxid, time_ms, [["create" | "set" | "delete", path, data, version], ...]]
+    snapshot  [format, last_zxid, nodes], and each node
+              [path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, cversion, aversion]
+
+A transaction is in the page cache before anybody sees its effect, and is forced to disk in the background: it survives
+the death of the process. Ephemeral nodes of sessions in this process end with it and are never written.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.env.disk import DiskError
+from ottla.records.crc import crc32c
+from ottla.zk.tree import Change, Node, Operation, Transaction, Tree, ZkError
+
+if TYPE_CHECKING:
+    from ottla.env.clock import Clock
+    from ottla.env.disk import Disk, DiskFile
+    from ottla.env.executor import Executor
+
+LOG_NAME = "ottla-tree.log"
+SNAPSHOT_NAME = "ottla-tree.snapshot"
+FORMAT = 1
+SNAPSHOT_AFTER_BYTES = 16 * 1024 * 1024
+"""A log that has grown beyond this is replaced by a snapshot at once."""
+SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
+"""A log that has grown beyond this is replaced by a snapshot when the tree is opened or closed."""
+LARGEST_RECORD = 256 * 1024 * 1024
+
+_HEAD = struct.Struct(">II")
+
+
+class TreeDamaged(Exception):
+    """A file of the tree cannot be read; the message says which, why, and what to do."""
+
+
+class TreeStore:
+    """A tree whose durable nodes survive the process. Open it with `TreeStore.open`."""
+
+    def __init__(
+        self, disk: Disk, folder: str, clock: Clock, executor: Executor | None, tree: Tree, file: DiskFile
+    ) -> None:
+        self.tree = tree
+        self._disk = disk
+        self._folder = folder
+        self._clock = clock
+        self._executor = executor
+        self._file = file
+        self._flushing = False
+        self._dirty = False
+
+    @staticmethod
+    def open(disk: Disk, folder: str, clock: Clock, executor: Executor | None = None) -> TreeStore:
+        """Read the tree in `folder`, or begin an empty one.
+
+        A torn record at the end of the log, which was never acknowledged, is cut off. Raises `TreeDamaged` where
+        anything before it cannot be read, `DiskError` where the disk fails.
+        """
+        disk.mkdirs(folder)
+        snapshot_path = f"{folder}/{SNAPSHOT_NAME}"
+        tree = Tree()
+        if disk.exists(snapshot_path):
+            _load_snapshot(tree, disk.read_bytes(snapshot_path), snapshot_path)
+        file = disk.open(f"{folder}/{LOG_NAME}", create=True)
+        good = _replay_log(tree, file.pread(file.size, 0), file.path)
+        if good < file.size:
+            file.truncate(good)
+        store = TreeStore(disk, folder, clock, executor, tree, file)
+        if file.size > SNAPSHOT_AT_CLOSE_BYTES:
+            store._snapshot_if_possible()
+        return store
+
+    def execute(self, operations: Sequence[Operation], session_id: int) -> Transaction:
+        """Apply operations as one transaction and log it.
+
+        Raises `ZkError` where an operation fails, `DiskError` where it cannot be written; the tree is then as before.
+        """
+        transaction = self.tree.execute(operations, session_id, self._clock.now_ms())
+        self._log(transaction)
+        return transaction
+
+    def expire_session(self, session_id: int) -> Transaction:
+        """Delete the ephemeral nodes of a session."""
+        transaction = self.tree.expire_session(session_id, self._clock.now_ms())
+        self._log(transaction)
+        return transaction
+
+    def snapshot(self) -> None:
+        """Write all durable nodes into the snapshot and begin the log anew. Raises `DiskError`."""
+        nodes = [_node_fields(path, node) for path, node in self.tree.nodes.items() if not node.ephemeral_owner]
+        record = _record([FORMAT, self.tree.last_zxid, nodes])
+        self._disk.write_atomic(f"{self._folder}/{SNAPSHOT_NAME}", b"".join(record))
+        # A crash between the two leaves records that the snapshot holds already; their ids tell.
+        self._file.truncate(0)
+
+    def close(self) -> None:
+        """Force the log to disk and close it; a long one is replaced by a snapshot."""
+        try:
+            if self._file.size > SNAPSHOT_AT_CLOSE_BYTES:
+                self._snapshot_if_possible()
+            if self._dirty:
+                self._file.flush()
+        finally:
+            self._file.close()
+
+    def _log(self, transaction: Transaction) -> None:
+        durable = [change for change in transaction.changes if not change.ephemeral]
+        if not durable:
+            return
+        try:
+            self._file.append(
+                _record(
+                    [
+                        transaction.zxid,
+                        transaction.time_ms,
+                        [[change.kind, change.path, _text(change.data), change.version] for change in durable],
+                    ]
+                )
+            )
+        except DiskError:
+            self.tree.undo_last()
+            raise
+        self._dirty = True
+        self._flush_soon()
+        if self._file.size > SNAPSHOT_AFTER_BYTES:
+            self._snapshot_if_possible()
+
+    def _snapshot_if_possible(self) -> None:
+        """Shorten the log. A disk that fails here costs nothing: the log is complete, the next write tries again."""
+        try:
+            self.snapshot()
+        except DiskError:
+            return
+
+    def _flush_soon(self) -> None:
+        """Force the log to disk in a disk thread, one flush at a time for however many transactions."""
+        if self._executor is None or self._flushing:
+            return
+        self._flushing = True
+        self._dirty = False
+        self._executor.call(self._file.flush, self._flushed)
+
+    def _flushed(self, _result: object, error: BaseException | None) -> None:
+        self._flushing = False
+        if error is not None:
+            self._dirty = True
+        elif self._dirty:
+            self._flush_soon()
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("latin-1")
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("latin-1")
+
+
+def _record(value: Any) -> list[bytes]:
+    payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return [_HEAD.pack(len(payload), crc32c(payload)), payload]
+
+
+def _node_fields(path: str, node: Node) -> list[Any]:
+    return [
+        path, _text(node.data), node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms, node.version,
+        node.cversion, node.aversion,
+    ]  # fmt: skip
+
+
+def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
+    """The record at `position` and where the next one starts; None where none is whole."""
+    if position + _HEAD.size > len(content):
+        return None
+    length, crc = _HEAD.unpack_from(content, position)
+    start = position + _HEAD.size
+    if length > LARGEST_RECORD or start + length > len(content):
+        return None
+    payload = content[start : start + length]
+    if crc32c(payload) != crc:
+        return None
+    return json.loads(payload), start + length
+
+
+def _load_snapshot(tree: Tree, content: bytes, path: str) -> None:
+    found = _next_record(content, 0)
+    if found is None or found[1] != len(content) or found[0][0] != FORMAT:
+        raise TreeDamaged(
+            f"{path} is damaged or of another format. Restore it from a copy, or remove it together with {LOG_NAME}: "
+            "topics are then found again by their folders, but their settings are lost."
+        )
+    _, tree.last_zxid, nodes = found[0]
+    for node_path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, cversion, aversion in nodes:
+        node = tree.nodes.get(node_path)
+        if node is None:
+            node = tree.nodes[node_path] = Node(None, czxid, ctime_ms)
+        node.data = _bytes(data)
+        node.mzxid, node.pzxid, node.mtime_ms = mzxid, pzxid, mtime_ms
+        node.version, node.cversion, node.aversion = version, cversion, aversion
+    for node_path in tree.nodes:
+        if node_path != "/":
+            parent, _, name = node_path.rpartition("/")
+            tree.nodes[parent or "/"].children.add(name)
+
+
+def _replay_log(tree: Tree, content: bytes, path: str) -> int:
+    """Apply the log's records that the snapshot does not hold; returns how many bytes are good."""
+    position = 0
+    while (found := _next_record(content, position)) is not None:
+        (zxid, time_ms, changes), position_after = found
+        if zxid > tree.last_zxid:
+            try:
+                tree.replay(
+                    zxid,
+                    time_ms,
+                    (Change(kind, node, _bytes(data), version, False) for kind, node, data, version in changes),
+                )
+            except ZkError as error:
+                raise TreeDamaged(
+                    f"{path} does not fit its snapshot at byte {position} ({error}). Restore both from a copy, or "
+                    "remove both: topics are then found again by their folders, but their settings are lost."
+                ) from error
+        position = position_after
+    return position
