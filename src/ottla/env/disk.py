@@ -10,6 +10,7 @@ import errno
 import fcntl
 import itertools
 import os
+import resource
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -196,6 +197,10 @@ class Disk(Protocol):
 
     def fsync_dir(self, path: str) -> None:
         """Force a folder's names to the disk."""
+        ...
+
+    def open_files(self) -> int:
+        """How many files this process may have open at one time."""
         ...
 
     def lock(self, path: str) -> Lock | None:
@@ -451,6 +456,10 @@ class RealDisk:
                 os.close(descriptor)
         except OSError as error:
             raise _disk_error("flush", path, error) from None
+
+    def open_files(self) -> int:
+        """See `Disk.open_files`."""
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def lock(self, path: str) -> Lock | None:
         """See `Disk.lock`. `fcntl.lockf`, because a lock taken by `flock` would not be seen by Java."""

@@ -137,6 +137,10 @@ class FaultyDisk:
         self.check("flush", path)
         self.disk.fsync_dir(path)
 
+    def open_files(self) -> int:
+        """See `Disk.open_files`."""
+        return self.disk.open_files()
+
     def lock(self, path: str) -> Lock | None:
         """See `Disk.lock`."""
         return self.disk.lock(path)

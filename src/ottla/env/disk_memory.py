@@ -215,6 +215,10 @@ class MemoryDisk:
     def fsync_dir(self, path: str) -> None:
         """Nothing to force."""
 
+    def open_files(self) -> int:
+        """Memory has no such limit; this is as good as none."""
+        return 1 << 20
+
     def lock(self, path: str) -> Lock | None:
         """See `Disk.lock`."""
         if path in self._locks:

@@ -5,7 +5,8 @@ Storage runs on the event loop; disk threads only force files to disk and read a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ottla.env.disk import Disk, DiskFile
@@ -19,13 +20,21 @@ DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
+_DIGITS: Final = 20
 #: How many files of segments are kept open where nobody says otherwise.
-DEFAULT_OPEN_FILES: Final = 512
+DEFAULT_OPEN_FILES: Final = 8192
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
     """The name of a file of the segment that begins at `offset`: 20 digits, as Kafka writes them."""
     return f"{offset:020d}{suffix}"
+
+
+def offsets_of(names: Iterable[str], suffix: str) -> Iterator[int]:
+    """The base offsets of those names that are a segment's file with this suffix."""
+    for name in names:
+        if name.endswith(suffix) and len(name) == _DIGITS + len(suffix) and name[:_DIGITS].isdigit():
+            yield int(name[:_DIGITS])
 
 
 class OpenFiles:
@@ -36,7 +45,7 @@ class OpenFiles:
     def __init__(self, disk: Disk, limit: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
         self.limit = limit
-        self._ring: deque[SegmentFile] = deque()
+        self._ring: OrderedDict[SegmentFile, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -45,23 +54,24 @@ class OpenFiles:
         """Open a handle for `file`, making room first. Raises DiskError."""
         self._make_room()
         handle = self.disk.open(file.path, create)
-        self._ring.append(file)
+        self._ring[file] = None
         return handle
 
     def forget(self, file: SegmentFile) -> None:
         """`file` closed its handle itself."""
-        self._ring.remove(file)
+        del self._ring[file]
 
     def _make_room(self) -> None:
         ring = self._ring
         for _ in range(2 * len(ring)):
             if len(ring) < self.limit:
                 return
-            file = ring.popleft()
+            file = next(iter(ring))
             if file.used or file.pins:
                 file.used = False
-                ring.append(file)
+                ring.move_to_end(file)
             else:
+                del ring[file]
                 file.evict()
 
 

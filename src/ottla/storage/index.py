@@ -15,7 +15,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import OrderedDict
 from typing import Final
 
 from ottla.storage.files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, OpenFiles, SegmentFile
@@ -38,7 +38,7 @@ class IndexMemory:
     def __init__(self, limit_bytes: int = DEFAULT_INDEX_MEMORY) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        self._loaded: deque[OffsetIndex] = deque()
+        self._loaded: OrderedDict[OffsetIndex, None] = OrderedDict()
 
     def add(self, index: OffsetIndex) -> None:
         """`index` was loaded: make room for it."""
@@ -47,17 +47,17 @@ class IndexMemory:
         for _ in range(2 * len(loaded)):
             if self.used_bytes <= self.limit_bytes:
                 break
-            other = loaded.popleft()
+            other = next(iter(loaded))
             if other.used:
                 other.used = False
-                loaded.append(other)
+                loaded.move_to_end(other)
             else:
-                other.unload()
-        loaded.append(index)
+                self.remove(other)
+        loaded[index] = None
 
     def remove(self, index: OffsetIndex) -> None:
         """`index` goes away."""
-        self._loaded.remove(index)
+        del self._loaded[index]
         index.unload()
 
 
@@ -102,6 +102,8 @@ class _SparseIndex:
 
     def _cut(self, entry_size: int, count: int) -> None:
         """Keep the first `count` entries, in the file and in memory."""
+        if count == self.entries:
+            return
         self.spill()
         self.file.get(create=True).truncate(count * entry_size)
         self.entries = count
@@ -180,7 +182,7 @@ class OffsetIndex(_SparseIndex):
 
     def keep(self, count: int) -> None:
         """Keep the first `count` entries only. Raises DiskError."""
-        if self._offsets is not None:
+        if self._offsets is not None and count != self.entries:
             self._memory.remove(self)
         self._cut(OFFSET_ENTRY.size, count)
 
@@ -256,7 +258,8 @@ class TimeIndex(_SparseIndex):
 
     def keep(self, count: int) -> None:
         """Keep the first `count` entries only. Raises DiskError."""
-        self._last = None
+        if count != self.entries:
+            self._last = None
         self._cut(TIME_ENTRY.size, count)
 
     def valid_entries(self) -> int:

@@ -13,7 +13,7 @@ from uuid import UUID
 from zlib import crc32
 
 from ottla.env.disk import DiskError, FileSlice
-from ottla.records.batch import BatchHeader, patch_batch
+from ottla.records.batch import NO_TIMESTAMP, BatchHeader, patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import lookups
 from ottla.storage.checkpoints import PARTITION_METADATA_FILE
@@ -21,6 +21,7 @@ from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file_nam
 from ottla.storage.flushing import FlushJob
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
+from ottla.storage.producer_snapshots import ProducerSnapshots, replay_log
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
 from ottla.storage.results import (
@@ -337,7 +338,7 @@ class PartitionLog:
         self._take_snapshot()
         resources = self._resources
         segment = Segment(resources.files, resources.index_memory, self.folder, self.log_end_offset, 0, now_ms)
-        segment.max_timestamp = -1
+        segment.max_timestamp = NO_TIMESTAMP
         segment.create_files()
         self._segments.append(segment)
         self._active = segment
@@ -574,6 +575,53 @@ class PartitionLog:
             return []
         disk.rename(path, path + DELETED_SUFFIX)
         return [path + DELETED_SUFFIX]
+
+    def truncate_to(self, offset: int, now_ms: int) -> list[str]:
+        """Drop the records from `offset` on, as a follower does; returns renamed files, to be removed later.
+
+        Raises DiskError and BatchError; nothing can be appended then until the log is opened anew.
+        """
+        if offset >= self.log_end_offset:
+            return []
+        try:
+            renamed = self._truncate_segments(offset, now_ms)
+            self.log_end_offset = offset
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self.high_watermark = min(self.high_watermark, offset)
+            self.recovery_point = min(self.recovery_point, offset)
+            self.epochs.truncate_end(offset)
+            self._save_epochs()
+            self._rebuild_producers(now_ms)
+        except (DiskError, BatchError) as error:
+            self.failure = f"{error}; the log could not be truncated to offset {offset}. Restart the broker"
+            raise
+        return renamed
+
+    def _truncate_segments(self, offset: int, now_ms: int) -> list[str]:
+        segments = self._segments
+        renamed: list[str] = []
+        while len(segments) > 1 and segments[-1].base_offset >= offset:
+            renamed += segments.pop().mark_deleted()
+        if offset < segments[0].base_offset:
+            renamed += segments.pop().mark_deleted()
+            resources = self._resources
+            segment = Segment(resources.files, resources.index_memory, self.folder, offset, 0, now_ms)
+            segment.max_timestamp = NO_TIMESTAMP
+            segment.create_files()
+            segments.append(segment)
+        else:
+            segments[-1].truncate(offset)
+        self._active = segments[-1]
+        self._folder_changed = True
+        return renamed
+
+    def _rebuild_producers(self, now_ms: int) -> None:
+        resources = self._resources
+        snapshots = ProducerSnapshots(resources.disk, self.folder, resources.disk.listdir(self.folder))
+        snapshots.load_newest(self.producers, self.log_end_offset, now_ms, resources.producer_expiration_ms)
+        replay_log(self.producers, self._segments, max(self.log_start_offset, self.producers.end_offset))
+        self.producers.end_offset = self.log_end_offset
+        self.snapshot_offset = snapshots.newest
 
     # -- to the disk
 

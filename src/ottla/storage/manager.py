@@ -45,7 +45,8 @@ FLUSHES_AT_ONCE: Final = 16
 RETENTION_DELAY_MS: Final = 30_000
 #: What recovery and background work had to say, kept until somebody takes it.
 NOTES_KEPT: Final = 1_000
-UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
+#: Open files of segments: never fewer than this, and at most half of what the process may have open.
+LEAST_OPEN_FILES: Final = 64
 
 
 @dataclass(slots=True)
@@ -109,7 +110,9 @@ class LogManager:
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
         self._homes: dict[TopicPartitionKey, LogFolder] = {}
         self._resources = LogResources(
-            disk, self._settings.open_files, producer_expiration_ms=self._settings.producer_expiration_ms
+            disk,
+            max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2)),
+            producer_expiration_ms=self._settings.producer_expiration_ms,
         )
         #: Heap of files and folders to be removed: (when, path).
         self._removals: list[tuple[int, str]] = []

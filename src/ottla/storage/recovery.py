@@ -8,13 +8,11 @@ state and the leader epochs are made anew. Folders that Apache Kafka wrote are o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.env.disk import TEMPORARY_SUFFIX
-from ottla.records.batch import parse_batch_header
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import (
     PARTITION_METADATA_FILE,
@@ -27,15 +25,16 @@ from ottla.storage.files import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     offset_file_name,
+    offsets_of,
 )
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs, decode_leader_epochs
 from ottla.storage.log import PartitionLog
+from ottla.storage.producer_snapshots import ProducerSnapshots, replay_batch, replay_log
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
 from ottla.storage.scan import ScannedBatch, find_batch, scan_batches
@@ -43,8 +42,6 @@ from ottla.storage.segment import Segment
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
-
-_DIGITS: Final = 20
 
 
 @dataclass(slots=True)
@@ -95,8 +92,8 @@ class _Loader:
         self._place = place
         self._now_ms = now_ms
         self._names: list[str] = []
+        self._snapshots = ProducerSnapshots(resources.disk, place.folder, ())
         self._producers = ProducerState()
-        self._snapshots: list[int] = []
         self._epochs = LeaderEpochs()
 
     def load(self) -> PartitionLog:
@@ -104,7 +101,7 @@ class _Loader:
         self._names = self._disk.listdir(place.folder)
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)) for name in self._names):
             self._finish_interrupted_work()
-        self._snapshots = sorted(_offsets_of(self._names, SNAPSHOT_SUFFIX))
+        self._snapshots = ProducerSnapshots(self._disk, place.folder, self._names)
         self._load_epochs()
         topic_id = self._topic_id()
         segments, sound = self._open_segments()
@@ -127,7 +124,7 @@ class _Loader:
         log.epochs = self._epochs
         self._producers.end_offset = end
         log.producers = self._producers
-        log.snapshot_offset = self._snapshots[-1] if self._snapshots else 0
+        log.snapshot_offset = self._snapshots.newest
         return log
 
     # -- small files
@@ -140,7 +137,7 @@ class _Loader:
                 disk.remove(f"{folder}/{name}")
         for name in self._names:
             if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-                self._complete_swap(int(name[:_DIGITS]))
+                self._complete_swap(int(name.partition(".")[0]))
         for name in self._names:
             if name.endswith(SWAP_SUFFIX) and disk.exists(f"{folder}/{name}"):
                 disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
@@ -152,7 +149,7 @@ class _Loader:
         file = disk.open(f"{folder}/{offset_file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)}")
         last = max((batch.last_offset for batch in scan_batches(file, 0, file.size)), default=base_offset)
         file.close()
-        for other in _offsets_of(self._names, LOG_SUFFIX):
+        for other in offsets_of(self._names, LOG_SUFFIX):
             if base_offset <= other <= last:
                 for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
                     disk.remove(f"{folder}/{offset_file_name(other, suffix)}")
@@ -187,7 +184,7 @@ class _Loader:
         names = set(self._names)
         segments: list[Segment] = []
         sound = True
-        for base_offset in sorted(_offsets_of(self._names, LOG_SUFFIX)):
+        for base_offset in sorted(offsets_of(self._names, LOG_SUFFIX)):
             path = f"{place.folder}/{offset_file_name(base_offset, LOG_SUFFIX)}"
             size = disk.file_size(path)
             created = self._now_ms if size == 0 else 0
@@ -195,7 +192,7 @@ class _Loader:
             sound &= self._open_indexes(segment, names)
             segments.append(segment)
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-            for base_offset in _offsets_of(self._names, suffix):
+            for base_offset in offsets_of(self._names, suffix):
                 if offset_file_name(base_offset, LOG_SUFFIX) not in names:
                     disk.remove(f"{place.folder}/{offset_file_name(base_offset, suffix)}")
         if not segments:
@@ -239,31 +236,17 @@ class _Loader:
         end = _end_of_segment(active)
         if end is None:
             return None
-        if not self._snapshots:
+        if not self._snapshots.offsets:
             # As Kafka: a cleanly closed log without any snapshot has no producers to remember.
             return end
         self._load_snapshot(end)
         if self._producers.end_offset < end:
-            for batch in _batches(segments, max(start, self._producers.end_offset)):
-                self._replay(batch)
+            replay_log(self._producers, segments, max(start, self._producers.end_offset))
         return end
 
     def _load_snapshot(self, at_most: int) -> None:
-        """Take the producers' state from the newest snapshot that is whole; newer and damaged ones are removed."""
-        self._producers.clear()
-        while self._snapshots:
-            offset = self._snapshots[-1]
-            path = f"{self._place.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
-            if offset <= at_most and self._producers.load(
-                self._disk.read_bytes(path), offset, self._now_ms, self._resources.producer_expiration_ms
-            ):
-                return
-            self._snapshots.pop()
-            self._disk.remove(path)
-
-    def _replay(self, batch: ScannedBatch) -> None:
-        if batch.magic == 2 and batch.last_offset >= self._producers.end_offset:
-            self._producers.replay(parse_batch_header(batch.data), batch.data)
+        expiration_ms = self._resources.producer_expiration_ms
+        self._snapshots.load_newest(self._producers, at_most, self._now_ms, expiration_ms)
 
     # -- after any other stop
 
@@ -271,7 +254,7 @@ class _Loader:
         """Check the log from the recovery point on, cut it where it is damaged; returns its end."""
         place = self._place
         self._load_snapshot(max(segments[-1].base_offset, place.recovery_point))
-        from_offset = min(place.recovery_point, self._producers.end_offset) if self._snapshots else 0
+        from_offset = min(place.recovery_point, self._producers.end_offset) if self._snapshots.offsets else 0
         end = segments[0].base_offset
         for number, segment in enumerate(segments):
             following = segments[number + 1].base_offset if number + 1 < len(segments) else None
@@ -286,8 +269,7 @@ class _Loader:
         if self._producers.end_offset > end:
             # A snapshot of records that are not there any more.
             self._load_snapshot(end)
-            for batch in _batches(segments, max(start, self._producers.end_offset)):
-                self._replay(batch)
+            replay_log(self._producers, segments, max(start, self._producers.end_offset))
         return end
 
     def _recover_segment(self, segment: Segment, start: int, trusted: int) -> tuple[int, bool]:
@@ -329,7 +311,7 @@ class _Loader:
             epoch = int.from_bytes(batch.data[12:16], "big", signed=True)
             if epoch > self._epochs.latest:
                 self._epochs.assign(epoch, int.from_bytes(batch.data[:8], "big"))
-            self._replay(batch)
+            replay_batch(self._producers, batch)
 
     def _cut_after(self, segments: list[Segment], number: int, end: int) -> None:
         """Segments behind a damaged place are of no use: nothing says what is missing in between."""
@@ -339,13 +321,6 @@ class _Loader:
             for path in segment.mark_deleted():
                 self._disk.remove(path)
         del segments[number + 1 :]
-
-
-def _offsets_of(names: list[str], suffix: str) -> Iterator[int]:
-    """The base offsets of the files with this suffix."""
-    for name in names:
-        if name.endswith(suffix) and len(name) == _DIGITS + len(suffix) and name[:_DIGITS].isdigit():
-            yield int(name[:_DIGITS])
 
 
 def _end_of_segment(segment: Segment) -> int | None:
@@ -371,16 +346,6 @@ def _end_of_segment(segment: Segment) -> int | None:
         position += place.length
         end = place.last_offset + 1
     return end if position == segment.size else None
-
-
-def _batches(segments: list[Segment], from_offset: int) -> Iterator[ScannedBatch]:
-    """The batches from the one that holds `from_offset` on."""
-    for number, segment in enumerate(segments):
-        if number + 1 < len(segments) and segments[number + 1].base_offset <= from_offset:
-            continue
-        position = segment.locate(from_offset)
-        if position is not None:
-            yield from scan_batches(segment.log.get(), position, segment.size)
 
 
 def _bytes_from(segments: list[Segment], offset: int, end: int) -> int:

@@ -1,0 +1,64 @@
+"""Snapshot files of producer state in a partition's folder, and making the state anew from them and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ottla.env.disk import Disk
+from ottla.records.batch import parse_batch_header
+from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.scan import ScannedBatch, scan_batches
+from ottla.storage.segment import Segment
+
+
+class ProducerSnapshots:
+    """The snapshot files of one partition, by the offsets they stand for."""
+
+    __slots__ = ("_disk", "_folder", "offsets")
+
+    def __init__(self, disk: Disk, folder: str, names: Sequence[str]) -> None:
+        self._disk = disk
+        self._folder = folder
+        #: In order.
+        self.offsets = sorted(offsets_of(names, SNAPSHOT_SUFFIX))
+
+    @property
+    def newest(self) -> int:
+        """Offset of the newest snapshot, 0 where there is none."""
+        return self.offsets[-1] if self.offsets else 0
+
+    def load_newest(self, state: ProducerState, at_most: int, now_ms: int, expiration_ms: int) -> None:
+        """Set `state` from the newest whole snapshot up to `at_most`; newer and damaged ones are removed. DiskError.
+
+        Where there is none, the state is empty, with end offset 0.
+        """
+        state.clear()
+        while self.offsets:
+            offset = self.offsets[-1]
+            path = f"{self._folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+            if offset <= at_most and state.load(self._disk.read_bytes(path), offset, now_ms, expiration_ms):
+                return
+            self.offsets.pop()
+            self._disk.remove(path)
+
+
+def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:
+    """Take a batch of the log into the state, unless it is in it already."""
+    if batch.magic == 2 and batch.last_offset >= state.end_offset:
+        state.replay(parse_batch_header(batch.data), batch.data)
+
+
+def replay_log(state: ProducerState, segments: Sequence[Segment], from_offset: int) -> None:
+    """Take the batches from `from_offset` on into the state. Raises DiskError."""
+    for batch in _batches(segments, from_offset):
+        replay_batch(state, batch)
+
+
+def _batches(segments: Sequence[Segment], from_offset: int) -> Iterator[ScannedBatch]:
+    for number, segment in enumerate(segments):
+        if number + 1 < len(segments) and segments[number + 1].base_offset <= from_offset:
+            continue
+        position = segment.locate(from_offset)
+        if position is not None:
+            yield from scan_batches(segment.log.get(), position, segment.size)
