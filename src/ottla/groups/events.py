@@ -144,18 +144,10 @@ class AppendFailed:
     error: ErrorCode
 
 
-GroupEvent = (
-    JoinGroup
-    | SyncGroup
-    | Heartbeat
-    | LeaveGroup
-    | OffsetCommit
-    | DeleteGroup
-    | ExpireOffsets
-    | TopicsDeleted
-    | PartitionsChanged
-    | AppendFailed
-)
+GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | DeleteGroup
+"""The events that somebody waits for the answer of."""
+
+GroupEvent = GroupRequest | ExpireOffsets | TopicsDeleted | PartitionsChanged | AppendFailed
 
 
 @dataclass(slots=True)
@@ -238,10 +230,11 @@ class Batch:
 class Step:
     """What one event led to: batches to append, then answers to give, evidence to keep.
 
-    `id` is unique within the machine; it names the step in `AppendFailed`.
+    `id` is unique within the group's machine; it names the step in `AppendFailed`.
     """
 
     id: int
+    group_id: str
     batches: list[Batch] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     notes: list[Evidence] = field(default_factory=list)

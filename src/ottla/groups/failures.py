@@ -5,6 +5,7 @@ Source: Apache Kafka 3.9, `GroupMetadataManager.storeGroup` and `maybeConvertOff
 
 from __future__ import annotations
 
+from ottla.groups.events import UNKNOWN_MEMBER, CommitResult, ErrorResult, JoinResult, LeaveResult, Result, SyncResult
 from ottla.wire.errors import ErrorCode
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
@@ -34,3 +35,18 @@ def commit_error(error: ErrorCode) -> ErrorCode:
     if error in _MOVED:
         return ErrorCode.NOT_COORDINATOR
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else error
+
+
+def failed_result(result: Result, error: ErrorCode) -> Result:
+    """What becomes of an answer that was to be good news, once the log has lost or refused what it told of."""
+    if isinstance(result, CommitResult):
+        converted = commit_error(error)
+        return CommitResult([converted if own is ErrorCode.NONE else own for own in result.errors])
+    if result.error is not ErrorCode.NONE:
+        return result
+    converted = group_write_error(error)
+    if isinstance(result, JoinResult):
+        return JoinResult(converted, UNKNOWN_MEMBER)
+    if isinstance(result, SyncResult):
+        return SyncResult(converted)
+    return LeaveResult(converted) if isinstance(result, LeaveResult) else ErrorResult(converted)

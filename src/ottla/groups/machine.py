@@ -44,14 +44,13 @@ from ottla.groups.events import (
     PartitionsChanged,
     Protocols,
     Reply,
-    Result,
     Step,
     SyncGroup,
     SyncResult,
     TopicsDeleted,
 )
 from ottla.groups.evidence import Cause, CauseEntry, partition_count_cause, rejoin_cause
-from ottla.groups.failures import commit_error, group_write_error
+from ottla.groups.failures import failed_result, group_write_error
 from ottla.groups.group import JOIN, SYNC, Group, GroupLimits
 from ottla.groups.invariants import problems
 from ottla.groups.membership import MemberState
@@ -699,11 +698,11 @@ class GroupMachine(Group):
             self._prepare_rebalance([CauseEntry(Cause.ASSIGNMENT_NOT_WRITTEN, now_ms)], step, now_ms)
         else:
             for reply in staged.step.replies:
-                step.replies.append(Reply(reply.token, _failed(reply.result, event.error)))
+                step.replies.append(Reply(reply.token, failed_result(reply.result, event.error)))
 
     def _new_step(self) -> Step:
         self._steps += 1
-        return Step(self._steps)
+        return Step(self._steps, self.group_id)
 
 
 _HANDLERS: dict[type, Callable[[GroupMachine, Any, Step, int], None]] = {
@@ -733,13 +732,3 @@ def _metadata_problem(protocols: Protocols) -> str | None:
         if isinstance(subscription, Malformed):
             return f"{name}: {subscription.message}"
     return None
-
-
-def _failed(result: Result, error: ErrorCode) -> Result:
-    """An answer that was to be good news, once the log has refused the step's batches."""
-    if isinstance(result, CommitResult):
-        converted = commit_error(error)
-        return CommitResult([converted if e is ErrorCode.NONE else e for e in result.errors])
-    if isinstance(result, JoinResult):
-        return JoinResult(group_write_error(error), UNKNOWN_MEMBER)
-    return ErrorResult(group_write_error(error))

@@ -1,0 +1,102 @@
+"""The log as coordinators see it, and the broker's partitions in that role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.storage.log import COORDINATOR
+from ottla.storage.results import AppendRefusal
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.partitions import PartitionSet
+
+Committed = Callable[[ErrorCode], None]
+"""Called once: with NONE when the records are committed, with an error when they never will be."""
+
+
+class Appended(NamedTuple):
+    """A batch that is in the log: its first offset, and how far the partition is committed now."""
+
+    first_offset: int
+    high_watermark: int
+
+
+class CoordinatorLog(Protocol):
+    """What a coordinator asks of the log of its internal topic."""
+
+    def append(self, topic: str, partition: int, batch: bytearray) -> Appended | ErrorCode:
+        """Append one encoded batch as leader, or say why not (nothing is written then)."""
+        ...
+
+    def read_batches(self, topic: str, partition: int) -> Iterator[memoryview]:
+        """The batches of a partition from its start to its end as it is now."""
+        ...
+
+    def is_empty(self, topic: str, partition: int) -> bool:
+        """Whether there is nothing to read."""
+        ...
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """The offset below which records are committed."""
+        ...
+
+    def when_committed(self, topic: str, partition: int, offset: int, done: Committed) -> None:
+        """Call `done` once the record at `offset` is committed; at once where it is."""
+        ...
+
+
+class HostedLog:
+    """The partitions that this broker hosts, as a `CoordinatorLog`."""
+
+    def __init__(self, partitions: PartitionSet) -> None:
+        self._partitions = partitions
+        self._waiting: dict[tuple[str, int], list[tuple[int, int, Committed]]] = {}
+        self._sequence = 0
+
+    def append(self, topic: str, partition: int, batch: bytearray) -> Appended | ErrorCode:
+        """See `CoordinatorLog`."""
+        hosted = self._partitions.get(topic, partition)
+        if hosted is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        info = self._partitions.append(hosted, memoryview(batch), COORDINATOR)
+        if isinstance(info, AppendRefusal):
+            return info.error
+        return Appended(info.first_offset, hosted.log.high_watermark)
+
+    def read_batches(self, topic: str, partition: int) -> Iterator[memoryview]:
+        """See `CoordinatorLog`."""
+        hosted = self._partitions.get(topic, partition)
+        return iter(()) if hosted is None else hosted.log.read_batches(hosted.log.log_start_offset)
+
+    def is_empty(self, topic: str, partition: int) -> bool:
+        """See `CoordinatorLog`."""
+        hosted = self._partitions.get(topic, partition)
+        return hosted is None or hosted.log.log_start_offset == hosted.log.log_end_offset
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """See `CoordinatorLog`."""
+        hosted = self._partitions.get(topic, partition)
+        return 0 if hosted is None else hosted.log.high_watermark
+
+    def when_committed(self, topic: str, partition: int, offset: int, done: Committed) -> None:
+        """See `CoordinatorLog`."""
+        if self.high_watermark(topic, partition) > offset:
+            done(ErrorCode.NONE)
+            return
+        self._sequence += 1
+        heappush(self._waiting.setdefault((topic, partition), []), (offset, self._sequence, done))
+
+    def high_watermark_moved(self, topic: str, partition: int) -> None:
+        """Followers have caught up a bit: tell who waited for it."""
+        waiting = self._waiting.get((topic, partition), [])
+        committed = self.high_watermark(topic, partition)
+        while waiting and waiting[0][0] < committed:
+            heappop(waiting)[2](ErrorCode.NONE)
+
+    def leadership_lost(self, topic: str, partition: int) -> None:
+        """What has not been committed here will not be."""
+        for _, _, done in self._waiting.pop((topic, partition), []):
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,0 +1,96 @@
+"""FindCoordinator (key 10), versions 0 to 6: who looks after a group.
+
+1: key type, error message; 2: no change; 3: flexible; 4: many keys at once (KIP-699); 5: no change of the bytes;
+6: share groups (KIP-932), refused here as by Apache Kafka 3.9 without them.
+
+The offsets topic is made with the first request, and the answer waits for it. Coordinators of transactions are not
+served yet: such requests are refused with INVALID_REQUEST, which no client retries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.runtime import OFFSETS_TOPIC
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 6
+
+FIRST_VERSION_WITH_MANY_KEYS = 4
+GROUP = 0
+TRANSACTION = 1
+
+NO_TRANSACTIONS = "Transactions are not supported by this broker."
+
+
+class _Found(NamedTuple):
+    error: ErrorCode
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    message: str | None = None
+
+
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
+    """Answer at once where the offsets topic is there; else make it first."""
+    if request.key_type != GROUP or context.broker.groups.has_offsets_topic:
+        _answer(context, request, ErrorCode.NONE)
+    else:
+        context.spawn(_make_topic_and_answer(context, request))
+
+
+async def _make_topic_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> None:
+    _answer(context, request, await context.broker.groups.ensure_offsets_topic())
+
+
+def _answer(context: RequestContext, request: FindCoordinatorRequest, error: ErrorCode) -> None:
+    if context.api_version < FIRST_VERSION_WITH_MANY_KEYS:
+        found = _find(context, request.key, request.key_type, error)
+        context.reply(
+            FindCoordinatorResponse(
+                error_code=found.error,
+                error_message=found.message or found.error.message,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+            )
+        )
+        return
+    coordinators = []
+    for key in request.coordinator_keys:
+        found = _find(context, key, request.key_type, error)
+        coordinators.append(
+            Coordinator(
+                key=key,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+                error_code=found.error,
+                error_message=found.message or ("" if found.error is ErrorCode.NONE else found.error.message),
+            )
+        )
+    context.reply(FindCoordinatorResponse(coordinators=coordinators))
+
+
+def _find(context: RequestContext, key: str, key_type: int, error: ErrorCode) -> _Found:
+    if key_type == TRANSACTION:
+        return _Found(ErrorCode.INVALID_REQUEST, message=NO_TRANSACTIONS)
+    if key_type != GROUP:
+        return _Found(ErrorCode.INVALID_REQUEST)
+    if error is not ErrorCode.NONE:
+        return _Found(error)
+    image = context.broker.image
+    topic = image.topics.get(OFFSETS_TOPIC)
+    partition = context.broker.groups.partition_of(key)
+    if topic is None or partition >= len(topic.partitions):
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    leader = image.brokers.get(topic.partitions[partition].leader)
+    endpoint = None if leader is None else leader.endpoint(context.listener_name)
+    if leader is None or endpoint is None:
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _Found(ErrorCode.NONE, leader.id, endpoint.host, endpoint.port)

@@ -1,0 +1,24 @@
+"""Heartbeat (key 12), versions 0 to 4: a member is alive, and learns whether the group rebalances.
+
+1: throttle time; 3: static members (KIP-345); 4: flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 4
+
+
+def handle(context: RequestContext, request: HeartbeatRequest) -> None:
+    """Answer at once."""
+    error = context.broker.groups.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    context.reply(HeartbeatResponse(error_code=error))

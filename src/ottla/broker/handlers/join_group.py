@@ -1,0 +1,76 @@
+"""JoinGroup (key 11), versions 0 to 9: become a member, or take part in the next generation.
+
+0: the session timeout is the rebalance timeout too; 1: rebalance timeout; 2: throttle time; 4: a first join is
+answered MEMBER_ID_REQUIRED with the id to join with (KIP-394); 5: static members (KIP-345); 6: flexible; 7: protocol
+type in the answer, protocol name may be null (KIP-559); 8: reason (KIP-800); 9: a static leader that came back may be
+told to skip the assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.groups.events import JoinGroup, JoinResult
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 9
+
+FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
+FIRST_VERSION_THAT_REQUIRES_MEMBER_ID = 4
+FIRST_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
+
+
+def handle(context: RequestContext, request: JoinGroupRequest) -> None:
+    """Hand the join to its group; the answer comes when the join completes."""
+    version = context.api_version
+    groups = context.broker.groups
+    has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
+    groups.submit(
+        JoinGroup(
+            token=partial(_answer, context),
+            group_id=request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=context.client_id,
+            client_host=context.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=tuple([(protocol.name, protocol.metadata) for protocol in request.protocols]),
+            new_id=groups.new_id(),
+            reason=request.reason,
+            requires_member_id=version >= FIRST_VERSION_THAT_REQUIRES_MEMBER_ID,
+            can_skip_assignment=version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT,
+        )
+    )
+
+
+def _answer(context: RequestContext, result: JoinResult) -> None:
+    protocol_name = result.protocol_name
+    if protocol_name is None and context.api_version < FIRST_VERSION_WITH_NULL_PROTOCOL:
+        protocol_name = ""
+    context.reply(
+        JoinGroupResponse(
+            error_code=result.error,
+            generation_id=result.generation_id,
+            protocol_type=result.protocol_type,
+            protocol_name=protocol_name,
+            leader=result.leader,
+            skip_assignment=result.skip_assignment,
+            member_id=result.member_id,
+            members=[
+                JoinGroupResponseMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    metadata=member.metadata,
+                )
+                for member in result.members
+            ],
+        )
+    )

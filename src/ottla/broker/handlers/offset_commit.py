@@ -1,0 +1,101 @@
+"""OffsetCommit (key 8), versions 0 to 9: keep a group's positions.
+
+0: meant positions in ZooKeeper; until ottla has that store they are kept like any other, as a commit without group
+management; 1: generation and member, a timestamp for each partition; 2: a retention time instead, until 4; 3: throttle
+time; 6: leader epoch; 7: static members (KIP-345); 8: flexible; 9: the same bytes, for the newer group protocol.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.groups.events import CommitResult, OffsetCommit
+from ottla.groups.offsets import NO_EXPIRY, OffsetAndMetadata
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 9
+
+NO_TIMESTAMP = -1
+NO_RETENTION = -1
+
+
+def handle(context: RequestContext, request: OffsetCommitRequest) -> None:
+    """Commit what belongs to known partitions; the others are refused one by one."""
+    broker = context.broker
+    known = broker.image.topics
+    now_ms = broker.groups.now_ms()
+    retention_ms = request.retention_time_ms
+    expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else now_ms + retention_ms
+    offsets: list[tuple[str, int, OffsetAndMetadata]] = []
+    refused = False
+    for topic in request.topics:
+        name = topic.name
+        found = known.get(name)
+        size = 0 if found is None else len(found.partitions)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if not 0 <= index < size:
+                refused = True
+                continue
+            timestamp = partition.commit_timestamp
+            value = OffsetAndMetadata(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata or "",
+                now_ms if timestamp == NO_TIMESTAMP else timestamp,
+                expire_ms,
+            )
+            offsets.append((name, index, value))
+    if refused and not offsets:
+        _answer(context, request, offsets, CommitResult(()))
+        return
+    broker.groups.submit(
+        OffsetCommit(
+            partial(_answer, context, request, offsets),
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            request.group_instance_id,
+            offsets,
+        ),
+        allow_empty_group_id=True,
+    )
+
+
+def _answer(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    offsets: list[tuple[str, int, OffsetAndMetadata]],
+    result: CommitResult,
+) -> None:
+    """Errors in the order of the request; a partition that was not handed on is unknown."""
+    errors = {(name, index): error for (name, index, _), error in zip(offsets, result.errors, strict=True)}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    context.reply(
+        OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetCommitResponsePartition(
+                            partition_index=partition.partition_index,
+                            error_code=errors.get((topic.name, partition.partition_index), unknown),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+    )

@@ -1,0 +1,183 @@
+"""All groups of one partition of the offsets topic, and one heap of their deadlines.
+
+A machine exists while its group does: it is made by the first event that can make a group (a join without member id, a
+commit without generation), and dropped once nothing would be lost with it. Events for groups that do not exist are
+answered here, by the row `Dead` of the table of states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.groups.deadlines import Deadlines
+from ottla.groups.events import (
+    NO_GENERATION,
+    UNKNOWN_MEMBER,
+    CommitResult,
+    DeleteGroup,
+    ErrorResult,
+    GroupEvent,
+    GroupRequest,
+    Heartbeat,
+    JoinGroup,
+    JoinResult,
+    LeaveGroup,
+    LeaveResult,
+    OffsetCommit,
+    Reply,
+    Result,
+    Step,
+    SyncGroup,
+    SyncResult,
+)
+from ottla.groups.group import GroupLimits
+from ottla.groups.machine import GroupMachine
+from ottla.groups.records import LogRecord, OffsetRecord
+from ottla.groups.states import RULES, GroupState
+from ottla.wire.errors import ErrorCode
+
+_DEAD = RULES[GroupState.DEAD]
+
+
+class GroupShard:
+    """The groups of one partition. `loading` until `loaded` has been called."""
+
+    __slots__ = ("_deadlines", "_producers", "_uncommitted", "limits", "loading", "machines", "partition")
+
+    def __init__(self, partition: int, limits: GroupLimits) -> None:
+        self.partition = partition
+        self.limits = limits
+        self.loading = True
+        self.machines: dict[str, GroupMachine] = {}
+        self._deadlines: Deadlines[str] = Deadlines()
+        #: Groups with offsets that wait for the high watermark.
+        self._uncommitted: dict[str, GroupMachine] = {}
+        #: Groups with offsets of an open transaction, by producer id.
+        self._producers: dict[int, set[str]] = {}
+
+    def handle(self, event: GroupEvent, now_ms: int) -> Step:
+        """Take in an event; the shell carries the step out and then calls `settle` with its group."""
+        machine = self.machines.get(event.group_id)
+        if machine is None:
+            if not _makes_a_group(event):
+                return _answer_absent(event)
+            machine = self._make(event.group_id)
+        return machine.handle(event, now_ms)
+
+    def settle(self, group_id: str) -> None:
+        """The step is carried out: note the group's next deadline, or drop a group that is no more."""
+        machine = self.machines.get(group_id)
+        if machine is None:
+            return
+        if machine.is_blank or machine.state is GroupState.DEAD:
+            del self.machines[group_id]
+            self._uncommitted.pop(group_id, None)
+            self._deadlines.cancel(group_id)
+            return
+        at_ms = machine.next_deadline_ms()
+        if at_ms is None:
+            self._deadlines.cancel(group_id)
+        else:
+            self._deadlines.set(group_id, at_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` wants to be called, at the latest; it may find that nothing is due yet."""
+        return self._deadlines.next()
+
+    def expire(self, now_ms: int) -> Step | None:
+        """Let one group that is due do what is due; None once none is. The shell carries it out and settles it."""
+        group_id = self._deadlines.pop_due(now_ms)
+        return None if group_id is None else self.machines[group_id].expire(now_ms)
+
+    def replay(self, record: LogRecord, log_offset: int, producer_id: int = -1) -> None:
+        """Take up a record that is in the log; `producer_id` is that of a transaction, -1 for none."""
+        machine = self.machines.get(record.group_id)
+        if machine is None:
+            if record.value is None:
+                return
+            machine = self._make(record.group_id)
+        if producer_id >= 0 and isinstance(record, OffsetRecord):
+            key = (record.topic, record.partition)
+            machine.offsets.replay_transactional(key, record.value, log_offset, producer_id)
+            self._producers.setdefault(producer_id, set()).add(record.group_id)
+            return
+        machine.replay(record, log_offset)
+        if machine.offsets.has_uncommitted:
+            self._uncommitted[record.group_id] = machine
+
+    def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """A marker in this partition ended the producer's transaction."""
+        for group_id in self._producers.pop(producer_id, ()):
+            machine = self.machines.get(group_id)
+            if machine is not None:
+                machine.offsets.complete_transaction(producer_id, is_commit)
+
+    def advance(self, high_watermark: int) -> None:
+        """Records below the high watermark are committed."""
+        for group_id, machine in list(self._uncommitted.items()):
+            machine.offsets.commit_up_to(high_watermark)
+            if not machine.offsets.has_uncommitted:
+                del self._uncommitted[group_id]
+
+    def loaded(self, now_ms: int) -> Iterator[Step]:
+        """The log has been read; each step is carried out and settled like any other."""
+        self.loading = False
+        for machine in list(self.machines.values()):
+            yield machine.loaded(now_ms)
+
+    def unload(self, now_ms: int) -> Iterator[Step]:
+        """Leadership of the partition goes: answer whoever waits."""
+        for machine in list(self.machines.values()):
+            yield machine.unload(now_ms)
+
+    def _make(self, group_id: str) -> GroupMachine:
+        machine = self.machines[group_id] = GroupMachine(group_id, self.partition, self.limits)
+        return machine
+
+
+def refused(request: GroupRequest, error: ErrorCode) -> Result:
+    """The answer that says no more than `error`, in the request's own form."""
+    if isinstance(request, JoinGroup):
+        return JoinResult(error, request.member_id)
+    if isinstance(request, SyncGroup):
+        return SyncResult(error)
+    if isinstance(request, LeaveGroup):
+        return LeaveResult(error)
+    if isinstance(request, OffsetCommit):
+        return CommitResult([error] * len(request.offsets))
+    return ErrorResult(error)
+
+
+def refused_while_loading(request: GroupRequest) -> Result:
+    """The answer while the partition loads, as old clients can take it.
+
+    A member goes on with its heartbeats as if nothing were (G11); who syncs has to join again, since the generation
+    that it joined is not in the log.
+    """
+    if isinstance(request, Heartbeat):
+        return ErrorResult(ErrorCode.NONE)
+    if isinstance(request, SyncGroup):
+        return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    return refused(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def _makes_a_group(event: GroupEvent) -> bool:
+    if isinstance(event, JoinGroup):
+        return event.member_id == UNKNOWN_MEMBER
+    return isinstance(event, OffsetCommit) and event.generation_id <= NO_GENERATION
+
+
+def _answer_absent(event: GroupEvent) -> Step:
+    step = Step(0, event.group_id)
+    if isinstance(event, GroupRequest):
+        step.replies.append(Reply(event.token, _absent(event)))
+    return step
+
+
+def _absent(request: GroupRequest) -> Result:
+    if isinstance(request, LeaveGroup):
+        members = [(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members]
+        return LeaveResult(ErrorCode.NONE, members)
+    if isinstance(request, OffsetCommit):
+        return refused(request, ErrorCode[_DEAD.commit.value])
+    return refused(request, _DEAD.delete if isinstance(request, DeleteGroup) else _DEAD.heartbeat)
