@@ -6,7 +6,9 @@ the session's id and the next epoch, wrapping from 2^31-1 to 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+from uuid import UUID
 
 from ottla.wire.errors import ErrorCode
 
@@ -16,6 +18,11 @@ NO_SESSION = 0
 MAX_EPOCH = 2**31 - 1
 #: A session that was not used for this long may be evicted by a new one (Kafka's fixed two minutes).
 EVICTION_AGE_MS = 120_000
+
+TopicKey: TypeAlias = str | UUID
+"""A topic's name, or its id from Fetch 13 on."""
+
+PartitionKey: TypeAlias = tuple[TopicKey, int]
 
 
 class SessionPartition:
@@ -31,8 +38,7 @@ class SessionPartition:
         "topic",
     )
 
-    def __init__(self, topic: Hashable, index: int, fetch_offset: int, max_bytes: int, leader_epoch: int) -> None:
-        #: The topic's name, or its id from Fetch 13 on.
+    def __init__(self, topic: TopicKey, index: int, fetch_offset: int, max_bytes: int, leader_epoch: int) -> None:
         self.topic = topic
         self.index = index
         self.fetch_offset = fetch_offset
@@ -47,6 +53,10 @@ class SessionPartition:
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
 
+    def knows(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client was told this already, so that without records there is nothing to tell."""
+        return self.high_watermark == high_watermark and self.log_start_offset == log_start_offset
+
     def must_tell(self, error: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an incremental answer has to name this partition; remembers what it is told."""
         told = size > 0 or error != 0
@@ -60,9 +70,6 @@ class SessionPartition:
             # An error is repeated until it is gone, and what follows it is told whatever it is.
             self.high_watermark = -1
         return told
-
-
-PartitionKey = tuple[Hashable, int]
 
 
 class FetchSession:

@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 class Partition:
     """One hosted partition: its log, and the fetches that wait for it to grow."""
 
-    __slots__ = ("index", "leader_epoch", "log", "topic", "topic_id", "waiting")
+    __slots__ = ("index", "is_internal", "isr_size", "leader_epoch", "log", "topic", "topic_id", "waiting")
 
-    def __init__(self, topic: str, topic_id: UUID, index: int, log: PartitionLog, leader_epoch: int) -> None:
+    def __init__(
+        self, topic: str, topic_id: UUID, index: int, log: PartitionLog, leader_epoch: int, is_internal: bool
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
+        self.is_internal = is_internal
+        #: In-sync replicas, this broker's own included.
+        self.isr_size = 1
         self.waiting: set[DelayedFetch] = set()
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
@@ -46,8 +51,6 @@ class PartitionSet:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[UUID, dict[int, Partition]] = {}
         self._now_ms = clock_now_ms
-        #: Called with (topic, partition, next offset) after each append to a partition somebody listens to.
-        self._listeners: dict[str, Callable[[int, int], None]] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -63,9 +66,9 @@ class PartitionSet:
         partitions = self._by_id.get(topic_id)
         return partitions.get(index) if partitions is not None else None
 
-    def knows_id(self, topic_id: UUID) -> bool:
-        """Whether some partition of the topic is hosted."""
-        return topic_id in self._by_id
+    def topics(self) -> list[str]:
+        """The names of the topics that have hosted partitions."""
+        return list(self._by_name)
 
     def indexes(self, topic: str) -> list[int]:
         """The hosted partitions of a topic."""
@@ -90,9 +93,7 @@ class PartitionSet:
         """Append batches as leader and wake the fetches that wait for them."""
         log = partition.log
         before = log.log_end_offset
-        info = log.append(
-            records, None, leader_epoch=partition.leader_epoch, now_ms=self._now_ms(), origin=origin
-        )
+        info = log.append(records, None, leader_epoch=partition.leader_epoch, now_ms=self._now_ms(), origin=origin)
         if partition.waiting and log.log_end_offset != before:
             size = len(records)
             for waiting in list(partition.waiting):

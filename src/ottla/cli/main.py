@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -35,15 +35,15 @@ def root(
 
 @app.command()
 def serve(
-    host: Annotated[Optional[str], typer.Option(help="Host name or address to listen on [127.0.0.1].")] = None,
-    port: Annotated[Optional[int], typer.Option(help="Port to listen on; 0 takes any free one [9092].")] = None,
-    data: Annotated[Optional[str], typer.Option(help="Folder for the data, made if need be [ottla-data].")] = None,
-    broker_id: Annotated[Optional[int], typer.Option("--id", help="The broker's id (broker.id).")] = None,
+    host: Annotated[str | None, typer.Option(help="Host name or address to listen on [127.0.0.1].")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one [9092].")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder for the data, made if need be [ottla-data].")] = None,
+    broker_id: Annotated[int | None, typer.Option("--id", help="The broker's id (broker.id).")] = None,
     config: Annotated[
-        Optional[list[str]], typer.Option("--config", "-c", help="A setting by its Kafka name; may be repeated.")
+        list[str] | None, typer.Option("--config", "-c", help="A setting by its Kafka name; may be repeated.")
     ] = None,
     properties: Annotated[
-        Optional[str], typer.Option(help="A server.properties file, as Apache Kafka's; -c and flags win over it.")
+        str | None, typer.Option(help="A server.properties file, as Apache Kafka's; -c and flags win over it.")
     ] = None,
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C."""

@@ -56,15 +56,12 @@ def run(options: ServeOptions) -> int:
         return EXIT_USAGE
     for warning in config.warnings:
         print(f"ottla serve: warning: {warning}", file=sys.stderr)
-    return _loop_runner()(_serve(config, started))
-
-
-def _loop_runner():  # type: ignore[no-untyped-def]
+    work = _serve(config, started)
     try:
         import uvloop
     except ImportError:
-        return asyncio.run
-    return uvloop.run
+        return asyncio.run(work)
+    return uvloop.run(work)
 
 
 def read_config(options: ServeOptions) -> BrokerConfig:

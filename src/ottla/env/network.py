@@ -21,12 +21,29 @@ class NetworkError(Exception):
 class EventLoop(Protocol):
     """What connections ask of an event loop (asyncio's and uvloop's both have it)."""
 
-    def add_reader(self, fd: int, callback: Callable[[], object], /) -> object: ...
-    def remove_reader(self, fd: int, /) -> bool: ...
-    def add_writer(self, fd: int, callback: Callable[[], object], /) -> object: ...
-    def remove_writer(self, fd: int, /) -> bool: ...
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> object: ...
-    def call_soon(self, callback: Callable[[], object], /) -> object: ...
+    def add_reader(self, fd: int, callback: Callable[[], object], /) -> object:
+        """Call `callback` whenever the descriptor has something to read."""
+        ...
+
+    def remove_reader(self, fd: int, /) -> bool:
+        """Stop that; says whether there was such a callback."""
+        ...
+
+    def add_writer(self, fd: int, callback: Callable[[], object], /) -> object:
+        """Call `callback` whenever the descriptor takes bytes."""
+        ...
+
+    def remove_writer(self, fd: int, /) -> bool:
+        """Stop that; says whether there was such a callback."""
+        ...
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> object:
+        """Call `callback` once, `delay` seconds from now."""
+        ...
+
+    def call_soon(self, callback: Callable[[], object], /) -> object:
+        """Call `callback` in the next turn of the loop."""
+        ...
 
 
 class StreamSocket:
@@ -45,9 +62,7 @@ class StreamSocket:
         self.peer_port = peer_port
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
         self.send: Callable[[bytes], int] = sock.send
-        self.sendmsg: Callable[[Sequence[bytes | bytearray | memoryview], Sequence[object], int], int] = (
-            sock.sendmsg  # type: ignore[assignment]
-        )
+        self.sendmsg: Callable[[Sequence[bytes | bytearray | memoryview], Sequence[object], int], int] = sock.sendmsg  # type: ignore[assignment]
 
     def sendfile(self, file_fd: int, position: int, length: int) -> int:
         """Send up to `length` bytes of a file from `position`; returns the bytes sent, 0 at the file's end."""

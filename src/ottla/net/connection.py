@@ -350,6 +350,11 @@ class PlaintextConnection:
         if self.is_idle:
             self._buffer.shrink()
 
+    def close_if_idle(self) -> None:
+        """Close a connection that has nothing to do; one that waits for an answer is left alone."""
+        if self.is_idle:
+            self.close()
+
     def close(self) -> None:
         """Close now; what was not sent is dropped and its file ranges released. Closing twice does nothing."""
         if self.closed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.storage.results import DeleteRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 MIN_VERSION = 0
 MAX_VERSION = 2
-
-HIGH_WATERMARK = -1
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
@@ -45,11 +44,7 @@ def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tup
     partition = context.broker.partitions.get(topic, index)
     if partition is None:
         return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    log = partition.log
-    if "delete" not in log.config.cleanup_policy:
-        return -1, ErrorCode.POLICY_VIOLATION
-    wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
-    if wanted < 0 or wanted > log.high_watermark:
-        return -1, ErrorCode.OFFSET_OUT_OF_RANGE
-    log.delete_records(wanted)
-    return log.log_start_offset, ErrorCode.NONE
+    deleted = partition.log.delete_records(offset)
+    if isinstance(deleted, DeleteRefusal):
+        return -1, deleted.error
+    return deleted, ErrorCode.NONE

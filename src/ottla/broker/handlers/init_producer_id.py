@@ -1,8 +1,8 @@
 """InitProducerId (key 22), versions 0-5: a producer id for idempotent production (KIP-98).
 
 2 is flexible; 3 lets a producer name the id and epoch it has, to bump the epoch (KIP-360); 4 adds PRODUCER_FENCED, 5
-aborts over the wire (KIP-890). Transactional ids wait for the transaction coordinator; until then they get an error that
-no client retries (`UNSUPPORTED_VERSION`).
+aborts over the wire (KIP-890). Transactional ids wait for the transaction coordinator; until then they get an error
+that no client retries (`UNSUPPORTED_VERSION`).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -31,6 +32,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
+EPOCHS_SINCE = 4
 #: The first version in which each special timestamp may be asked for.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
@@ -51,12 +53,12 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
         for asked in topic.partitions:
             partition = partitions.get(topic.name, asked.partition_index)
             if (topic.name, asked.partition_index) in repeated:
-                answers.append(_failed(context, asked, ErrorCode.INVALID_REQUEST))
+                answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
             elif partition is None:
                 known = image.topics.get(topic.name)
                 exists = known is not None and 0 <= asked.partition_index < len(known.partitions)
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                answers.append(_failed(context, asked, error))
+                answers.append(_failed(asked, error))
             else:
                 answers.append(_answer(context, partition, asked, request.isolation_level))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -71,56 +73,55 @@ def _answer(
     if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, MAX_VERSION + 1):
         error = ErrorCode.UNSUPPORTED_VERSION
     if error is not ErrorCode.NONE:
-        return _failed(context, asked, error)
+        return _failed(asked, error)
     found = _find(partition, timestamp, partition.visible_end(isolation_level))
+    if isinstance(found, ReadRefusal):
+        return _failed(asked, found.error)
     if context.api_version == 0:
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
             error_code=0,
             old_style_offsets=_old_style(partition, asked, found),
         )
-    found_timestamp, offset, epoch = found if found is not None else (-1, -1, -1)
+    if found is None:
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         error_code=0,
-        timestamp=found_timestamp,
-        offset=offset,
-        leader_epoch=epoch,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if context.api_version >= EPOCHS_SINCE else -1,
     )
 
 
-def _find(partition: Partition, timestamp: int, visible_end: int) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch) for what was asked, None where there is no such record to be seen."""
+def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimestamp | ReadRefusal | None:
+    """What was asked for, None where there is no such record to be seen."""
     log = partition.log
     if timestamp == LATEST:
-        return -1, visible_end, partition.leader_epoch
+        return OffsetTimestamp(-1, visible_end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset, log.epoch_at(log.log_start_offset)
+        return OffsetTimestamp(-1, log.log_start_offset, log.epoch_at(log.log_start_offset))
     if timestamp == LATEST_TIERED:
         return None
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is None or found[1] >= visible_end:
+    if isinstance(found, OffsetTimestamp) and found.offset >= visible_end:
         return None
     return found
 
 
-def _old_style(
-    partition: Partition, asked: ListOffsetsPartition, found: tuple[int, int, int] | None
-) -> list[int]:
+def _old_style(partition: Partition, asked: ListOffsetsPartition, found: OffsetTimestamp | None) -> list[int]:
     """Version 0 answers segment base offsets, newest first, at most `max_num_offsets` of them."""
-    if asked.timestamp in (LATEST, EARLIEST):
-        offsets = [found[1]] if found is not None else []
-        if asked.timestamp == LATEST:
-            bases = [base for base in reversed(partition.log.segment_base_offsets()) if base < offsets[0]]
-            offsets += bases
-    else:
-        offsets = [found[1]] if found is not None else []
+    if found is None:
+        return []
+    offsets = [found.offset]
+    if asked.timestamp == LATEST:
+        offsets += [
+            segment.base_offset for segment in reversed(partition.log.segments) if segment.base_offset < found.offset
+        ]
     return offsets[: max(asked.max_num_offsets, 0)]
 
 
-def _failed(
-    context: RequestContext, asked: ListOffsetsPartition, error: ErrorCode
-) -> ListOffsetsPartitionResponse:
+def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, error_code=int(error), old_style_offsets=[]
     )

@@ -131,9 +131,7 @@ def _answer(context: RequestContext, request: MetadataRequest, errors: dict[str,
     context.reply_body(body)
 
 
-def _response(
-    context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]
-) -> MetadataResponse:
+def _response(context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]) -> MetadataResponse:
     image = context.broker.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (context.api_version == 0 and not request.topics):

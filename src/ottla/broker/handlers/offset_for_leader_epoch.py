@@ -42,11 +42,11 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Non
 def _answer(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = context.broker.partitions.get(topic, asked.partition)
     error = (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if partition is None
-        else partition.check_epoch(asked.current_leader_epoch)
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition.check_epoch(asked.current_leader_epoch)
     )
     if partition is None or error is not ErrorCode.NONE:
         return EpochEndOffset(error_code=int(error), partition=asked.partition, leader_epoch=-1, end_offset=-1)
-    epoch, end_offset = partition.log.epoch_end_offset(asked.leader_epoch)
-    return EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+    found = partition.log.epoch_end_offset(asked.leader_epoch)
+    return EpochEndOffset(
+        error_code=0, partition=asked.partition, leader_epoch=found.leader_epoch, end_offset=found.end_offset
+    )

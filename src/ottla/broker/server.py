@@ -1,0 +1,288 @@
+"""The broker: its parts, the order in which they start and stop, and what each knows of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.fetch_sessions import FetchSessionCache
+from ottla.broker.group_log import HostedLog
+from ottla.broker.handlers.metadata import MetadataCache
+from ottla.broker.partitions import Partition, PartitionSet
+from ottla.broker.runtime import GroupRuntime
+from ottla.broker.topics import TopicManager, generate_broker_id
+from ottla.config.listeners import Endpoint
+from ottla.config.topic import LogConfig
+from ottla.env.clock import Clock, SystemClock
+from ottla.env.disk import Disk, DiskError, RealDisk
+from ottla.env.executor import DiskExecutor, Executor
+from ottla.env.network import ListeningSocket, NetworkError, canonical_host_name, listen
+from ottla.env.randomness import Randomness
+from ottla.net.listener import Acceptor, ConnectionSet
+from ottla.storage.manager import LogManager, StorageSettings
+from ottla.zk.client import LocalClient
+from ottla.zk.store import TreeDamaged, TreeStore
+
+if TYPE_CHECKING:
+    from ottla.cluster.image import ClusterImage, TopicImage
+    from ottla.config.broker import BrokerConfig
+
+log = logging.getLogger("ottla.broker")
+
+#: How often the background work of logs and connections is looked at, seconds.
+TICK_S = 1.0
+#: Threads for fsync, cold reads, recovery and removal.
+DISK_THREADS = 4
+#: A connection that asked nothing for so long gives a large receive buffer back.
+SHRINK_AFTER_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class StartRefusal:
+    """Why the broker does not start, in words for the user."""
+
+    message: str
+
+
+class Broker:
+    """One broker in one event loop.
+
+    `start` binds its listeners, locks its folders, loads its logs, joins its cluster and answers; `stop` undoes that.
+    Handlers reach the parts through this object.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        executor: Executor | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.config = config
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.disk: Disk = disk if disk is not None else RealDisk()
+        self.executor: Executor = executor if executor is not None else DiskExecutor(DISK_THREADS)
+        self.randomness = randomness if randomness is not None else Randomness()
+        self.log_dirs = config.log_dirs
+        self.fetch_max_bytes = config.int("fetch.max.bytes")
+        self.partitions = PartitionSet(self.clock.now_ms)
+        self.metadata_cache = MetadataCache()
+        self.fetch_sessions = FetchSessionCache(
+            config.int("max.incremental.fetch.session.cache.slots"), lambda: 1 + self.randomness.below(2**31 - 1)
+        )
+        self.connections = ConnectionSet(config.int("max.connections"), config.int("max.connections.per.ip"))
+        self.dispatcher = Dispatcher(self, config.int("socket.request.max.bytes"))
+        #: The endpoints listened on, ports resolved.
+        self.listening: list[Endpoint] = []
+        #: Set when the broker cannot go on (every log folder failed); `failure` says why.
+        self.failed = asyncio.Event()
+        self.failure: str | None = None
+        self.logs = LogManager(
+            self.disk, self.clock, self.executor, self.log_dirs, self._log_config, StorageSettings.of(config)
+        )
+        self._topics: TopicManager | None = None
+        self.groups: GroupRuntime
+        self._idle_limit_ms = config.long("connections.max.idle.ms")
+        self._tree: LocalClient | None = None
+        self._store: TreeStore | None = None
+        self._acceptors: list[Acceptor] = []
+        self._tick: asyncio.TimerHandle | None = None
+
+    @property
+    def topics(self) -> TopicManager:
+        """The topics of the cluster; there from `start` on."""
+        assert self._topics is not None, "the broker has not been started"
+        return self._topics
+
+    @property
+    def id(self) -> int:
+        """The broker's id."""
+        return self.topics.broker_id
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it."""
+        return self.topics.image
+
+    # Start
+
+    async def start(self) -> StartRefusal | None:
+        """Start; returns a refusal, with everything undone, where it cannot."""
+        try:
+            sockets = self._bind()
+        except NetworkError as error:
+            return StartRefusal(str(error))
+        refusal = await self._start_parts()
+        if refusal is not None:
+            for listening, _ in sockets:
+                listening.close()
+            return refusal
+        loop = asyncio.get_running_loop()
+        self._acceptors = [
+            Acceptor(loop, listening, endpoint.listener_name, self.dispatcher, self.connections, log.warning)
+            for listening, endpoint in sockets
+        ]
+        self._tick = loop.call_later(TICK_S, self._on_tick)
+        # What stands now stays: collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+        return None
+
+    def _bind(self) -> list[tuple[ListeningSocket, Endpoint]]:
+        """Bind first: a port in use is found before any data is touched, and early clients wait in the backlog."""
+        sockets: list[tuple[ListeningSocket, Endpoint]] = []
+        try:
+            for endpoint in self.config.listeners:
+                listening = listen(endpoint.host, endpoint.port)
+                sockets.append((listening, endpoint.with_port(listening.port)))
+        except NetworkError:
+            for listening, _ in sockets:
+                listening.close()
+            raise
+        self.listening = [endpoint for _, endpoint in sockets]
+        return sockets
+
+    async def _start_parts(self) -> StartRefusal | None:
+        refusal = self.logs.lock()
+        if refusal is not None:
+            return StartRefusal(refusal.message)
+        try:
+            store = TreeStore.open(self.disk, self.log_dirs[0], self.clock, self.executor)
+        except (TreeDamaged, DiskError) as error:
+            self.logs.close()
+            return StartRefusal(str(error))
+        self._tree = LocalClient(store)
+        problem = await self._join_cluster(self._tree)
+        if problem is not None:
+            self.logs.close()
+            await self._tree.close()
+            store.close()
+            return StartRefusal(problem)
+        self._store = store
+        return None
+
+    async def _join_cluster(self, tree: LocalClient) -> str | None:
+        """Open the logs, find out who we are, register, and host what is ours; returns what went wrong."""
+        opened = self.logs.open()
+        self._report_storage()
+        if opened is not None:
+            return opened.message
+        identity = self.logs.stored_identity
+        broker_id = self.config.broker_id
+        if broker_id < 0:
+            broker_id = (
+                identity.broker_id if identity.broker_id is not None else await generate_broker_id(tree, self.config)
+            )
+        self.config = self.config.with_broker_id(broker_id)
+        bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
+        topics = self._topics = TopicManager(
+            tree,
+            self.config,
+            broker_id=broker_id,
+            endpoints=self.config.advertised_endpoints(bound_ports, canonical_host_name()),
+            clock=self.clock,
+            stored_cluster_id=identity.cluster_id,
+            found=[(found.topic, found.topic_id, found.partition) for found in self.logs.found],
+        )
+        topics.subscribe(self._host)
+        try:
+            cluster_id = await topics.resolve_cluster_id()
+            if not isinstance(cluster_id, str):
+                return cluster_id.message
+            claimed = self.logs.claim(cluster_id, broker_id)
+            if claimed is not None:
+                return claimed.message
+            started = await topics.start()
+            if started is not None:
+                return started.message
+        except DiskError as error:
+            return f"{error}. Mend the disk, or choose another folder (log.dirs)"
+        self.groups = GroupRuntime(
+            self.config, self.clock, HostedLog(self.partitions), topics, self.randomness, broker_id
+        )
+        topics.subscribe(self.groups.image_changed)
+        self.groups.start()
+        return None
+
+    # Changes of the cluster
+
+    def _log_config(self, topic: str) -> LogConfig:
+        """A topic's settings; while the logs are opened, before the tree was read, the broker's own."""
+        if self._topics is not None:
+            return self._topics.log_config(topic)
+        config = LogConfig.of(self.config, {})
+        assert isinstance(config, LogConfig), config
+        return config
+
+    def _host(self, image: ClusterImage) -> None:
+        """Host what the image says is ours: make missing logs, delete those of topics that are gone."""
+        for name in self.partitions.topics():
+            if name not in image.topics:
+                for partition in self.partitions.remove_topic(name):
+                    self.logs.delete(name, partition.index)
+        for topic in image.topics.values():
+            if len(self.partitions.indexes(topic.name)) < len(topic.partitions):
+                self._host_topic(topic)
+
+    def _host_topic(self, topic: TopicImage) -> None:
+        config = self.topics.log_config(topic.name)
+        for index, state in enumerate(topic.partitions):
+            if state.leader != self.topics.broker_id or self.partitions.get(topic.name, index) is not None:
+                continue
+            made = self.logs.create(topic.name, topic.topic_id, index, config)
+            made.apply_config(config)
+            made.assign_leader_epoch(state.leader_epoch)
+            self.partitions.add(
+                Partition(topic.name, topic.topic_id, index, made, state.leader_epoch, topic.is_internal)
+            )
+
+    # Background
+
+    def _on_tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tick = loop.call_later(TICK_S, self._on_tick)
+        try:
+            self.logs.maintain(self.clock.now_ms())
+        except DiskError as error:
+            log.error("background work on the logs failed: %s", error)
+        self._report_storage()
+        now_ms = self.clock.monotonic_ms()
+        for connection in self.connections.snapshot():
+            if now_ms - connection.last_active_ms > SHRINK_AFTER_MS:
+                connection.shrink_if_idle()
+                if self._idle_limit_ms > 0 and now_ms - connection.last_active_ms > self._idle_limit_ms:
+                    connection.close_if_idle()
+
+    def _report_storage(self) -> None:
+        for note in self.logs.notes:
+            log.warning("%s", note)
+        self.logs.notes.clear()
+
+    # Stop
+
+    async def stop(self, on_flush: Callable[[int], None] = lambda size: None) -> None:
+        """Stop cleanly: no more requests, then all to disk; `on_flush` is told how many bytes have to be forced."""
+        if self._tick is not None:
+            self._tick.cancel()
+        for acceptor in self._acceptors:
+            acceptor.close()
+        await self.dispatcher.stop()
+        await self.groups.stop()
+        for connection in self.connections.snapshot():
+            connection.close()
+        size = self.logs.unflushed_bytes
+        if size:
+            on_flush(size)
+        self.logs.close()
+        self._report_storage()
+        await self.topics.close()
+        if self._store is not None:
+            self._store.close()
+        self.executor.close()

@@ -1,0 +1,23 @@
+"""Randomness: the system's, or a seeded one that a test or the simulator repeats."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+
+class Randomness:
+    """Random numbers and ids; the same `seed` gives the same ones again."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed)
+
+    def below(self, bound: int) -> int:
+        """A number from 0 to `bound` - 1."""
+        return self._random.randrange(bound)
+
+    def uuid(self) -> UUID:
+        """A random (version 4) UUID."""
+        return UUID(int=self._random.getrandbits(128), version=4)

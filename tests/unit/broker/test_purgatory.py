@@ -1,0 +1,86 @@
+"""Delayed fetches complete exactly once: by their condition, by their deadline, or never when cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from ottla.broker.context import ClientState
+from ottla.broker.partitions import Partition
+from ottla.broker.purgatory import DelayedFetch
+
+LONG_MS = 60_000
+
+
+def partitions(count: int = 2) -> list[Partition]:
+    return [Partition("t", UUID(int=1), index, None, 0, False) for index in range(count)]  # type: ignore[arg-type]
+
+
+async def waiting(
+    hosted: list[Partition], missing: int, max_wait_ms: int
+) -> tuple[DelayedFetch, ClientState, list[int], asyncio.Event]:
+    client = ClientState()
+    answers: list[int] = []
+    answered = asyncio.Event()
+
+    def respond() -> None:
+        answers.append(1)
+        answered.set()
+
+    return DelayedFetch(client, hosted, missing, max_wait_ms, respond), client, answers, answered
+
+
+@pytest.mark.spec("R7")
+def test_it_completes_when_enough_bytes_have_come_and_only_once() -> None:
+    async def scenario() -> None:
+        hosted = partitions()
+        fetch, client, answers, _ = await waiting(hosted, 100, LONG_MS)
+        assert client.pending is fetch
+        fetch.grown(60)
+        assert answers == []
+        fetch.grown(40)
+        assert answers == [1]
+        assert client.pending is None
+        assert all(not partition.waiting for partition in hosted)
+        fetch.grown(1000)
+        fetch.complete()
+        assert answers == [1]
+
+    asyncio.run(scenario())
+
+
+def test_it_completes_at_its_deadline() -> None:
+    async def scenario() -> None:
+        hosted = partitions()
+        _, client, answers, answered = await waiting(hosted, 100, 1)
+        await asyncio.wait_for(answered.wait(), 10)
+        assert answers == [1]
+        assert client.pending is None
+        assert all(not partition.waiting for partition in hosted)
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_one_never_answers() -> None:
+    async def scenario() -> None:
+        hosted = partitions()
+        fetch, _, answers, _ = await waiting(hosted, 1, 1)
+        fetch.cancel()
+        assert all(not partition.waiting for partition in hosted)
+        fetch.grown(10)
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.01, later.set)
+        await later.wait()
+        assert answers == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("client_epoch", "error"), [(-1, "NONE"), (5, "NONE"), (4, "FENCED_LEADER_EPOCH"), (6, "UNKNOWN_LEADER_EPOCH")]
+)
+def test_leader_epochs_fence(client_epoch: int, error: str) -> None:
+    partition = Partition("t", UUID(int=1), 0, None, 5, False)  # type: ignore[arg-type]
+    assert partition.check_epoch(client_epoch).name == error
