@@ -23,10 +23,10 @@ def apis_page() -> str:
     """docs/apis.md: which APIs the broker serves, from the table that it dispatches by."""
     rows = [f"# The APIs that the broker serves\n\n{MADE_BY}"]
     rows.append(
-        "The versions served are what ApiVersions answers; those of Apache Kafka 3.9 stand beside them. The notes are "
-        "the opening lines of each handler, which tell what each version added.\n"
+        "The versions served are what ApiVersions answers; those of Apache Kafka 3.9 stand beside them. Each "
+        "handler opens with what every version added.\n"
     )
-    rows.append("| key | API | served | Kafka 3.9 | notes |\n|---|---|---|---|---|")
+    rows.append("| key | API | served | Kafka 3.9 | handler |\n|---|---|---|---|---|")
     for key, served in sorted(SERVED.items()):
         api = API[key]
         path = HANDLERS / f"{served.module}.py"
