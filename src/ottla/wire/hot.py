@@ -146,7 +146,7 @@ def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
             ):
                 try:
                     return _encode_produced(topic.name, one, response.throttle_time_ms, version)
-                except (struct.error, AttributeError, UnicodeEncodeError):
+                except (struct.error, AttributeError, UnicodeEncodeError, WireError):
                     pass
     return codec.encode(response, version)
 

@@ -1,0 +1,162 @@
+"""Both ends of a connection, joined by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.wire.apis import ApiKey
+from ottla.wire.codec import encode
+from ottla.wire.connection import (
+    MAX_IN_FLIGHT,
+    ClientProtocol,
+    FrameReader,
+    FrameRefusal,
+    ServerProtocol,
+    VersionRefusal,
+    decode_api_versions_response,
+    frame_refusal,
+)
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.framing import RequestHeader, encode_request_frame
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.produce import ProduceRequest
+
+
+def test_frames_in_any_pieces() -> None:
+    stream = b"\0\0\0\3abc" + b"\0\0\0\0" + b"\0\0\0\1z"
+    for cut in range(len(stream)):
+        reader = FrameReader(10)
+        first, second = reader.feed(stream[:cut]), reader.feed(memoryview(stream)[cut:])
+        assert isinstance(first, list)
+        assert isinstance(second, list)
+        assert first + second == [b"abc", b"", b"z"]
+        assert reader.held_bytes == 0
+    reader = FrameReader(10)
+    assert [frame for byte in stream for frame in reader.feed(bytes((byte,)))] == [b"abc", b"", b"z"]
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (b"\xff\xff\xff\xff", "Invalid receive (size = -1)"),
+        (b"\0\0\0\x0b", "Invalid receive (size = 11 larger than 10)"),
+        (b"GET ", "Invalid receive (size = 1195725856 larger than 10)"),
+    ],
+)
+def test_sizes_that_are_refused(size: bytes, message: str) -> None:
+    reader = FrameReader(10)
+    assert reader.feed(b"\0\0\0\1a" + size) == [b"a"]
+    assert reader.refusal is not None
+    assert reader.refusal.message == message
+    assert reader.feed(b"\0\0\0\1a") == reader.refusal
+    assert reader.held_bytes == 0
+    fresh = FrameReader(10)
+    assert isinstance(fresh.feed(size), FrameRefusal)
+
+
+def test_frame_refusal_at_the_limit() -> None:
+    assert frame_refusal(0, 10) is None
+    assert frame_refusal(10, 10) is None
+    assert frame_refusal(11, 10) == FrameRefusal(11, "Invalid receive (size = 11 larger than 10)")
+
+
+def pair() -> tuple[ClientProtocol, ServerProtocol]:
+    return ClientProtocol("me", 1000), ServerProtocol(1000)
+
+
+def test_requests_and_responses_in_order() -> None:
+    client, server = pair()
+    sent = client.request(HeartbeatRequest(group_id="g"), 4) + client.request(MetadataRequest(topics=None), 9)
+    first, second = server.receive(sent)
+    assert first.header == RequestHeader(ApiKey.HEARTBEAT, 4, 0, "me")
+    assert first.message == HeartbeatRequest(group_id="g")
+    assert second.message.topics is None
+    answers = server.respond(HeartbeatResponse(error_code=27)) + server.respond(MetadataResponse(cluster_id="c"))
+    one, two = client.receive(answers)
+    assert (one.correlation_id, one.api_key, one.version) == (0, ApiKey.HEARTBEAT, 4)
+    assert one.message == HeartbeatResponse(error_code=27)
+    assert two.message.cluster_id == "c"
+
+
+def test_a_request_without_an_answer() -> None:
+    client, server = pair()
+    sent = client.request(ProduceRequest(acks=0), 9, answered=False) + client.request(HeartbeatRequest(), 0)
+    assert len(server.receive(sent)) == 2
+    server.skip()
+    (answer,) = client.receive(server.respond(HeartbeatResponse()))
+    assert answer.correlation_id == 1
+
+
+def test_versions_are_agreed_on() -> None:
+    client, server = pair()
+    server.receive(client.request(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3))
+    offered = ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=ApiKey.HEARTBEAT, min_version=0, max_version=3),
+            ApiVersion(api_key=ApiKey.METADATA, min_version=20, max_version=30),
+            ApiVersion(api_key=ApiKey.FETCH, min_version=0, max_version=99),
+        ]
+    )
+    (answer,) = client.receive(server.respond(offered))
+    client.agree(answer.message)
+    assert client.version_for(ApiKey.HEARTBEAT) == 3
+    assert client.version_for(ApiKey.FETCH) == 17
+    too_new = client.version_for(ApiKey.METADATA)
+    assert too_new == VersionRefusal(
+        ErrorCode.UNSUPPORTED_VERSION,
+        "the server offers Metadata in versions 20 to 30, needed is one of 0 to 12",
+    )
+    too_old = client.version_for(ApiKey.HEARTBEAT, lowest=4)
+    assert isinstance(too_old, VersionRefusal)
+    missing = client.version_for(ApiKey.JOIN_GROUP)
+    assert isinstance(missing, VersionRefusal)
+    assert missing.message == "the server does not offer JoinGroup (key 11)"
+
+
+def test_a_client_from_the_future_is_told_in_version_0() -> None:
+    server = ServerProtocol(1000)
+    (request,) = server.receive(encode_request_frame(RequestHeader(ApiKey.API_VERSIONS, 77, 5, "x"), b"who knows"))
+    assert request.message is None
+    assert request.header.api_version == 77
+    frame = server.respond(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+    assert frame == bytes.fromhex("0000000a 00000005 0023 00000000")
+
+
+def test_a_server_from_the_past_is_understood() -> None:
+    own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=2)
+    refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
+    assert decode_api_versions_response(encode(refusal, 0), 4) == refusal
+    with pytest.raises(WireError, match="ApiVersionsResponse version 4"):
+        decode_api_versions_response(encode(ApiVersionsResponse(api_keys=[own]), 0), 4)
+    client = ClientProtocol("me", 1000)
+    client.request(ApiVersionsRequest(), 4)
+    (answer,) = client.receive(bytes.fromhex("0000000a 00000000 0023 00000000"))
+    assert answer.message.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_answers_that_do_not_belong() -> None:
+    client, _ = pair()
+    with pytest.raises(WireError, match="nobody asked for"):
+        client.receive(bytes.fromhex("00000004 00000000"))
+    client.request(HeartbeatRequest(), 0)
+    with pytest.raises(WireError, match="has correlation id 9, the next in order is 0"):
+        client.receive(bytes.fromhex("00000006 00000009 0000"))
+
+
+def test_limits_of_a_client() -> None:
+    client, _ = pair()
+    for _ in range(MAX_IN_FLIGHT):
+        client.request(HeartbeatRequest(), 0)
+    with pytest.raises(WireError, match=f"{MAX_IN_FLIGHT} requests are in flight"):
+        client.request(HeartbeatRequest(), 0)
+    with pytest.raises(WireError, match="not a request"):
+        client.request(ConsumerProtocolAssignment(), 0)
+
+
+def test_refused_sizes_at_both_ends() -> None:
+    client, server = pair()
+    assert isinstance(server.receive(b"\x7f\0\0\0"), FrameRefusal)
+    assert isinstance(client.receive(b"\x80\0\0\0"), FrameRefusal)
