@@ -47,7 +47,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
         return _compress_xerial(data)
     if codec == Compression.LZ4:
         encoder = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        encoder.compress(data)
+        encoder.compress(bytes(data))  # it takes nothing but bytes
         return bytes(encoder.finish())
     if codec == Compression.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=level))
@@ -108,8 +108,8 @@ def _compress_xerial(data: Bytes) -> bytes:
 
 def _decompress_snappy(data: memoryview, limit: int) -> bytes:
     if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        return _expand_snappy_block(data, limit)
-    position, left = len(XERIAL_HEADER), limit
+        return _expand_snappy_block(data, 0, limit)
+    position, expanded = len(XERIAL_HEADER), 0
     if len(data) < position:
         raise BatchError("snappy data ends within its header")
     blocks: list[bytes] = []
@@ -123,17 +123,18 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
         position += 4
         if not 0 < size <= len(data) - position:
             raise BatchError(f"snappy block of {size} bytes, where {len(data) - position} are left")
-        block = _expand_snappy_block(data[position : position + size], left)
+        block = _expand_snappy_block(data[position : position + size], expanded, limit)
         blocks.append(block)
-        left -= len(block)
+        expanded += len(block)
         position += size
     return b"".join(blocks)
 
 
-def _expand_snappy_block(block: memoryview, limit: int) -> bytes:
+def _expand_snappy_block(block: memoryview, already: int, limit: int) -> bytes:
+    """The content of one block, where `already` bytes came before it."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        if size > limit:
+        if already + size > limit:
             raise BatchError(f"snappy data expands beyond the limit of {limit} bytes")
         if size > len(block) * SNAPPY_MAX_RATIO:
             raise BatchError(f"snappy block of {len(block)} bytes claims to hold {size}")
