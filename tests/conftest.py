@@ -147,7 +147,9 @@ def ottla_server(tmp_path: Path) -> Iterator[OttlaServer]:
 @pytest.fixture(scope="session")
 def shared_ottla_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaServer]:
     """One process of our broker for the whole run: use topics and groups of your own, and do not kill it."""
-    server = OttlaServer(tmp_path_factory.mktemp("ottla"))
+    # What `support.apache` sets for Apache Kafka, too.
+    quick = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+    server = OttlaServer(tmp_path_factory.mktemp("ottla"), overrides=quick)
     try:
         yield server.start()
     finally:

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from support.apache import ApacheKafka
+from support.brokers import RunningBroker
+from support.java import java_tool
+from support.ottla_server import OttlaServer
+from support.ports import LOOPBACK, accepts_connections
 from support.processes import ServerDied, ServerProcess, run_tool
 from support.spec_report import SpecReport, requirement_ids
 from support.waiting import wait_until
@@ -49,15 +53,6 @@ def test_waiting_in_vain_names_what_for() -> None:
 
 @pytest.mark.needs_kafka
 @pytest.mark.slow
-def test_apache_kafka_takes_a_record_and_gives_it_back(apache_kafka: ApacheKafka, unique: str) -> None:
-    apache_kafka.tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", unique)
-    apache_kafka.tool("kafka.tools.ConsoleProducer", "--topic", unique, stdin="one\ntwo\n")
-    consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", unique, "--from-beginning")
-    assert apache_kafka.tool(*consumer, "--max-messages", "2") == "one\ntwo\n"
-
-
-@pytest.mark.needs_kafka
-@pytest.mark.slow
 def test_apache_kafka_without_zookeeper(tmp_path: Path, unique: str) -> None:
     kafka = ApacheKafka(tmp_path, zookeeper=None)
     try:
@@ -66,6 +61,32 @@ def test_apache_kafka_without_zookeeper(tmp_path: Path, unique: str) -> None:
         assert kafka.tool("org.apache.kafka.tools.TopicCommand", "--list").split() == [unique]
     finally:
         kafka.stop()
+
+
+@pytest.mark.needs_kafka
+@pytest.mark.slow
+def test_both_brokers_take_a_record_and_give_it_back(broker: RunningBroker, unique: str) -> None:
+    server = ("--bootstrap-server", broker.bootstrap, "--topic", unique)
+    java_tool("org.apache.kafka.tools.TopicCommand", "--create", *server)
+    java_tool("kafka.tools.ConsoleProducer", *server, stdin="one\ntwo\n")
+    consumer = java_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", *server, "--from-beginning", "--max-messages", "2"
+    )
+    assert consumer.stdout == "one\ntwo\n"
+
+
+@pytest.mark.slow
+def test_our_broker_can_be_killed_restarted_and_stopped(ottla_server: OttlaServer) -> None:
+    port = ottla_server.port
+    assert port > 0
+    assert 0 < ottla_server.ready_after_s < 20
+    assert ottla_server.server.memory_bytes() > 1024 * 1024
+    assert ottla_server.server.cpu_seconds() > 0
+    ottla_server.kill9()
+    assert not accepts_connections(LOOPBACK, port)
+    ottla_server.restart()
+    assert ottla_server.port == port
+    assert ottla_server.stop() == 0
 
 
 class TestSpecReport:
