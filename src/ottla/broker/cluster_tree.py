@@ -187,9 +187,8 @@ async def deletion(zk: ZkClient, name: str) -> list[Operation]:
     paths = [TopicZnode.path(name)] if await zk.exists(TopicZnode.path(name)) is not None else []
     for path in paths:
         paths.extend(f"{path}/{child}" for child in await zk.children(path))
-    for path in (TopicConfigZnode.path(name), DeleteTopicZnode.path(name)):
-        if await zk.exists(path) is not None:
-            paths.append(path)
+    others = (TopicConfigZnode.path(name), DeleteTopicZnode.path(name))
+    paths.extend([path for path in others if await zk.exists(path) is not None])
     return [Delete(path) for path in reversed(paths)]
 
 

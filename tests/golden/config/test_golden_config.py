@@ -1,0 +1,151 @@
+"""Settings, messages and descriptions are those of Apache Kafka 3.9.1.
+
+`kafka_3_9_settings.json` holds what `KafkaConfig.configDef` and `LogConfig.configDefCopy` of its jars declare,
+`kafka_3_9_messages.json` what `KafkaConfig.fromProps` and `LogConfig.validate` said to single values, and
+`kafka_3_9_describe.json` what a broker with the properties below answered to DescribeConfigs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.config.broker import BrokerConfig, ConfigRefusal, parse_broker_config
+from ottla.config.describe import ConfigEntry, describe_broker, describe_topic
+from ottla.config.settings import BROKER_SETTINGS, INTERNAL_SETTINGS, TOPIC_SETTINGS, TOPIC_SYNONYMS
+from ottla.config.topic import LogConfig
+
+FOLDER = Path(__file__).parent
+SETTINGS: dict[str, dict[str, Any]] = json.loads((FOLDER / "kafka_3_9_settings.json").read_text())
+MESSAGES: dict[str, list[list[str]]] = json.loads((FOLDER / "kafka_3_9_messages.json").read_text())
+DESCRIBED: dict[str, dict[str, list[Any]]] = json.loads((FOLDER / "kafka_3_9_describe.json").read_text())
+
+PROPERTIES = {
+    "broker.id": "7",
+    "listeners": "PLAINTEXT://127.0.0.1:52192",
+    "log.dirs": "/var/lib/kafka",
+    "zookeeper.connect": "127.0.0.1:52181",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.hours": "100",
+    "num.partitions": "3",
+    "broker.rack": "r1",
+}
+SOURCES = {1: "DYNAMIC_TOPIC_CONFIG", 4: "STATIC_BROKER_CONFIG", 5: "DEFAULT_CONFIG"}
+TYPES = ("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD")
+#: There Kafka's words are a Java exception's, or it notices later, or the setting is one we refuse for our own reason.
+OTHER_WORDS = {
+    ("listeners", "PLAINTEXT://h:99999"),  # Kafka notices when it binds.
+    ("listeners", "PLAINTEXT://:-1"),
+    ("listener.security.protocol.map", "PLAINTEXT"),
+    ("listener.security.protocol.map", "A=PLAINTEXT"),
+    ("max.connections.per.ip.overrides", "a"),
+    ("principal.builder.class", "foo.Bar"),
+    ("controller.listener.names", "X"),
+    ("controller.quorum.voters", "1@a:1"),
+    ("control.plane.listener.name", "X"),
+    ("zookeeper.metadata.migration.enable", "true"),
+}
+
+
+def defaults() -> BrokerConfig:
+    config = parse_broker_config({})
+    assert isinstance(config, BrokerConfig)
+    return config
+
+
+@pytest.mark.parametrize(("ours", "kafka"), [(BROKER_SETTINGS, "broker"), (TOPIC_SETTINGS, "topic")])
+def test_every_setting_is_declared_as_kafka_declares_it(ours: dict[str, Any], kafka: str) -> None:
+    theirs = SETTINGS[kafka]
+    assert {name for name in ours if not name.startswith("ottla.")} == set(theirs)
+    for name, setting in theirs.items():
+        declared = ours[name]
+        assert (declared.type, declared.default, declared.importance) == (
+            setting["type"],
+            setting["default"],
+            setting["importance"],
+        ), name
+        if declared.valid.startswith("[") and name != "group.consumer.migration.policy":
+            assert declared.valid == setting["valid"], name
+        if kafka == "broker":
+            assert declared.update_mode == setting["update_mode"], name
+            assert (name in INTERNAL_SETTINGS) == setting["internal"], name
+
+
+def test_topic_synonyms_are_kafkas() -> None:
+    assert {name: list(synonyms) for name, synonyms in TOPIC_SYNONYMS.items()} == SETTINGS["topic_synonyms"]
+
+
+def words(kafka: str) -> str | None:
+    """The message out of a Java exception; None where the value was taken."""
+    if kafka.startswith("OK"):
+        return None
+    return kafka.partition(": ")[2].removeprefix("requirement failed: ")
+
+
+def is_about_security(problem: str) -> bool:
+    return "cannot be served yet" in problem or "cannot be honoured" in problem
+
+
+@pytest.mark.parametrize(("name", "value", "kafka"), [tuple(case) for case in MESSAGES["broker"]])
+def test_a_brokers_value_is_judged_in_kafkas_words(name: str, value: str, kafka: str) -> None:
+    if (name, value) in OTHER_WORDS:
+        assert isinstance(parse_broker_config({name: value}), ConfigRefusal | BrokerConfig)
+        return
+    result = parse_broker_config({name: value})
+    expected = words(kafka)
+    if expected is None:
+        assert isinstance(result, BrokerConfig) or all(map(is_about_security, result.problems))
+    else:
+        assert isinstance(result, ConfigRefusal)
+        assert expected in result.problems
+
+
+@pytest.mark.parametrize("case", MESSAGES["broker_pairs"])
+def test_pairs_of_values_are_judged_in_kafkas_words(case: list[str]) -> None:
+    *pairs, kafka = case
+    result = parse_broker_config(dict(zip(pairs[::2], pairs[1::2], strict=True)))
+    expected = words(kafka)
+    if expected is None:
+        assert isinstance(result, BrokerConfig)
+    else:
+        assert isinstance(result, ConfigRefusal)
+        assert expected in result.problems
+
+
+@pytest.mark.parametrize(("name", "value", "kafka"), [tuple(case) for case in MESSAGES["topic"]])
+def test_a_topics_value_is_judged_in_kafkas_words(name: str, value: str, kafka: str) -> None:
+    result = LogConfig.of(defaults(), {name: value})
+    expected = words(kafka)
+    if expected is None:
+        assert isinstance(result, LogConfig)
+    else:
+        assert isinstance(result, ConfigRefusal)
+        assert expected in result.problems
+
+
+def as_described(entry: ConfigEntry) -> list[Any]:
+    synonyms = [[synonym.name, synonym.value, SOURCES[synonym.source]] for synonym in entry.synonyms]
+    return [entry.value, SOURCES[entry.source], TYPES[entry.type], entry.is_sensitive, entry.read_only, synonyms]
+
+
+def test_a_topic_is_described_as_kafka_describes_it() -> None:
+    broker = parse_broker_config(PROPERTIES)
+    assert isinstance(broker, BrokerConfig)
+    log_config = LogConfig.of(
+        broker, {"retention.ms": "1000", "cleanup.policy": "compact,delete", "segment.bytes": "1048576"}
+    )
+    assert isinstance(log_config, LogConfig)
+    ours = {entry.name: as_described(entry) for entry in describe_topic(log_config, broker)}
+    assert ours == DESCRIBED["TOPIC:configured"]
+
+
+def test_a_broker_is_described_as_kafka_describes_it() -> None:
+    broker = parse_broker_config(PROPERTIES)
+    assert isinstance(broker, BrokerConfig)
+    ours = {e.name: as_described(e) for e in describe_broker(broker) if not e.name.startswith("ottla.")}
+    assert ours == DESCRIBED["BROKER:7"]

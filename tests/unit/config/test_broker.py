@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.config.broker import BrokerConfig, ConfigRefusal, parse_broker_config
+from ottla.config.properties import parse_properties
+from ottla.config.settings import BROKER_SETTINGS
+
+#: What the server.properties of Apache Kafka 3.9 sets (its comments left out).
+SHIPPED = """
+broker.id=0
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kafka-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+#log.segment.bytes=1073741824
+log.retention.hours=168
+log.retention.check.interval.ms=300000
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+KRAFT = {"process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": "1@localhost:9093"}
+
+
+def parsed(**settings: str) -> BrokerConfig:
+    config = parse_broker_config({name.replace("_", "."): value for name, value in settings.items()})
+    assert isinstance(config, BrokerConfig), config
+    return config
+
+
+def problems(properties: dict[str, str], strict: frozenset[str] = frozenset()) -> list[str]:
+    refusal = parse_broker_config(properties, strict=strict)
+    assert isinstance(refusal, ConfigRefusal)
+    return refusal.problems
+
+
+def test_every_default_is_a_valid_value() -> None:
+    config = parsed()
+    for name in BROKER_SETTINGS:
+        config.value(name)
+    assert config.warnings == []
+
+
+def test_typed_getters() -> None:
+    config = parsed(num_partitions=" 4 ", log_cleanup_policy="compact, delete", auto_create_topics_enable="FALSE")
+    assert config.int("num.partitions") == 4
+    assert config.long("log.retention.check.interval.ms") == 300_000
+    assert config.list("log.cleanup.policy") == ["compact", "delete"]
+    assert config.bool("auto.create.topics.enable") is False
+    assert config.double("log.cleaner.min.cleanable.ratio") == 0.5
+    assert config.str("compression.type") == "producer"
+    assert config.str_or_none("broker.rack") is None
+    assert config.int_or_none("log.retention.ms") is None
+    assert config.overridden == {
+        "num.partitions": " 4 ",
+        "log.cleanup.policy": "compact, delete",
+        "auto.create.topics.enable": "FALSE",
+    }
+
+
+@pytest.mark.parametrize(
+    ("getter", "name"),
+    [("int", "log.dirs"), ("str", "num.partitions"), ("bool", "num.partitions"), ("list", "log.dirs"),
+     ("double", "num.partitions"), ("str", "broker.rack")],
+)  # fmt: skip
+def test_asking_for_the_wrong_type_is_a_bug(getter: str, name: str) -> None:
+    with pytest.raises(TypeError, match=name.replace(".", r"\.")):
+        getattr(parsed(), getter)(name)
+
+
+def test_the_shipped_server_properties_is_taken() -> None:
+    config = parse_broker_config(parse_properties(SHIPPED))
+    assert isinstance(config, BrokerConfig)
+    assert config.broker_id == 0
+    assert config.log_dirs == ["/tmp/kafka-logs"]
+    assert sorted(config.warnings) == [
+        "transaction.state.log.min.isr=1 has no effect here",
+        "transaction.state.log.replication.factor=1 has no effect here",
+        "zookeeper.connect=localhost:2181 is not used: this broker coordinates by its embedded tree, which lies "
+        "beside its log",
+        "zookeeper.connection.timeout.ms=18000 has no effect here",
+    ]
+
+
+def test_unknown_settings_name_the_nearest() -> None:
+    config = parse_broker_config({"num.partition": "4"})
+    assert isinstance(config, BrokerConfig)
+    assert config.warnings == ["num.partition is not a known setting; did you mean num.partitions?"]
+    assert problems({"num.partition": "4"}, frozenset({"num.partition"})) == [
+        "num.partition is not a known setting; did you mean num.partitions?"
+    ]
+    assert problems({"zzz": "4"}, frozenset({"zzz"})) == ["zzz is not a known setting; no setting has a name like it."]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    found = problems({"num.partitions": "0", "fetch.max.bytes": "x", "ssl.keystore.location": "/k"})
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl.keystore.location", "/k.jks"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+        ("security.inter.broker.protocol", "SASL_SSL"),
+        ("process.roles", "broker"),
+        ("controller.quorum.voters", "1@h:1"),
+        ("create.topic.policy.class.name", "a.Policy"),
+        ("zookeeper.metadata.migration.enable", "true"),
+        ("remote.log.storage.system.enable", "true"),
+        ("listener.name.external.ssl.keystore.location", "/k.jks"),
+        ("delegation.token.secret.key", "secret"),
+    ],
+)
+def test_what_cannot_be_honoured_refuses_with_cause_and_cure(name: str, value: str) -> None:
+    (problem,) = problems({name: value})
+    assert problem.startswith(f"{name} cannot be honoured: ")
+    cause, _, cure = problem.partition(". ")
+    assert len(cause) > len(name) + 30
+    assert cure.endswith(".")
+    assert "secret" not in problem.removeprefix(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("authorizer.class.name", ""), ("ssl.client.auth", "none"), ("security.inter.broker.protocol", "PLAINTEXT"),
+     ("process.roles", ""), ("sasl.enabled.mechanisms", "GSSAPI"), ("zookeeper.set.acl", "false")],
+)  # fmt: skip
+def test_what_changes_nothing_is_not_refused(name: str, value: str) -> None:
+    config = parse_broker_config({name: value})
+    assert isinstance(config, BrokerConfig)
+    assert config.warnings == []
+
+
+def test_kraft_roles_refuse() -> None:
+    found = problems(KRAFT)
+    assert [problem.partition(" ")[0] for problem in found] == ["process.roles", "controller.quorum.voters"]
+
+
+def test_node_id_alone_is_the_brokers_id() -> None:
+    config = parsed(node_id="5")
+    assert config.broker_id == 5
+    assert config.overridden["broker.id"] == "5"
+    assert parsed(broker_id="6").int("node.id") == 6
+
+
+def test_a_found_broker_id() -> None:
+    config = parsed(broker_rack="r").with_broker_id(1001)
+    assert (config.broker_id, config.int("node.id"), config.str("broker.rack")) == (1001, 1001, "r")
+    assert config.listeners
+
+
+def test_log_dirs_win_over_log_dir() -> None:
+    assert parsed(log_dir="/a").log_dirs == ["/a"]
+    assert parsed(log_dir="/a", log_dirs="/b, /c,").log_dirs == ["/b", "/c"]
+
+
+def test_passwords_are_not_shown() -> None:
+    config = parse_broker_config({"password.encoder.secret": "hunter2"})
+    assert isinstance(config, BrokerConfig)
+    assert config.warnings == ["password.encoder.secret has no effect here"]
+
+
+def test_no_address_of_every_interface_is_announced() -> None:
+    config = parsed(listeners="A://0.0.0.0:0,B://[::]:9093,C://:9094", **_map("A", "B", "C"))
+    announced = config.advertised_endpoints({"A": 41234, "B": 9093, "C": 9094}, "machine.example")
+    assert [endpoint.connection_string for endpoint in announced] == [
+        "A://machine.example:41234",
+        "B://machine.example:9093",
+        "C://machine.example:9094",
+    ]
+
+
+def _map(*names: str) -> dict[str, str]:
+    return {
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+        "inter.broker.listener.name": names[0],
+    }
+
+
+def test_an_advertised_port_of_zero_is_the_bound_one() -> None:
+    config = parsed(listeners="PLAINTEXT://127.0.0.1:0", advertised_listeners="PLAINTEXT://public:0")
+    (endpoint,) = config.advertised_endpoints({"PLAINTEXT": 5}, "unused")
+    assert endpoint.connection_string == "PLAINTEXT://public:5"
+
+
+def test_listeners_with_security_are_refused() -> None:
+    (problem,) = problems({"listeners": "PLAINTEXT://:1,SSL://:2"})
+    assert problem.startswith("listeners: SSL speaks SSL, which cannot be served yet.")

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.config.broker import BrokerConfig, ConfigRefusal, parse_broker_config
+from ottla.config.topic import LONGEST, LogConfig
+
+
+def log_config(broker: dict[str, str] | None = None, **overrides: str) -> LogConfig:
+    config = parse_broker_config(broker or {})
+    assert isinstance(config, BrokerConfig)
+    result = LogConfig.of(config, {name.replace("_", "."): value for name, value in overrides.items()})
+    assert isinstance(result, LogConfig)
+    return result
+
+
+@pytest.mark.spec("L3", "L4")
+def test_defaults_are_kafkas() -> None:
+    config = log_config()
+    assert (config.segment_bytes, config.segment_ms) == (1 << 30, 7 * 24 * 3_600_000)
+    assert (config.retention_ms, config.retention_bytes) == (7 * 24 * 3_600_000, -1)
+    assert config.cleanup_policy == ("delete",)
+    assert (config.delete, config.compact) == (True, False)
+    assert (config.flush_messages, config.flush_ms) == (LONGEST, LONGEST)
+
+
+@pytest.mark.parametrize(
+    ("broker", "retention_ms"),
+    [
+        ({"log.retention.hours": "1"}, 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2"}, 120_000),
+        ({"log.retention.minutes": "2", "log.retention.ms": "3"}, 3),
+        ({"log.retention.ms": "-1"}, -1),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_retention_time_has_three_settings(broker: dict[str, str], retention_ms: int) -> None:
+    assert log_config(broker).retention_ms == retention_ms
+
+
+def test_rolling_and_flushing_have_synonyms() -> None:
+    config = log_config({"log.roll.hours": "2", "log.roll.jitter.hours": "1", "log.flush.scheduler.interval.ms": "9"})
+    assert (config.segment_ms, config.segment_jitter_ms, config.flush_ms) == (7_200_000, 3_600_000, 9)
+    config = log_config({"log.roll.ms": "5", "log.roll.jitter.ms": "4", "log.flush.interval.ms": "3"})
+    assert (config.segment_ms, config.segment_jitter_ms, config.flush_ms) == (5, 4, 3)
+
+
+def test_a_topics_own_settings_win() -> None:
+    config = log_config({"log.segment.bytes": "1000"}, segment_bytes="2000", cleanup_policy="compact,delete")
+    assert config.segment_bytes == 2000
+    assert (config.delete, config.compact) == (True, True)
+    assert config.overrides == {"segment.bytes": "2000", "cleanup.policy": "compact,delete"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "bounds"),
+    [
+        ({}, (LONGEST, LONGEST)),
+        ({"message_timestamp_difference_max_ms": "5"}, (5, 5)),
+        ({"message_timestamp_difference_max_ms": "5", "message_timestamp_before_max_ms": "7"}, (7, 5)),
+    ],
+)
+def test_the_older_bound_of_timestamps_fills_in(overrides: dict[str, str], bounds: tuple[int, int]) -> None:
+    config = log_config(**overrides)
+    assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == bounds
+
+
+def test_all_problems_are_told() -> None:
+    broker = parse_broker_config({})
+    assert isinstance(broker, BrokerConfig)
+    refusal = LogConfig.of(broker, {"segment.bytes": "1", "nope": "1"})
+    assert isinstance(refusal, ConfigRefusal)
+    assert refusal.problems == [
+        "Invalid value 1 for configuration segment.bytes: Value must be at least 14",
+        "Unknown topic config name: nope",
+    ]
