@@ -12,6 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from ottla.broker.served import SERVED
 from ottla.cli.main import app
+from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -89,4 +90,4 @@ def _paragraphs(text: str) -> str:
 
 
 #: Page to what makes it.
-PAGES = {"docs/apis.md": apis_page, "docs/cli.md": cli_page}
+PAGES = {"docs/apis.md": apis_page, "docs/cli.md": cli_page, "docs/settings.md": reference.render}
