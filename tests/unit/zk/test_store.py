@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from ottla.env.clock import VirtualClock
+from ottla.env.disk import DiskError, RealDisk
+from ottla.env.disk_faulty import FaultyDisk
+from ottla.env.disk_memory import MemoryDisk
+from ottla.env.executor import InlineExecutor
+from ottla.zk import store as store_module
+from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME, TreeDamaged, TreeStore
+from ottla.zk.tree import Create, Delete, NodeExistsError, Operation, Set
+
+CLOCK = VirtualClock(5000)
+SESSION = 1
+
+
+def durable(store: TreeStore) -> dict[str, tuple[object, ...]]:
+    return {
+        path: (*node.stat(), node.data, frozenset(node.children))
+        for path, node in store.tree.nodes.items()
+        if not node.ephemeral_owner
+    }
+
+
+def filled(disk: MemoryDisk) -> TreeStore:
+    store = TreeStore.open(disk, "/t", CLOCK, InlineExecutor())
+    operations: list[Operation] = [
+        Create("/a", "ünïcode \0 {}".encode()),
+        Create("/a/b", bytes(range(256))),
+        Create("/a/c"),
+    ]
+    store.execute(operations, SESSION)
+    store.execute([Set("/a", b"second"), Delete("/a/c")], SESSION)
+    return store
+
+
+def test_the_tree_survives_the_process() -> None:
+    disk = MemoryDisk()
+    before = durable(filled(disk))
+    # The first store is neither closed nor flushed: the process was killed.
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == before
+
+
+def test_ephemeral_nodes_end_with_the_process() -> None:
+    disk = MemoryDisk()
+    store = filled(disk)
+    store.execute([Create("/e", ephemeral=True), Create("/kept")], SESSION)
+    store.execute([Set("/e", b"x")], SESSION)
+    again = TreeStore.open(disk, "/t", CLOCK)
+    assert sorted(again.tree.nodes) == ["/", "/a", "/a/b", "/kept"]
+    assert again.tree.children("/") == ["a", "kept"]
+
+
+def test_sequential_numbers_go_on_after_a_restart() -> None:
+    disk = MemoryDisk()
+    store = filled(disk)
+    (first,) = store.execute([Create("/a/n-", sequential=True)], SESSION).results
+    again = TreeStore.open(disk, "/t", CLOCK)
+    (second,) = again.execute([Create("/a/n-", sequential=True)], SESSION).results
+    assert str(second) > str(first)
+
+
+def test_a_snapshot_holds_everything_and_empties_the_log() -> None:
+    disk = MemoryDisk()
+    store = filled(disk)
+    before = durable(store)
+    store.snapshot()
+    assert disk.file_size(f"/t/{LOG_NAME}") == 0
+    store.execute([Create("/later")], SESSION)
+    after = durable(store)
+    assert before.keys() < after.keys()
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == after
+
+
+def test_records_that_the_snapshot_holds_already_are_passed_over() -> None:
+    """Killed between writing the snapshot and emptying the log."""
+    disk = MemoryDisk()
+    store = filled(disk)
+    log = disk.read_bytes(f"/t/{LOG_NAME}")
+    store.snapshot()
+    disk.write_atomic(f"/t/{LOG_NAME}", log)
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+
+def test_a_long_log_becomes_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 300)
+    disk = MemoryDisk()
+    store = filled(disk)
+    for number in range(20):
+        store.execute([Create(f"/n{number}")], SESSION)
+    assert disk.file_size(f"/t/{LOG_NAME}") < 600
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+
+def test_closing_shortens_a_long_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AT_CLOSE_BYTES", 100)
+    disk = MemoryDisk()
+    store = filled(disk)
+    before = durable(store)
+    store.close()
+    assert disk.file_size(f"/t/{LOG_NAME}") == 0
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == before
+
+
+def test_a_full_disk_leaves_the_tree_as_it_was() -> None:
+    disk = FaultyDisk(MemoryDisk())
+    store = TreeStore.open(disk, "/t", CLOCK)
+    store.execute([Create("/a")], SESSION)
+    before = durable(store)
+    disk.capacity = 0
+    with pytest.raises(DiskError):
+        store.execute([Create("/b"), Set("/a", b"x")], SESSION)
+    assert durable(store) == before
+    disk.heal()
+    store.execute([Create("/b")], SESSION)
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+
+def test_a_failing_snapshot_is_no_failure_of_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 10)
+    disk = FaultyDisk(MemoryDisk())
+    store = TreeStore.open(disk, "/t", CLOCK)
+    disk.fail("replace", f"*/{SNAPSHOT_NAME}", errno.EIO)
+    store.execute([Create("/a")], SESSION)
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+
+def test_a_damaged_snapshot_is_told_with_a_cure() -> None:
+    disk = MemoryDisk()
+    filled(disk).snapshot()
+    disk.flip(f"/t/{SNAPSHOT_NAME}", 30)
+    with pytest.raises(TreeDamaged, match=rf"/t/{SNAPSHOT_NAME} is damaged.*Restore it"):
+        TreeStore.open(disk, "/t", CLOCK)
+
+
+def test_a_log_that_does_not_fit_is_told_with_a_cure() -> None:
+    disk = MemoryDisk()
+    other = TreeStore.open(disk, "/o", CLOCK)
+    other.execute([Create("/x")], SESSION)
+    size = disk.file_size(f"/o/{LOG_NAME}")
+    other.execute([Create("/x/y")], SESSION)
+    # The log without its first record.
+    disk.mkdirs("/t")
+    disk.write_atomic(f"/t/{LOG_NAME}", disk.read_bytes(f"/o/{LOG_NAME}")[size:])
+    with pytest.raises(TreeDamaged, match="does not fit"):
+        TreeStore.open(disk, "/t", CLOCK)
+
+
+def test_a_refused_transaction_is_not_logged() -> None:
+    disk = MemoryDisk()
+    store = filled(disk)
+    size = disk.file_size(f"/t/{LOG_NAME}")
+    with pytest.raises(NodeExistsError):
+        store.execute([Create("/new"), Create("/a")], SESSION)
+    assert disk.file_size(f"/t/{LOG_NAME}") == size
+
+
+def test_on_a_real_disk(tmp_path: Path) -> None:
+    folder = str(tmp_path / "data")
+    store = TreeStore.open(RealDisk(), folder, CLOCK)
+    store.execute([Create("/a", b"1")], SESSION)
+    store.close()
+    again = TreeStore.open(RealDisk(), folder, CLOCK)
+    assert again.tree.get("/a").data == b"1"
+    again.close()
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [LOG_NAME]
