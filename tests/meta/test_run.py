@@ -61,6 +61,7 @@ def test_a_failed_step_shows_its_output_and_is_tried_again(tmp_path: Path) -> No
     (tmp_path / "requirements").mkdir()
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
+    (tmp_path / ".venv" / ".made-in").write_text(f"{tmp_path}\n")
     # An environment whose installer fails, whichever it is.
     for program in (python, tmp_path / "uv"):
         program.write_text('#!/bin/sh\n[ "$1" = -c ] && exit 0\necho "no such thing: $*"\nexit 7\n')
