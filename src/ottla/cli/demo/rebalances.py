@@ -1,0 +1,121 @@
+"""Why each rebalance happened: the evidence that the coordinator wrote, in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.model import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from ottla.client.sync import Client
+
+EVIDENCE_TOPIC = "__ottla_rebalances"
+_WORDS = {
+    "member_joined": "{who} joined",
+    "member_left": "{who} left",
+    "session_expired": "{who} was not heard of for its session timeout",
+    "rebalance_timeout": "{who} did not join again in time",
+    "sync_timeout": "{who} did not ask for its assignment in time",
+    "subscription_changed": "{who} subscribed to other topics",
+    "partitions_given_up": "{who} gave partitions up for others",
+    "metadata_changed": "{who} changed its metadata",
+    "partitions_added": "partitions were added to a topic",
+    "topic_created": "a topic was created",
+    "topic_deleted": "a topic was deleted",
+    "leader_rejoined": "the leader, {who}, asked for it",
+    "static_member_replaced": "static member {who} was replaced",
+    "assignment_not_written": "the assignment could not be written",
+    "coordinator_moved": "the coordinator of the group moved",
+    "group_too_large": "the group has too many members",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One rebalance: when it began (ms since 1970), what for, and what it cost."""
+
+    group: str
+    generation: int
+    outcome: str
+    started_at_ms: int
+    duration_ms: int
+    causes: tuple[str, ...]
+    members: int
+    moved: int
+    kept: int
+    longest_pause_ms: int
+
+    @property
+    def why(self) -> str:
+        """The causes as one phrase."""
+        return "; ".join(self.causes) or "no cause recorded"
+
+    @property
+    def line(self) -> str:
+        """The rebalance as one line of text."""
+        members = "1 member" if self.members == 1 else f"{self.members} members"
+        return (
+            f"group {self.group}, generation {self.generation}: {self.why} "
+            f"({members}, {self.moved} partitions moved, {self.kept} kept, longest pause {self.longest_pause_ms} ms)"
+        )
+
+
+def parse_rebalance(value: bytes) -> Rebalance:
+    """One record of the evidence topic. Raises ValueError or KeyError for anything else."""
+    told: dict[str, Any] = json.loads(value)
+    names = {
+        each["member_id"]: each.get("client_id") or each["member_id"]
+        for each in (*told.get("members", ()), *told.get("removed", ()), *told["causes"])
+    }
+    pauses = [each.get("pause_ms") or 0 for each in told.get("members", ())]
+    return Rebalance(
+        group=told["group"],
+        generation=told["generation"],
+        outcome=told["outcome"],
+        started_at_ms=told["started_at_ms"],
+        duration_ms=told["duration_ms"],
+        causes=tuple(dict.fromkeys(_cause(each, names) for each in told["causes"])),
+        members=len(told.get("members", ())),
+        moved=told.get("moved_count", 0),
+        kept=told.get("kept_count", 0),
+        longest_pause_ms=round(max(pauses, default=0)),
+    )
+
+
+def _cause(told: dict[str, Any], names: dict[str, str]) -> str:
+    who = names.get(told.get("member_id", ""), "") or "a member"
+    return _WORDS.get(told["cause"], told["cause"].replace("_", " ") + " ({who})").format(who=who)
+
+
+class Evidence:
+    """Follows the evidence topic, which appears with the first rebalance."""
+
+    def __init__(self, client: Client) -> None:
+        self.rebalances: list[Rebalance] = []
+        self._client = client
+        self._position: dict[Any, int] = {}
+
+    def follow(self) -> list[Rebalance]:
+        """The rebalances recorded since the last call, in the order they began."""
+        from ottla.client.errors import UnknownTopicError
+        from ottla.client.model import TopicPartition
+
+        try:
+            numbers = self._client.partitions([EVIDENCE_TOPIC])[EVIDENCE_TOPIC]
+        except UnknownTopicError:
+            return []
+        partitions = [TopicPartition(EVIDENCE_TOPIC, number) for number in numbers]
+        unseen = [each for each in partitions if each not in self._position]
+        if unseen:
+            self._position |= self._client.offsets_at(unseen, EARLIEST)
+        fresh: list[Rebalance] = []
+        for partition, end in self._client.offsets_at(partitions, LATEST).items():
+            if end > self._position[partition]:
+                for records in self._client.read_range(partition, self._position[partition], end):
+                    fresh += [parse_rebalance(each.value) for each in records if each.value is not None]
+                self._position[partition] = end
+        fresh.sort(key=lambda each: each.started_at_ms)
+        self.rebalances += fresh
+        return fresh
