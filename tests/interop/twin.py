@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from support.waiting import wait_until
 OWN_FIELDS = {"host", "port", "cluster_id", "throttle_time_ms"}
 #: Fields of which only the sign is comparable.
 SIGN_ONLY = {"producer_id", "session_id", "log_append_time_ms"}
+#: The random part of member ids.
+RANDOM_PART = re.compile(r"(?<=-)[0-9a-zA-Z_-]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NO_ID = uuid.UUID(int=0)
 
 
@@ -83,7 +86,7 @@ def scrubbed(value: Any, ignore: frozenset[str] | set[str] = frozenset()) -> Any
         return [scrubbed(part, ignore) for part in value]
     if isinstance(value, uuid.UUID):
         return "no id" if value == NO_ID else "an id"
-    return value
+    return RANDOM_PART.sub("…", value) if isinstance(value, str) else value
 
 
 def _sign(value: int) -> str:

@@ -1,0 +1,425 @@
+"""The group requests, every version and every refusal, beside Apache Kafka's coordinator."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from interop.raw import RawConnection
+from interop.twin import Each, Twin
+from interop.wire_json import Json
+from support.ottla_server import OttlaServer
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.needs_kafka]
+
+NONE = 0
+COORDINATOR_NOT_AVAILABLE = 15
+ILLEGAL_GENERATION = 22
+INCONSISTENT_GROUP_PROTOCOL = 23
+INVALID_GROUP_ID = 24
+UNKNOWN_MEMBER_ID = 25
+INVALID_SESSION_TIMEOUT = 26
+REBALANCE_IN_PROGRESS = 27
+MEMBER_ID_REQUIRED = 79
+NON_EMPTY_GROUP = 68
+GROUP_ID_NOT_FOUND = 69
+
+#: Version 0, one topic "t", no user data. Apache Kafka's coordinator stalls for ever on metadata it cannot read.
+SUBSCRIPTION = struct.pack(">hih", 0, 1, 1) + b"t" + struct.pack(">i", -1)
+PROTOCOLS = [{"name": "range", "metadata": SUBSCRIPTION}]
+
+
+@pytest.fixture
+def group(twin: Twin, unique: str) -> str:
+    """A group name whose coordinator is up on both brokers."""
+    for one in (twin.ours, twin.theirs):
+        wait_until(lambda one=one: coordinator_is_up(one, unique), "the coordinator")
+    return unique
+
+
+def coordinator_is_up(connection: RawConnection, group: str) -> bool:
+    found = connection.request("FindCoordinator", 1, key=group, key_type=0)
+    if found["error_code"]:
+        return False
+    return bool(connection.request("DescribeGroups", 0, groups=[group])["groups"][0]["error_code"] == NONE)
+
+
+class Member:
+    """A group member on both brokers; ids and generations as each gave them."""
+
+    def __init__(self, twin: Twin, group: str, instance: str | None = None) -> None:
+        self.twin = twin
+        self.group = group
+        self.instance = instance
+        self.id = Each("", "")
+        self.generation = -1
+
+    def join_body(self, version: int, **more: Any) -> Json:
+        body: Json = {
+            "group_id": self.group,
+            "session_timeout_ms": 10_000,
+            "member_id": self.id,
+            "protocol_type": "consumer",
+            "protocols": PROTOCOLS,
+        }
+        if version >= 1:
+            body["rebalance_timeout_ms"] = 10_000
+        if version >= 5 and self.instance is not None:
+            body["group_instance_id"] = self.instance
+        return body | more
+
+    def join(self, version: int = 9, **more: Any) -> Json:
+        """One JoinGroup, answers compared; from version 4 on the first is told its member id only."""
+        answers = self.twin.ask_each("JoinGroup", version, **self.join_body(version, **more))
+        compare_joins(answers)
+        self.id = Each(answers.ours["member_id"] or self.id.ours, answers.theirs["member_id"] or self.id.theirs)
+        self.generation = answers.ours["generation_id"]
+        ours: Json = answers.ours
+        return ours
+
+    def fully_join(self, version: int = 9) -> Json:
+        answer = self.join(version)
+        if answer["error_code"] == MEMBER_ID_REQUIRED:
+            answer = self.join(version)
+        assert answer["error_code"] == NONE
+        return answer
+
+    def sync(self, version: int = 5, **more: Any) -> Json:
+        body: Json = {"group_id": self.group, "generation_id": self.generation, "member_id": self.id}
+        assignments = [{"member_id": self.id, "assignment": b"yours"}]
+        if version >= 5:
+            body |= {"protocol_type": "consumer", "protocol_name": "range"}
+        return self.twin.ask("SyncGroup", version, **body | {"assignments": assignments} | more)
+
+    def become_stable(self) -> None:
+        self.fully_join()
+        assert self.sync()["assignment"] == b"yours"
+
+    def heartbeat(self, version: int = 4, **more: Any) -> int:
+        body: Json = {"group_id": self.group, "generation_id": self.generation, "member_id": self.id}
+        answer = self.twin.ask("Heartbeat", version, **body | more)
+        code: int = answer["error_code"]
+        return code
+
+    def leave(self, version: int = 5, **more: Any) -> Json:
+        body: Json = {"group_id": self.group}
+        if version < 3:
+            body["member_id"] = self.id
+        else:
+            body["members"] = [{"member_id": self.id}]
+        return self.twin.ask("LeaveGroup", version, **body | more)
+
+
+def compare_joins(answers: Each) -> None:
+    """Joins are equal but for the member ids, which must fit together within each answer."""
+    sides = []
+    for side in (answers.ours, answers.theirs):
+        known = {"": "", side["member_id"]: "me"}
+        numbered = {**side, "member_id": bool(side["member_id"]), "leader": known.get(side["leader"], "another")}
+        numbered["members"] = [
+            {**one, "member_id": known.get(one["member_id"], "another")} for one in side["members"] or []
+        ]
+        sides.append({name: value for name, value in numbered.items() if name != "throttle_time_ms"})
+    assert sides[0] == sides[1]
+
+
+@pytest.mark.parametrize("version", range(7))
+@pytest.mark.spec("G2")
+def test_the_coordinator_is_found(twin: Twin, group: str, version: int) -> None:
+    if version == 0:
+        body: Json = {"key": group}
+    elif version < 4:
+        body = {"key": group, "key_type": 0}
+    else:
+        body = {"key_type": 0, "coordinator_keys": [group, group + "-2", ""]}
+    twin.ask("FindCoordinator", version, **body)
+
+
+@pytest.mark.parametrize("version", [1, 3, 4])
+def test_the_coordinator_of_nobody(twin: Twin, group: str, version: int) -> None:
+    for key, key_type in (("", 0), (group, 7), (group, -1)):
+        keys: Json = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
+        twin.ask("FindCoordinator", version, key_type=key_type, **keys)
+
+
+@pytest.mark.parametrize("version", range(10))
+@pytest.mark.spec("G2")
+def test_one_member_in_every_version(twin: Twin, group: str, version: int) -> None:
+    member = Member(twin, group)
+    answer = member.join(version)
+    assert (answer["error_code"] == MEMBER_ID_REQUIRED) == (version >= 4)
+    if version >= 4:
+        answer = member.join(version)
+    assert answer["error_code"] == NONE
+    assert answer["leader"] == answer["member_id"] == member.id.ours
+    assert member.sync(min(version, 5))["assignment"] == b"yours"
+    assert member.heartbeat(min(version, 4)) == NONE
+    member.leave(min(version, 5))
+    assert member.heartbeat(min(version, 4)) == UNKNOWN_MEMBER_ID
+
+
+JOIN_REFUSALS: dict[str, tuple[Json, int]] = {
+    "session too short": ({"session_timeout_ms": 10}, INVALID_SESSION_TIMEOUT),
+    "session too long": ({"session_timeout_ms": 10_000_000}, INVALID_SESSION_TIMEOUT),
+    "unknown member": ({"member_id": "nobody"}, UNKNOWN_MEMBER_ID),
+    "no group": ({"group_id": ""}, INVALID_GROUP_ID),
+    "no protocols": ({"protocols": []}, INCONSISTENT_GROUP_PROTOCOL),
+    "no protocol type": ({"protocol_type": ""}, INCONSISTENT_GROUP_PROTOCOL),
+}
+
+
+@pytest.mark.parametrize("version", [0, 3, 5, 9])
+@pytest.mark.parametrize("what", JOIN_REFUSALS)
+def test_joins_that_are_refused(twin: Twin, group: str, what: str, version: int) -> None:
+    change, error = JOIN_REFUSALS[what]
+    assert Member(twin, group).join(version, **change)["error_code"] == error
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_protocols_must_fit_the_group(twin: Twin, group: str, version: int) -> None:
+    Member(twin, group).become_stable()
+    stranger = Member(twin, group)
+    answer = stranger.join(version, protocols=[{"name": "sticky", "metadata": SUBSCRIPTION}])
+    assert answer["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+    assert stranger.join(version, protocol_type="connect")["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_wrong_generations_and_members(twin: Twin, group: str) -> None:
+    member = Member(twin, group)
+    member.become_stable()
+    assert member.heartbeat(generation_id=member.generation + 1) == ILLEGAL_GENERATION
+    assert member.heartbeat(member_id="nobody") == UNKNOWN_MEMBER_ID
+    assert member.heartbeat(group_id="") == INVALID_GROUP_ID
+    assert member.heartbeat(group_id=group + "-other") == UNKNOWN_MEMBER_ID
+    assert member.sync(generation_id=member.generation - 1)["error_code"] == ILLEGAL_GENERATION
+    assert member.sync(member_id="nobody")["error_code"] == UNKNOWN_MEMBER_ID
+    assert member.sync(group_id=group + "-other")["error_code"] == UNKNOWN_MEMBER_ID
+    assert member.sync(protocol_name="sticky")["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+    assert member.sync(protocol_name=None, protocol_type=None)["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+    assert member.sync(protocol_type="connect")["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+    assert member.heartbeat() == NONE
+    # A sync in Stable is answered at once with what was assigned.
+    assert member.sync(assignments=[])["assignment"] == b"yours"
+
+
+@pytest.mark.parametrize("metadata", [b"what is this", b"", b"\0\0\x7f\xff\xff\xff"], ids=["text", "empty", "absurd"])
+def test_unreadable_metadata_stalls_nobody(ottla_only: OttlaServer, connect: Any, unique: str, metadata: bytes) -> None:
+    raw = connect(ottla_only)
+    wait_until(lambda: coordinator_is_up(raw, unique), "the coordinator")
+    body: Json = {"group_id": unique, "session_timeout_ms": 10_000, "member_id": "", "protocol_type": "consumer"}
+    bad = raw.request("JoinGroup", 0, protocols=[{"name": "range", "metadata": metadata}], **body)
+    assert bad["error_code"] != NONE
+    good = raw.request("JoinGroup", 0, protocols=PROTOCOLS, **body)
+    assert good["error_code"] == NONE
+    assert [one["metadata"] for one in good["members"]] == [SUBSCRIPTION]
+
+
+def test_a_member_that_joins_again(twin: Twin, group: str) -> None:
+    member = Member(twin, group)
+    member.become_stable()
+    # The leader's rejoin starts a new generation.
+    assert member.join()["generation_id"] == 2
+    assert member.heartbeat() in (NONE, REBALANCE_IN_PROGRESS)
+    member.sync()
+    assert member.heartbeat() == NONE
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5])
+def test_leaving_when_not_there(twin: Twin, group: str, version: int) -> None:
+    stranger = Member(twin, group)
+    stranger.id = Each("nobody", "nobody")
+    stranger.leave(version)
+    Member(twin, group).become_stable()
+    stranger.leave(version)
+    stranger.leave(version, group_id="")
+
+
+def test_leaving_together(twin: Twin, group: str) -> None:
+    member = Member(twin, group)
+    member.become_stable()
+    members = [{"member_id": "nobody"}, {"member_id": member.id}, {"member_id": "", "group_instance_id": "static"}]
+    answer = member.leave(5, members=members)
+    assert [one["error_code"] for one in answer["members"]] == [UNKNOWN_MEMBER_ID, NONE, UNKNOWN_MEMBER_ID]
+
+
+def test_static_members(twin: Twin, group: str) -> None:
+    first = Member(twin, group, instance="one")
+    first.fully_join()
+    assert first.sync(group_instance_id="one")["assignment"] == b"yours"
+    # The same instance comes back without its id: same generation or not, the old id is fenced.
+    second = Member(twin, group, instance="one")
+    second.join()
+    assert second.id.ours != first.id.ours
+    assert first.heartbeat(group_instance_id="one") == 82
+    assert first.heartbeat() == UNKNOWN_MEMBER_ID
+    second.sync(group_instance_id="one", assignments=[])
+    second.leave(5, members=[{"member_id": "", "group_instance_id": "one"}])
+
+
+def commit_body(group: str, topic: str, offset: int, **more: Any) -> Json:
+    partitions = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": "some words"}]
+    return {"group_id": group, "topics": [{"name": topic, "partitions": partitions}], **more}
+
+
+def commit(twin: Twin, version: int, group: str, topic: str, offset: int, **more: Any) -> int:
+    answer = twin.ask("OffsetCommit", version, **commit_body(group, topic, offset, **more))
+    code: int = answer["topics"][0]["partitions"][0]["error_code"]
+    return code
+
+
+def fetch_offsets(twin: Twin, version: int, group: str, topics: list[tuple[str, list[int]]] | None) -> Json:
+    wanted = topics and [{"name": name, "partition_indexes": numbers} for name, numbers in topics]
+    if version < 8:
+        return twin.ask("OffsetFetch", version, group_id=group, topics=wanted)
+    return twin.ask("OffsetFetch", version, groups=[{"group_id": group, "topics": wanted}])
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.spec("C3", "G2")
+def test_offsets_are_committed_and_fetched_in_every_version(twin: Twin, group: str, version: int) -> None:
+    twin.create_topic(group, partitions=2)
+    simple = {"generation_id_or_member_epoch": -1, "member_id": ""}
+    assert commit(twin, version, group, group, 42, **simple) == NONE
+    fetch_offsets(twin, version, group, [(group, [0, 1]), (group + "-none", [0])])
+    fetch_offsets(twin, version, group, [])
+    if version >= 2:
+        fetch_offsets(twin, version, group, None)
+    fetch_offsets(twin, version, group + "-other", [(group, [0])])
+
+
+def test_commits_that_are_refused(twin: Twin, group: str) -> None:
+    twin.create_topic(group)
+    member = Member(twin, group)
+    member.become_stable()
+    mine = {"generation_id_or_member_epoch": member.generation, "member_id": member.id}
+    assert commit(twin, 8, group, group, 1, **mine) == NONE
+    assert commit(twin, 8, group, group, 1, **{**mine, "member_id": "nobody"}) == UNKNOWN_MEMBER_ID
+    assert commit(twin, 8, group, group, 1, **{**mine, "generation_id_or_member_epoch": 9}) == ILLEGAL_GENERATION
+    simple = {"generation_id_or_member_epoch": -1, "member_id": ""}
+    # A group with members does not take commits from outside.
+    assert commit(twin, 8, group, group, 1, **simple) == UNKNOWN_MEMBER_ID
+    commit(twin, 8, group, group + "-none", 1, **mine)
+    commit(twin, 8, "", group, 1, **simple)
+    commit(twin, 8, group + "-b", group, -5, **simple)
+    long = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 5000}]
+    twin.ask("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": long}], **mine)
+    unknown = [{"partition_index": 7, "committed_offset": 1, "committed_metadata": None}]
+    twin.ask("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": unknown}], **mine)
+    fetch_offsets(twin, 8, group, None)
+
+
+def test_offsets_of_many_groups(twin: Twin, group: str) -> None:
+    twin.create_topic(group)
+    simple = {"generation_id_or_member_epoch": -1, "member_id": ""}
+    for number in range(3):
+        commit(twin, 8, f"{group}-{number}", group, 10 + number, **simple)
+    groups = [{"group_id": f"{group}-{number}", "topics": None} for number in range(4)]
+    answer = twin.ask("OffsetFetch", 9, groups=groups, require_stable=True)
+    assert [one["topics"][0]["partitions"][0]["committed_offset"] for one in answer["groups"][:3]] == [10, 11, 12]
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_groups_are_described(twin: Twin, group: str, version: int) -> None:
+    more = {"include_authorized_operations": True} if version >= 3 else {}
+    body: Json = {"groups": [group, group + "-none", ""], **more}
+    twin.ask("DescribeGroups", version, **body)
+    member = Member(twin, group)
+    member.fully_join()
+    twin.ask("DescribeGroups", version, **body)
+    member.sync()
+    stable = twin.ask("DescribeGroups", version, **body)
+    assert stable["groups"][0]["group_state"] == "Stable"
+    assert stable["groups"][0]["members"][0]["client_host"] == "/127.0.0.1"
+    twin.create_topic(group)
+    commit(twin, 8, group, group, 1, generation_id_or_member_epoch=member.generation, member_id=member.id)
+    member.leave()
+    assert twin.ask("DescribeGroups", version, **body)["groups"][0]["group_state"] == "Empty"
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_groups_are_listed(twin: Twin, group: str, version: int) -> None:
+    Member(twin, group).become_stable()
+
+    def listed(**filters: Any) -> list[Json]:
+        answers = twin.ask_each("ListGroups", version, **filters)
+        ours, theirs = (
+            [one for one in side["groups"] if one["group_id"] == group] for side in (answers.ours, answers.theirs)
+        )
+        assert ours == theirs
+        return ours
+
+    assert len(listed()) == 1
+    if version >= 4:
+        assert listed(states_filter=["Empty"]) == []
+        assert len(listed(states_filter=["Stable", "Empty"])) == 1
+        assert len(listed(states_filter=["stable"])) == 1
+        assert listed(states_filter=["no such state"]) == []
+    if version >= 5:
+        assert len(listed(types_filter=["classic"])) == 1
+        assert listed(types_filter=["consumer"]) == []
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_groups_are_deleted(twin: Twin, group: str, version: int) -> None:
+    twin.create_topic(group)
+    member = Member(twin, group)
+    member.become_stable()
+    commit(twin, 8, group, group, 5, generation_id_or_member_epoch=member.generation, member_id=member.id)
+    names = [group, group + "-none"]
+    assert errors_of(twin.ask("DeleteGroups", version, groups_names=names)) == {NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND}
+    member.leave()
+    assert errors_of(twin.ask("DeleteGroups", version, groups_names=[group])) == {NONE}
+    assert errors_of(twin.ask("DeleteGroups", version, groups_names=[group])) == {GROUP_ID_NOT_FOUND}
+    fetch_offsets(twin, 7, group, None)
+
+
+def errors_of(answer: Json) -> set[int]:
+    return {one["error_code"] for one in answer["results"]}
+
+
+def test_offsets_go_with_their_topic(twin: Twin, group: str) -> None:
+    twin.create_topic(group)
+    commit(twin, 8, group, group, 5, generation_id_or_member_epoch=-1, member_id="")
+    twin.ask("DeleteTopics", 5, topic_names=[group], timeout_ms=20_000)
+
+    def gone(connection: RawConnection) -> bool:
+        return connection.request("OffsetFetch", 7, group_id=group, topics=None)["topics"] == []
+
+    for one in (twin.ours, twin.theirs):
+        wait_until(lambda one=one: gone(one), "the end of the offsets")
+
+
+def test_two_members(twin: Twin, group: str, connect: Any, shared_ottla_server: Any, apache_kafka: Any) -> None:
+    first = Member(twin, group)
+    first.become_stable()
+    other = Twin(connect(shared_ottla_server), connect(apache_kafka))
+    second = Member(other, group)
+    assert second.join()["error_code"] == MEMBER_ID_REQUIRED
+    # The second join waits for the first member's; meanwhile its heartbeats tell it to join again.
+    for connection, side in ((other.ours, "ours"), (other.theirs, "theirs")):
+        body = {**second.join_body(9), "member_id": getattr(second.id, side)}
+        connection.send("JoinGroup", 9, **body)
+    for connection in (twin.ours, twin.theirs):
+        member_id = first.id.ours if connection is twin.ours else first.id.theirs
+        heart = {"group_id": group, "generation_id": 1, "member_id": member_id}
+        wait_until(
+            lambda c=connection, h=heart: c.request("Heartbeat", 4, **h)["error_code"] == REBALANCE_IN_PROGRESS,
+            "the rebalance",
+        )
+    assert first.sync()["error_code"] == REBALANCE_IN_PROGRESS
+    led = first.join()
+    assert led["generation_id"] == 2
+    assert len(led["members"]) == 2
+    followed = Each(other.ours.receive("JoinGroup", 9), other.theirs.receive("JoinGroup", 9))
+    compare_joins(followed)
+    second.generation = 2
+    assert followed.ours["leader"] == first.id.ours
+    assert followed.ours["members"] == []
+    assignments = [{"member_id": first.id, "assignment": b"one"}, {"member_id": second.id, "assignment": b"two"}]
+    assert first.sync(assignments=assignments)["assignment"] == b"one"
+    assert second.sync(assignments=[])["assignment"] == b"two"
+    second.leave()
+    assert first.heartbeat() == REBALANCE_IN_PROGRESS
