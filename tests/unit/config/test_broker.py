@@ -82,8 +82,6 @@ def test_the_shipped_server_properties_is_taken() -> None:
     assert config.broker_id == 0
     assert config.log_dirs == ["/tmp/kafka-logs"]
     assert sorted(config.warnings) == [
-        "transaction.state.log.min.isr=1 has no effect here",
-        "transaction.state.log.replication.factor=1 has no effect here",
         "zookeeper.connect=localhost:2181 is not used: this broker coordinates by its embedded tree, which lies "
         "beside its log",
         "zookeeper.connection.timeout.ms=18000 has no effect here",

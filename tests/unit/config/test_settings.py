@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from ottla.config.settings import (
     HONOURED,
     NO_EFFECT,
     REFUSED,
+    SYNONYM_GROUPS,
     TOPIC_SETTINGS,
     TOPIC_SYNONYMS,
     nearest_name,
@@ -44,6 +46,41 @@ def test_synonyms_are_settings() -> None:
     for name, synonyms in TOPIC_SYNONYMS.items():
         assert name in TOPIC_SETTINGS
         assert all(synonym in BROKER_SETTINGS for synonym in synonyms)
+
+
+def sources() -> str:
+    """Our code but for the declarations and what judges all settings alike."""
+    alike = ("settings.py", "refusals.py", "rules.py", "reference.py")
+    files = [path for path in (PROJECT / "src" / "ottla").rglob("*.py") if path.name not in alike]
+    return "".join(path.read_text() for path in files if path.parent.name != "declarations")
+
+
+def test_a_setting_is_honoured_if_and_only_if_something_reads_it() -> None:
+    code = sources()
+    # The older bound of timestamps is read where a LogConfig is made.
+    topic_settings_read = {"message.timestamp.difference.max.ms"}
+    topic_settings_read |= {name for name in TOPIC_SETTINGS if re.search(rf"\.{name.replace('.', '_')}\b", code)}
+    # Mentioned where values and listeners are parsed and internal topics made, not acted on.
+    parsing = {
+        "zookeeper.connect",
+        "group.consumer.migration.policy",
+        "security.inter.broker.protocol",
+        "unclean.leader.election.enable",
+    }
+    read = {name for name in BROKER_SETTINGS if f'"{name}"' in code} - parsing
+    # The settings of time that have several units are read by the rules that choose among them.
+    chosen = {name for group in SYNONYM_GROUPS for name in group} | {
+        "broker.id.generation.enable",
+        "reserved.broker.max.id",
+    }
+    for name, synonyms in TOPIC_SYNONYMS.items():
+        if name in topic_settings_read:
+            read.update(synonyms)
+    honoured = {setting.name for setting in BROKER_SETTINGS.values() if setting.effect == HONOURED}
+    assert honoured - read - chosen == set()
+    assert read - honoured == set()
+    honoured_of_topics = {setting.name for setting in TOPIC_SETTINGS.values() if setting.effect == HONOURED}
+    assert honoured_of_topics == topic_settings_read
 
 
 def test_importing_the_settings_pulls_in_nothing_heavy() -> None:

@@ -216,7 +216,7 @@ ROWS: tuple[Row, ...] = (
         "How often transactions that timed out are looked for, in milliseconds.",
     ),
     (
-        "transaction.max.timeout.ms", "int", "900000", "[1,...]", "high", "read-only", "honoured",
+        "transaction.max.timeout.ms", "int", "900000", "[1,...]", "high", "read-only", "no_effect",
         "The longest transaction timeout a producer may ask for, in milliseconds.",
     ),
     (
@@ -238,19 +238,19 @@ ROWS: tuple[Row, ...] = (
         "Bytes read at once when transactions are loaded from their topic.",
     ),
     (
-        "transaction.state.log.min.isr", "int", "2", "[1,...]", "high", "read-only", "no_effect",
+        "transaction.state.log.min.isr", "int", "2", "[1,...]", "high", "read-only", "honoured",
         "In-sync replicas that the transaction topic demands.",
     ),
     (
-        "transaction.state.log.num.partitions", "int", "50", "[1,...]", "high", "read-only", "no_effect",
+        "transaction.state.log.num.partitions", "int", "50", "[1,...]", "high", "read-only", "honoured",
         "Partitions of the transaction topic.",
     ),
     (
-        "transaction.state.log.replication.factor", "short", "3", "[1,...]", "high", "read-only", "no_effect",
+        "transaction.state.log.replication.factor", "short", "3", "[1,...]", "high", "read-only", "honoured",
         "Replicas of the transaction topic.",
     ),
     (
-        "transaction.state.log.segment.bytes", "int", "104857600", "[1,...]", "high", "read-only", "no_effect",
+        "transaction.state.log.segment.bytes", "int", "104857600", "[1,...]", "high", "read-only", "honoured",
         "Segment size of the transaction topic, in bytes.",
     ),
     (

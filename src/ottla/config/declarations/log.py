@@ -53,7 +53,7 @@ ROWS: tuple[Row, ...] = (
         "Memory for the log cleaner's table of keys, over all its threads, in bytes.",
     ),
     (
-        "log.cleaner.delete.retention.ms", "long", "86400000", "[0,...]", "medium", "cluster-wide", "honoured",
+        "log.cleaner.delete.retention.ms", "long", "86400000", "[0,...]", "medium", "cluster-wide", "no_effect",
         "How long a tombstone stays in a compacted topic, in milliseconds.",
     ),
     (
@@ -85,15 +85,15 @@ ROWS: tuple[Row, ...] = (
         "[1,...]",
         "medium",
         "cluster-wide",
-        "honoured",
+        "no_effect",
         "After this time a record of a compacted topic must become open to compaction, in milliseconds.",
     ),
     (
-        "log.cleaner.min.cleanable.ratio", "double", "0.5", "[0,...,1]", "medium", "cluster-wide", "honoured",
+        "log.cleaner.min.cleanable.ratio", "double", "0.5", "[0,...,1]", "medium", "cluster-wide", "no_effect",
         "The share of a compacted log that must be dirty before it is worth compacting.",
     ),
     (
-        "log.cleaner.min.compaction.lag.ms", "long", "0", "[0,...]", "medium", "cluster-wide", "honoured",
+        "log.cleaner.min.compaction.lag.ms", "long", "0", "[0,...]", "medium", "cluster-wide", "no_effect",
         "A record stays uncompacted at least this long, in milliseconds.",
     ),
     (
@@ -102,7 +102,8 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "log.cleanup.policy", "list", "delete", "[compact, delete]", "medium", "cluster-wide", "honoured",
-        "What happens to old segments: `delete`, `compact`, or both.",
+        "What happens to old segments: `delete`, `compact`, or both. Compaction is not there yet: a topic with "
+        "`compact` alone keeps everything.",
     ),
     (
         "log.dir.failure.timeout.ms", "long", "30000", "[1,...]", "low", "read-only", "no_effect",
@@ -206,7 +207,7 @@ ROWS: tuple[Row, ...] = (
         "Whether a record's time is the producer's (CreateTime) or the broker's (LogAppendTime).",
     ),
     (
-        "log.preallocate", "boolean", "false", "", "medium", "cluster-wide", "honoured",
+        "log.preallocate", "boolean", "false", "", "medium", "cluster-wide", "no_effect",
         "Whether a new segment's file gets its full size at once.",
     ),
     (
@@ -267,7 +268,7 @@ ROWS: tuple[Row, ...] = (
         "Threads per folder that load and recover logs at start.",
     ),
     (
-        "producer.id.expiration.check.interval.ms", "int", "600000", "[1,...]", "low", "read-only", "no_effect",
+        "producer.id.expiration.check.interval.ms", "int", "600000", "[1,...]", "low", "read-only", "honoured",
         "How often idle producers are looked for, in milliseconds.",
     ),
     (

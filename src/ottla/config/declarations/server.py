@@ -184,7 +184,7 @@ ROWS: tuple[Row, ...] = (
         "rest waits in its buffer.",
     ),
     (
-        "request.timeout.ms", "int", "30000", "", "high", "read-only", "honoured",
+        "request.timeout.ms", "int", "30000", "", "high", "read-only", "no_effect",
         "How long a request that the broker itself makes may take, in milliseconds.",
     ),
     (
@@ -204,20 +204,20 @@ ROWS: tuple[Row, ...] = (
         "The first time limit for making a connection to another broker, in milliseconds.",
     ),
     (
-        "socket.listen.backlog.size", "int", "50", "[1,...]", "medium", "read-only", "honoured",
-        "How many connections may wait to be accepted; the system has a limit of its own.",
+        "socket.listen.backlog.size", "int", "50", "[1,...]", "medium", "read-only", "no_effect",
+        "How many connections may wait to be accepted; left to the system here.",
     ),
     (
-        "socket.receive.buffer.bytes", "int", "102400", "", "high", "read-only", "honoured",
-        "Size of the sockets' receive buffer (SO_RCVBUF), in bytes; -1 leaves it to the system.",
+        "socket.receive.buffer.bytes", "int", "102400", "", "high", "read-only", "no_effect",
+        "Size of the sockets' receive buffer (SO_RCVBUF), in bytes; left to the system here, which adapts it.",
     ),
     (
         "socket.request.max.bytes", "int", "104857600", "[1,...]", "high", "read-only", "honoured",
         "The largest request taken, in bytes; a larger one closes its connection.",
     ),
     (
-        "socket.send.buffer.bytes", "int", "102400", "", "high", "read-only", "honoured",
-        "Size of the sockets' send buffer (SO_SNDBUF), in bytes; -1 leaves it to the system.",
+        "socket.send.buffer.bytes", "int", "102400", "", "high", "read-only", "no_effect",
+        "Size of the sockets' send buffer (SO_SNDBUF), in bytes; left to the system here, which adapts it.",
     ),
     (
         "telemetry.max.bytes", "int", "1048576", "[1,...]", "low", "read-only", "no_effect",
