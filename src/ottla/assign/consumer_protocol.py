@@ -16,6 +16,7 @@ from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
 )
 
 PROTOCOL_TYPE = "consumer"
@@ -94,9 +95,27 @@ def decode_assignment(data: bytes) -> Assignment | Malformed:
     return Assignment(version, partitions, read.user_data)
 
 
-def encode_subscription(topics: Iterable[str], user_data: bytes | None = None, version: int = 0) -> bytes:
-    """A subscription to `topics` that owns nothing yet."""
-    body = ConsumerProtocolSubscription(topics=list(topics), user_data=user_data)
+def encode_subscription(
+    topics: Iterable[str],
+    user_data: bytes | None = None,
+    version: int = 0,
+    *,
+    owned_partitions: Mapping[str, Iterable[int]] | None = None,
+    generation_id: int = NO_GENERATION,
+    rack_id: str | None = None,
+) -> bytes:
+    """A subscription; what its version has no field for is left out."""
+    owned = (owned_partitions or {}).items()
+    body = ConsumerProtocolSubscription(
+        topics=list(topics),
+        user_data=user_data,
+        owned_partitions=[
+            ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=list(indexes))
+            for topic, indexes in owned
+        ],
+        generation_id=generation_id,
+        rack_id=rack_id,
+    )
     return _VERSION.pack(version) + encode(body, version)
 
 

@@ -269,7 +269,7 @@ class RebalanceRecorder:
             return True
         if protocol_name is None or self.protocol_type != PROTOCOL_TYPE:
             return False
-        subscription = decode_subscription(member.metadata(protocol_name))
+        subscription = decode_subscription(dict(member.protocols).get(protocol_name, b""))
         return isinstance(subscription, Subscription) and bool(subscription.owned_partitions)
 
 

@@ -18,7 +18,7 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def group_write_error(error: ErrorCode) -> ErrorCode:
-    """For JoinGroup, SyncGroup and DeleteGroups, whose record is the group's."""
+    """For JoinGroup and SyncGroup, whose record is the group's."""
     if error in _NOT_READY:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _MOVED:
@@ -29,7 +29,7 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """For OffsetCommit, whose records are offsets."""
+    """For OffsetCommit and DeleteGroups, whose records are offsets."""
     if error in _NOT_READY or error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _MOVED:
@@ -44,9 +44,11 @@ def failed_result(result: Result, error: ErrorCode) -> Result:
         return CommitResult([converted if own is ErrorCode.NONE else own for own in result.errors])
     if result.error is not ErrorCode.NONE:
         return result
+    if isinstance(result, ErrorResult):
+        return ErrorResult(commit_error(error))
     converted = group_write_error(error)
     if isinstance(result, JoinResult):
         return JoinResult(converted, UNKNOWN_MEMBER)
     if isinstance(result, SyncResult):
         return SyncResult(converted)
-    return LeaveResult(converted) if isinstance(result, LeaveResult) else ErrorResult(converted)
+    return LeaveResult(converted)

@@ -155,7 +155,6 @@ class Group:
     def _remove_member(self, member: MemberState, step: Step) -> None:
         self._answer_parked([member], ErrorCode.UNKNOWN_MEMBER_ID, step)
         self.deadlines.cancel(member.member_id)
-        self.pending_sync.discard(member.member_id)
         self.members.remove(member.member_id)
 
     def _drop_pending(self, member_id: str) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_subscription
@@ -203,8 +204,8 @@ class GroupMachine(Group):
             step.replies.append(Reply(event.token, self._join_result(member)))
         else:
             causes = [] if rule is JoinRule.PARK else self._rejoin_causes(member, event, now_ms)
-            self.members.update(member, event.protocols, event.rebalance_timeout_ms, event.session_timeout_ms)
-            self._prepare_rebalance(causes, step, now_ms)
+            said = (event.protocols, event.rebalance_timeout_ms, event.session_timeout_ms)
+            self._prepare_rebalance(causes, step, now_ms, partial(self.members.update, member, *said))
             self._park_join(member, event.token, step, now_ms)
 
     def _add_member(self, event: JoinGroup, member_id: str, step: Step, now_ms: int) -> None:
@@ -222,10 +223,10 @@ class GroupMachine(Group):
             event.protocols,
         )
         member.is_new = True
-        self.members.add(member)
         # It cannot send heartbeats before it knows its id, and its connection is not watched while its join waits.
         self.deadlines.set(member_id, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._prepare_rebalance([_cause(Cause.MEMBER_JOINED, member, now_ms, event.reason)], step, now_ms)
+        cause = _cause(Cause.MEMBER_JOINED, member, now_ms, event.reason)
+        self._prepare_rebalance([cause], step, now_ms, partial(self.members.add, member))
         self._park_join(member, event.token, step, now_ms)
 
     def _replace_static(self, event: JoinGroup, old: MemberState, new_member_id: str, step: Step, now_ms: int) -> None:
@@ -244,15 +245,17 @@ class GroupMachine(Group):
             self._stage(step, _Kind.STATIC_MEMBER, [record], now_ms, replaced=old, replacement=new)
             step.replies.append(Reply(event.token, self._static_join_result(event, old, new, present)))
             return
+        cause = _cause(Cause.STATIC_MEMBER_REPLACED, new, now_ms, event.reason)
+        self._prepare_rebalance([cause], step, now_ms, partial(self._put_in_place, old, new, now_ms))
+        self._park_join(new, event.token, step, now_ms)
+
+    def _put_in_place(self, old: MemberState, new: MemberState, now_ms: int) -> None:
         self.members.replace(old, new)
         self.deadlines.cancel(old.member_id)
         self._renew_session(new, now_ms)
-        if self.pending_sync and old.member_id in self.pending_sync:
+        if old.member_id in self.pending_sync:
             self.pending_sync.remove(old.member_id)
-            self.pending_sync.add(new_member_id)
-        cause = _cause(Cause.STATIC_MEMBER_REPLACED, new, now_ms, event.reason)
-        self._prepare_rebalance([cause], step, now_ms)
-        self._park_join(new, event.token, step, now_ms)
+            self.pending_sync.add(new.member_id)
 
     def _static_join_result(
         self, event: JoinGroup, old: MemberState, new: MemberState, present: Sequence[MemberState]
@@ -313,9 +316,17 @@ class GroupMachine(Group):
     # The rebalance
 
     def _prepare_rebalance(
-        self, causes: Sequence[CauseEntry], step: Step, now_ms: int, leaving: Sequence[MemberState] = ()
+        self,
+        causes: Sequence[CauseEntry],
+        step: Step,
+        now_ms: int,
+        change: Callable[[], None] | None = None,
+        leaving: Sequence[MemberState] = (),
     ) -> None:
-        """Begin a rebalance for `causes` without the members `leaving`, or note what adds to one that goes on."""
+        """Begin a rebalance for `causes`, or note what adds to one that goes on.
+
+        The `change` of the membership takes place, and those `leaving` are removed, when the old generation is over.
+        """
         before = self.state
         if before is not GroupState.PREPARING_REBALANCE:
             self._open_recorder(step, now_ms)
@@ -328,6 +339,8 @@ class GroupMachine(Group):
             self._tell(now_ms, f"rebalance: {entry.cause.value} {entry.member_id}")
             if self._recorder is not None:
                 self._recorder.add_cause(entry)
+        if change is not None:
+            change()
         for member in leaving:
             self._remove_member(member, step)
         if before is GroupState.EMPTY:
@@ -459,11 +472,6 @@ class GroupMachine(Group):
                     ErrorCode.NONE, self.protocol_type, self.protocol_name, assignments[waiting.member_id]
                 )
                 step.replies.append(Reply(waiting.sync_token, result))
-                if self._recorder is not None:
-                    self._recorder.answered(waiting.member_id, now_ms)
-        if self._recorder is not None:
-            self._recorder.stable_at_ms = now_ms
-            self._recorder.outcome = "stable"
 
     def _synced(self, member: MemberState, now_ms: int) -> None:
         self.pending_sync.discard(member.member_id)
@@ -551,7 +559,7 @@ class GroupMachine(Group):
         now_ms: int,
         complete: bool = True,
     ) -> None:
-        self._prepare_rebalance(causes, step, now_ms, leaving)
+        self._prepare_rebalance(causes, step, now_ms, leaving=leaving)
         if self._recorder is not None:
             for entry in causes:
                 self._recorder.remove(entry)
@@ -649,12 +657,8 @@ class GroupMachine(Group):
         elif staged.kind is _Kind.STATIC_MEMBER:
             assert staged.replaced is not None
             assert staged.replacement is not None
-            self.members.replace(staged.replaced, staged.replacement)
-            self.deadlines.cancel(staged.replaced.member_id)
-            self._renew_session(staged.replacement, staged.now_ms)
-            if staged.replaced.member_id in self.pending_sync:
-                self.pending_sync.remove(staged.replaced.member_id)
-                self.pending_sync.add(staged.replacement.member_id)
+            self._put_in_place(staged.replaced, staged.replacement, staged.now_ms)
+            self.subscribed_topics = self._subscribed_topics()
         else:
             self._become_stable(value, staged)
 
@@ -663,10 +667,15 @@ class GroupMachine(Group):
             member = self.members.get(written.member_id)
             assert member is not None, self.story()
             member.assignment = written.assignment
+            if member.sync_token is not None and self._recorder is not None:
+                self._recorder.answered(member.member_id, staged.now_ms)
             member.sync_token = None
             # The leader's sync is a sign of life of the generation: it renews every member's session (SPEC G3).
             self._renew_session(member, staged.now_ms)
         self._enter(GroupState.STABLE, staged.now_ms)
+        if self._recorder is not None:
+            self._recorder.stable_at_ms = staged.now_ms
+            self._recorder.outcome = "stable"
         if not self.pending_sync:
             self._close_recorder(staged.step, staged.now_ms)
 
@@ -693,7 +702,6 @@ class GroupMachine(Group):
         elif staged.kind is _Kind.ASSIGNMENT:
             if self._recorder is not None:
                 self._recorder.outcome = "failed"
-                self._recorder.stable_at_ms = None
             self._void_assignment(group_write_error(event.error), (), step, now_ms)
             self._prepare_rebalance([CauseEntry(Cause.ASSIGNMENT_NOT_WRITTEN, now_ms)], step, now_ms)
         else:
