@@ -97,11 +97,14 @@ class OffsetOutOfRange(BrokerError):
     """The offset asked for is not in the log, which goes from `earliest` to just before `latest`."""
 
     def __init__(self, topic: str, partition: int, offset: int, earliest: int, latest: int) -> None:
-        gone = "was deleted by retention" if offset < earliest else "is not written yet, or the topic was made anew"
+        if offset < earliest:
+            why, cure = "was deleted", f"start at {earliest} to read what is left"
+        else:
+            why, cure = "is not written yet, or the topic was made anew", f"start at {latest} at the latest"
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {topic}-{partition} {gone}; it has offsets {earliest} to {latest} (exclusive)",
-            f"start at {earliest} to read what is left",
+            f"offset {offset} of {topic}-{partition} {why}; it has offsets {earliest} to {latest} (exclusive)",
+            cure,
         )
         self.offset = offset
         self.earliest = earliest

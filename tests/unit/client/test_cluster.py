@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.client.errors import (
+    BrokerError,
+    BrokerUnreachableError,
+    ClientClosedError,
+    ClientTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    UnknownTopicError,
+    UnresolvableHostError,
+)
+from ottla.client.model import TopicPartition
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataRequest
+
+
+def test_the_first_server_that_answers_is_used(fakes, with_cluster):
+    fakes.stop(0)
+    fakes.topic("t", 1)
+
+    async def work(cluster):
+        return [topic.name for topic in await cluster.topics(["t"])]
+
+    assert with_cluster(fakes, work) == ["t"]
+
+
+def test_no_server_answers(fakes, with_cluster):
+    bootstrap = fakes.bootstrap
+    for node in range(3):
+        fakes.stop(node)
+    with pytest.raises(BrokerUnreachableError) as caught:
+        with_cluster(bootstrap, lambda cluster: cluster.retry("x", lambda: cluster.refresh(None)))
+    assert all(address in str(caught.value) for address in bootstrap.split(","))
+
+
+def test_one_server_that_does_not_resolve(with_cluster):
+    with pytest.raises(UnresolvableHostError):
+        with_cluster("no-such-host.invalid:1", lambda cluster: cluster.retry("x", lambda: cluster.refresh(None)))
+
+
+def test_a_malformed_address(with_cluster):
+    with pytest.raises(InvalidArgumentError):
+        with_cluster("nonsense", lambda cluster: cluster.refresh(None))
+
+
+def test_a_cluster_that_was_there_is_waited_for(fake, with_cluster):
+    fake.topic("t", 0)
+
+    async def work(cluster):
+        await cluster.topics(["t"])
+        fake.stop(0)
+        attempts = []
+
+        async def attempt():
+            attempts.append(1)
+            if len(attempts) == 3:
+                fake.start(0)
+            return await cluster.refresh(["t"])
+
+        metadata = await cluster.retry("looking", attempt)
+        return len(attempts), metadata.leader("t", 0)
+
+    attempts, leader = with_cluster(fake, work)
+    assert attempts >= 3
+    assert leader == 0
+
+
+def test_a_cluster_that_stays_away_is_named_with_the_reason(fake, with_cluster):
+    async def work(cluster):
+        await cluster.refresh([])
+        fake.stop(0)
+        await cluster.retry("looking around", lambda: cluster.refresh([]), timeout_ms=100)
+
+    with pytest.raises(ClientTimeoutError, match=r"looking around did not succeed within 100 ms: .*cannot connect"):
+        with_cluster(fake, work)
+
+
+def test_pauses_grow_up_to_their_limit(fake, with_cluster, monkeypatch):
+    pauses = []
+
+    async def pause(seconds):
+        pauses.append(round(seconds * 1000))
+
+    monkeypatch.setattr("ottla.client.cluster.asyncio.sleep", pause)
+    left = [ConnectionLostError("gone", retriable=True)] * 6
+
+    async def attempt():
+        if left:
+            raise left.pop()
+        return "done"
+
+    settings = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 1000}
+    assert with_cluster(fake, lambda cluster: cluster.retry("x", attempt), **settings) == "done"
+    assert pauses == [100, 200, 400, 800, 1000, 1000]
+
+
+def test_what_is_not_retriable_is_raised_at_once(fake, with_cluster):
+    calls = []
+
+    async def attempt():
+        calls.append(1)
+        raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "reading t")
+
+    with pytest.raises(BrokerError, match=r"reading t: .*TOPIC_AUTHORIZATION_FAILED"):
+        with_cluster(fake, lambda cluster: cluster.retry("x", attempt))
+    assert calls == [1]
+
+
+def test_a_topic_that_does_not_exist(fake, with_cluster):
+    with pytest.raises(UnknownTopicError, match=r"topic nope does not exist at 127.0.0.1.*create it first") as caught:
+        with_cluster(fake, lambda cluster: cluster.topics(["nope"]))
+    assert caught.value.topic == "nope"
+    assert not caught.value.retriable
+    assert len(fake.asked(ApiKey.METADATA)) > 1, "it was looked for more than once"
+
+
+def test_a_topic_that_appears_a_little_later(fake, with_cluster):
+    fake.topic("t", 0)
+    fake.faults[ApiKey.METADATA].extend([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE])
+
+    async def work(cluster):
+        return await cluster.leader(TopicPartition("t", 0))
+
+    assert with_cluster(fake, work, unknown_topic_timeout_ms=5000) == 0
+
+
+def test_a_topic_that_may_not_be_seen(fake, with_cluster):
+    fake.faults[ApiKey.METADATA].append(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
+        with_cluster(fake, lambda cluster: cluster.topics(["a b"]))
+    assert len(fake.asked(ApiKey.METADATA)) == 1
+
+
+def test_topics_are_created_only_where_asked_for(fake, with_cluster):
+    fake.auto_create = True
+    with pytest.raises(UnknownTopicError):
+        with_cluster(fake, lambda cluster: cluster.topics(["t"]))
+    [topic] = with_cluster(fake, lambda cluster: cluster.topics(["t"], allow_auto_topic_creation=True))
+    assert topic.name == "t"
+
+
+def test_metadata_is_asked_for_once_and_again_when_old(fake, with_cluster):
+    fake.topic("t", 0)
+
+    async def work(cluster):
+        for _ in range(5):
+            await cluster.topics(["t"])
+        before = len(fake.asked(ApiKey.METADATA))
+        cluster.metadata.expire(["t"])
+        await cluster.topics(["t"])
+        cluster._refreshed_at_ms -= cluster.settings.metadata_max_age_ms + 1
+        await cluster.topics(["t"])
+        return before, len(fake.asked(ApiKey.METADATA))
+
+    assert with_cluster(fake, work) == (1, 3)
+
+
+def test_leaders(fakes, with_cluster):
+    partitions = fakes.topic("t", 2, 0, 2)
+
+    async def work(cluster):
+        return await cluster.by_leader(partitions)
+
+    assert with_cluster(fakes, work) == {2: [partitions[0], partitions[2]], 0: [partitions[1]]}
+
+
+def test_no_leader_is_worth_another_attempt(fake, with_cluster):
+    fake.topic("t", -1)
+
+    async def work(cluster):
+        with pytest.raises(BrokerError, match="LEADER_NOT_AVAILABLE") as caught:
+            await cluster.leader(TopicPartition("t", 0))
+        return caught.value.retriable
+
+    assert with_cluster(fake, work)
+
+
+def test_a_partition_that_the_topic_has_not(fake, with_cluster):
+    fake.topic("t", 0, 0)
+    with pytest.raises(BrokerError, match="topic t has no partition 2: it has the partitions 0 to 1"):
+        with_cluster(fake, lambda cluster: cluster.leader(TopicPartition("t", 2)))
+
+
+def test_connections_are_kept_per_broker_and_purpose(fakes, with_cluster):
+    async def work(cluster):
+        await cluster.refresh([])
+        first = await cluster.connection(1)
+        assert await cluster.connection(1) is first
+        assert await cluster.connection(2) is not first
+        assert await cluster.connection(1, "fetch") is not first
+        first.close()
+        assert await cluster.connection(1) is not first
+
+    with_cluster(fakes, work)
+
+
+def test_an_advertised_address_that_does_not_resolve(fake, with_cluster):
+    fake.topic("t", 0)
+    fake.advertised[0] = ("no-such-host.invalid", 9092)
+
+    async def work(cluster):
+        await cluster.refresh(["t"])
+        await cluster.request(0, MetadataRequest(topics=None))
+
+    with pytest.raises(UnresolvableHostError, match=r"broker 0 of .* is known by this address: advertised.listeners"):
+        with_cluster(fake, work)
+
+
+def test_a_broker_that_is_not_part_of_the_cluster(fake, with_cluster):
+    async def work(cluster):
+        await cluster.refresh([])
+        await cluster.connection(7)
+
+    with pytest.raises(BrokerUnreachableError, match="broker 7 is not part of"):
+        with_cluster(fake, work)
+
+
+def test_after_close_nothing_works(fake, with_cluster):
+    async def work(cluster):
+        await cluster.refresh([])
+        await cluster.close()
+        with pytest.raises(ClientClosedError):
+            await cluster.refresh([])
+        with pytest.raises(ClientClosedError):
+            await cluster.connection(0)
+
+    with_cluster(fake, work)

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from ottla.client.connection import open_connection
+from ottla.client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    ClientTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    NotKafkaError,
+    ProtocolError,
+    UnresolvableHostError,
+    UnsupportedVersionError,
+)
+from ottla.client.settings import ClientSettings
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.metadata import MetadataRequest
+
+SETTINGS = ClientSettings("unused:1", request_timeout_ms=2000, socket_connection_setup_timeout_ms=1000)
+
+
+def connected(port, work, host="127.0.0.1", settings=SETTINGS):
+    async def body():
+        connection = await open_connection(host, port, settings)
+        try:
+            return await work(connection)
+        finally:
+            connection.close()
+
+    return asyncio.run(body())
+
+
+async def nothing(connection):
+    return connection.offered
+
+
+@pytest.fixture
+def answering():
+    """A server that reads once, answers with fixed bytes and closes; gives its port."""
+    servers = []
+
+    def start(answer: bytes | None) -> int:
+        server = socket.create_server(("127.0.0.1", 0))
+        servers.append(server)
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(10_000)
+                if answer is None:
+                    peer.recv(1)  # silent until the other side gives up
+                else:
+                    peer.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return server.getsockname()[1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def test_versions_are_agreed_on(fake):
+    assert connected(fake.ports[0], nothing)[ApiKey.FETCH] == (0, 12)
+    [(_, _, asked)] = fake.requests
+    assert (asked.client_software_name, asked.client_software_version) == ("ottla", "0.1.0")
+
+
+def test_a_broker_with_an_older_api_versions_is_asked_again(fake):
+    fake.newest_api_versions = 2
+    assert ApiKey.PRODUCE in connected(fake.ports[0], nothing)
+    assert [message is None for _, _, message in fake.requests] == [True, False]
+
+
+def test_requests_in_flight_get_their_own_answers(fake):
+    fake.topic("a", 0)
+    fake.topic("b", 0, 0)
+
+    async def work(connection):
+        from ottla.wire.messages.metadata import MetadataRequestTopic
+
+        asked = [connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=name)])) for name in "abab"]
+        return [answer.topics[0].name for answer in await asyncio.gather(*asked)]
+
+    assert connected(fake.ports[0], work) == ["a", "b", "a", "b"]
+
+
+def test_a_request_without_an_answer_leaves_the_next_alone(fake):
+    from ottla.wire.messages.produce import ProduceRequest
+
+    async def work(connection):
+        assert await connection.request(ProduceRequest(acks=0, topic_data=[]), awaits_response=False) is None
+        return (await connection.request(MetadataRequest(topics=None))).cluster_id
+
+    assert connected(fake.ports[0], work) == "fake"
+
+
+def test_a_late_answer_closes_the_connection(fake, faults):
+    fake.faults[ApiKey.METADATA].append(faults["SILENT"])
+
+    async def work(connection):
+        with pytest.raises(ClientTimeoutError, match=r"did not answer METADATA \(3\) within 50 ms") as caught:
+            await connection.request(MetadataRequest(topics=None), timeout_ms=50)
+        assert caught.value.retriable
+        assert not connection.is_open
+        with pytest.raises(ClientTimeoutError):
+            await connection.request(MetadataRequest(topics=None))
+
+    connected(fake.ports[0], work)
+
+
+def test_all_in_flight_fail_when_the_connection_is_lost(fake, faults):
+    fake.faults[ApiKey.METADATA].append(faults["DROP"])
+
+    async def work(connection):
+        asked = [connection.request(MetadataRequest(topics=None)) for _ in range(3)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    lost = connected(fake.ports[0], work)
+    assert {type(each) for each in lost} == {ConnectionLostError}
+    assert all(each.retriable for each in lost)
+
+
+def test_a_cancelled_request_does_not_shift_answers(fake):
+    fake.topic("a", 0)
+
+    async def work(connection):
+        given_up = asyncio.create_task(connection.request(FindCoordinatorRequest(key="g")))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        return (await connection.request(MetadataRequest(topics=None))).cluster_id
+
+    assert connected(fake.ports[0], work) == "fake"
+
+
+def test_an_api_that_is_not_served(fake):
+    async def work(connection):
+        connection._protocol.versions.pop(ApiKey.FIND_COORDINATOR)
+        with pytest.raises(UnsupportedVersionError, match="FIND_COORDINATOR"):
+            await connection.request(FindCoordinatorRequest(key="g"))
+
+    connected(fake.ports[0], work)
+
+
+def test_a_message_that_its_version_cannot_express(fake):
+    async def work(connection):
+        with pytest.raises(ProtocolError, match="cannot be sent"):
+            await connection._exchange(HeartbeatRequest(group_id="g", group_instance_id="static"), 0, None)
+
+    connected(fake.ports[0], work)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answered in HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS alert"),
+        (b"", "closed the connection"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot be read"),
+        (b"\x00\x00\x00\x03abc", "cannot be read"),
+        (b"\x00\x00\x00\x08\x00\x00\x00\x63abcd", "cannot be read"),
+        (b"\xff\xff\xff\xff", "cannot be read"),
+        (None, "did not answer"),
+    ],
+)
+def test_what_is_no_kafka_broker(answering, answer, told):
+    settings = ClientSettings("unused:1", socket_connection_setup_timeout_ms=200)
+    with pytest.raises(NotKafkaError, match=told) as caught:
+        connected(answering(answer), nothing, settings=settings)
+    assert "check the port, and whether it is a TLS or SASL listener" in str(caught.value)
+
+
+def test_versions_refused_with_another_error(fake):
+    fake.faults[ApiKey.API_VERSIONS].append(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    with pytest.raises(ClientError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        connected(fake.ports[0], nothing)
+
+
+def test_a_closed_port(fake):
+    port = fake.ports[0]
+    fake.stop(0)
+    with pytest.raises(BrokerUnreachableError, match=f"cannot connect to 127.0.0.1:{port}.*check that the broker runs"):
+        connected(port, nothing)
+
+
+def test_nobody_takes_the_connection():
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        settings = ClientSettings("unused:1", socket_connection_setup_timeout_ms=100)
+        with pytest.raises((BrokerUnreachableError, NotKafkaError), match="100 ms"):
+            connected(full.getsockname()[1], nothing, settings=settings)
+        for filler in fillers:
+            filler.close()
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "x" * 300])
+def test_hosts_that_cannot_be_resolved(host):
+    with pytest.raises(UnresolvableHostError, match="check its name"):
+        connected(1, nothing, host=host)
+
+
+def test_errors_are_client_errors():
+    assert issubclass(InvalidArgumentError, ValueError)
+    assert issubclass(ClientTimeoutError, TimeoutError)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from ottla.client.metadata import Metadata
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+def topic(name, *leaders, error=0):
+    partitions = [
+        MetadataResponsePartition(
+            partition_index=at, leader_id=leader, leader_epoch=3, replica_nodes=[1], isr_nodes=[1]
+        )
+        for at, leader in reversed(list(enumerate(leaders)))
+    ]
+    return MetadataResponseTopic(error_code=error, name=name, partitions=partitions)
+
+
+def answer(*topics):
+    brokers = [MetadataResponseBroker(node_id=1, host="h", port=9092)]
+    return MetadataResponse(brokers=brokers, cluster_id="c", controller_id=1, topics=list(topics))
+
+
+def test_an_answer_is_taken_in():
+    metadata = Metadata()
+    metadata.update(answer(topic("a", 1, -1)), complete=False)
+    assert (metadata.cluster_id, metadata.controller_id, str(metadata.nodes[1])) == ("c", 1, "broker 1 at h:9092")
+    assert [each.partition for each in metadata.topics["a"].partitions] == [0, 1]
+    assert [metadata.leader("a", at) for at in (0, 1, 2, -1)] == [1, -1, None, None]
+    assert metadata.leader("b", 0) is None
+
+
+def test_an_answer_about_some_topics_leaves_the_others():
+    metadata = Metadata()
+    metadata.update(answer(topic("a", 1), topic("b", 1)), complete=False)
+    metadata.update(answer(topic("b", 1, 1)), complete=False)
+    assert (len(metadata.topics["a"].partitions), len(metadata.topics["b"].partitions)) == (1, 2)
+    metadata.update(answer(topic("b", 1)), complete=True)
+    assert list(metadata.topics) == ["b"]
+    assert not metadata.is_fresh("a")
+
+
+def test_a_topic_that_is_gone():
+    metadata = Metadata()
+    metadata.update(answer(topic("a", 1)), complete=False)
+    metadata.update(answer(topic("a", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), complete=False)
+    assert metadata.topics == {}
+    assert metadata.errors == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    metadata.update(answer(topic("a", 1)), complete=False)
+    assert metadata.errors == {}
+
+
+def test_expiry():
+    metadata = Metadata()
+    metadata.update(answer(topic("a", 1), topic("b", 1)), complete=False)
+    metadata.expire(["a", "unknown"])
+    assert (metadata.is_fresh("a"), metadata.is_fresh("b")) == (False, True)
+    assert "a" in metadata.topics, "known, if not well"
+    metadata.expire()
+    assert not metadata.is_fresh("b")

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.client.errors import InvalidArgumentError
+from ottla.client.settings import parse_bootstrap_servers
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("localhost:9092", [("localhost", 9092)]),
+        (" a:1 , b:2,", [("a", 1), ("b", 2)]),
+        ("PLAINTEXT://a.b.c:65535", [("a.b.c", 65535)]),
+        ("[::1]:9092,[fe80::1]:1", [("::1", 9092), ("fe80::1", 1)]),
+    ],
+)
+def test_servers(text, servers):
+    assert parse_bootstrap_servers(text) == servers
+
+
+@pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":9092", "host:x", "host:0", "host:65536", "host:-1"])
+def test_what_is_no_server(text):
+    with pytest.raises(InvalidArgumentError):
+        parse_bootstrap_servers(text)
+
+
+def test_the_message_quotes_the_wrong_part():
+    with pytest.raises(InvalidArgumentError, match="'b' is not of the form host:port"):
+        parse_bootstrap_servers("a:1,b")
+    with pytest.raises(InvalidArgumentError, match="SASL_SSL is not supported"):
+        parse_bootstrap_servers("SASL_SSL://a:1")
+    with pytest.raises(InvalidArgumentError, match=r"IPv6 address as \[address\]:port"):
+        parse_bootstrap_servers("::1:9092")
