@@ -220,7 +220,7 @@ class FakeCluster:
             told = []
             for each in topic.partition_data:
                 partition = TopicPartition(topic.name, each.index)
-                error, offset = code, -1
+                error, offset = code or None, -1
                 if error is None and self.leaders.get(partition) != node:
                     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 if error is None:
@@ -351,9 +351,9 @@ class FakeConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for request in self._protocol.receive(data):
             assert isinstance(request, Request)
-            if request.header.api_key == ApiKey.API_VERSIONS:
-                if request.header.api_version > self._cluster.newest_api_versions:
-                    request = Request(request.header, None)
+            newest = self._cluster.newest_api_versions
+            if request.header.api_key == ApiKey.API_VERSIONS and request.header.api_version > newest:
+                request = Request(request.header, None)
             answer = self._cluster.handle(self._node, request)
             if answer == DROP:
                 self._transport.abort()

@@ -146,7 +146,9 @@ def test_a_broker_that_comes_back(fakes, with_cluster):
     assert with_cluster(fakes, work) == [0, 10, 20, 30, 40]
 
 
-@pytest.mark.parametrize(("start", "told"), [(5, "was deleted.*start at 30 to read"), (200, "is not written yet.*start at 100 at")])
+@pytest.mark.parametrize(
+    ("start", "told"), [(5, "was deleted.*start at 30 to read"), (200, "is not written yet.*start at 100 at")]
+)
 def test_an_offset_out_of_range(fake, with_cluster, start, told):
     [p] = fake.topic("t", 0)
     fake.fill(p, 100)

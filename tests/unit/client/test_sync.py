@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import multiprocessing
+import threading
+
+import pyarrow
+import pytest
+
+from ottla.client.errors import (
+    ClientClosedError,
+    CorruptBatchError,
+    DeliveryError,
+    InvalidArgumentError,
+    OffsetOutOfRange,
+    RecordTooLargeError,
+    UnknownTopicError,
+)
+from ottla.client.model import EARLIEST, LATEST, TopicPartition
+from ottla.client.sync import Client
+from ottla.records.compression import Compression
+from ottla.records.record import Record, encode_batch
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+
+QUICK = {
+    "request_timeout_ms": 2000,
+    "default_api_timeout_ms": 4000,
+    "retry_backoff_ms": 5,
+    "retry_backoff_max_ms": 20,
+    "unknown_topic_timeout_ms": 50,
+}
+
+
+@pytest.fixture
+def client(fake):
+    with Client(fake.bootstrap, client_id="test", **QUICK) as client:
+        yield client
+
+
+def test_topics(fake, client):
+    client.create_topic("clicks", 2)
+    client.create_topic("views")
+    assert client.topics() == ["clicks", "views"]
+    assert client.topics("c.*") == ["clicks"]
+    assert client.partitions(["clicks", "views"]) == {"clicks": [0, 1], "views": [0]}
+    client.delete_topic("views")
+    with pytest.raises(UnknownTopicError):
+        client.partitions(["views"])
+
+
+def test_offsets_and_groups(fake, client):
+    a, b = fake.topic("t", 0, 0)
+    fake.fill(a, 30)
+    assert client.offsets_at([a, b], LATEST) == {a: 30, b: 0}
+    assert client.offsets_at([a, b], EARLIEST) == {a: 0, b: 0}
+    assert client.offsets_at([a, b], 1007) == {a: 7, b: -1}
+    client.commit("g", {a: 7}, "why")
+    assert client.committed("g", [a, b]) == {a: 7, b: -1}
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 100), (0, 0), (5, 6), (95, 100), (13, 87)])
+def test_read_range(fake, client, start, end):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 100, compression=Compression.ZSTD)
+    records = [record for batch in client.read_range(p, start, end, fetch_max_bytes=300) for record in batch]
+    assert [record.offset for record in records] == list(range(start, end))
+    assert [record.key for record in records] == [b"k%d" % at for at in range(start, end)]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 100), (0, 0), (5, 6), (13, 87)])
+def test_read_range_arrow(fake, client, start, end):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 100)
+    batches = list(client.read_range_arrow(p, start, end, rows_per_batch=30, include_headers=True))
+    assert all(batch.num_rows <= 30 for batch in batches)
+    offsets = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert offsets == list(range(start, end))
+    assert all(batch.schema.field("headers").type == pyarrow.list_(HEADER) for batch in batches)
+
+
+HEADER = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+
+
+def test_reading_is_given_up_halfway(fake, client):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 100)
+    reading = client.read_range(p, 0, 100, fetch_max_bytes=10)
+    assert next(reading)[0].offset == 0
+    reading.close()
+    assert client.offsets_at([p], LATEST) == {p: 100}
+
+
+def test_reading_out_of_range(fake, client):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 100)
+    fake.logs[p].start = 40
+    with pytest.raises(OffsetOutOfRange) as caught:
+        list(client.read_range_arrow(p, 0, 100))
+    assert caught.value.earliest == 40
+
+
+def test_records_that_cannot_be_read(fake, client):
+    [p] = fake.topic("t", 0)
+    broken = bytearray(encode_batch([Record(0, 0, None, b"x")]))
+    broken[60] = 9  # more records than there are
+    fake.logs[p].append(broken)
+    from ottla.records.batch import ATTRIBUTES_AT, CRC_AT
+    from ottla.records.crc import crc32c
+
+    stored = bytearray(fake.logs[p].batches[0])
+    stored[CRC_AT:ATTRIBUTES_AT] = crc32c(stored[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    fake.logs[p].batches[0] = bytes(stored)
+    for read in (client.read_range, client.read_range_arrow):
+        with pytest.raises(CorruptBatchError, match="the batch at offset 0 of t-0 cannot be read"):
+            list(read(p, 0, 1))
+
+
+def test_sending(fake, client):
+    a, b = fake.topic("t", 0, 0)
+    with client.producer(linger_ms=1000) as producer:
+        producer.send("t", b"k", b"1", partition=0)
+        producer.send("t", None, None, 77, [("h", b"x")], 1)
+        producer.flush()
+        assert fake.logs[b].records() == [Record(0, 77, None, None, (("h", b"x"),))]
+        where = producer.send_batch("t", 1, [Record(0, 5, b"k", b"v"), Record(0, 6, b"k", b"v")])
+        assert (where.topic, where.partition, where.offset, where.timestamp) == ("t", 1, 1, 5)
+        producer.send("t", b"k", b"2", partition=0)
+    assert [record.value for record in fake.logs[a].records()] == [b"1", b"2"]
+
+
+def test_many_records_in_order(fake, client):
+    [p] = fake.topic("t", 0)
+    with client.producer(batch_size=1000, buffer_memory=5000, linger_ms=0) as producer:
+        for at in range(3000):
+            producer.send("t", None, b"%d" % at, at)
+    assert [record.value for record in fake.logs[p].records()] == [b"%d" % at for at in range(3000)]
+
+
+def test_a_topic_is_created_by_sending_where_the_broker_allows(fake, client):
+    with client.producer() as producer:
+        with pytest.raises(UnknownTopicError):
+            producer.send("new", None, b"1")
+        fake.auto_create = True
+        producer.send("new", None, b"1")
+    assert len(fake.logs[TopicPartition("new", 0)].records()) == 1
+
+
+def test_a_failed_delivery_is_told_by_the_next_send_or_flush(fake, client):
+    fake.topic("t", 0)
+    fake.faults[ApiKey.PRODUCE].extend([ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2)
+    producer = client.producer(linger_ms=0)
+    producer.send("t", None, b"1")
+    with pytest.raises(DeliveryError, match="1 records were not acknowledged"):
+        producer.flush()
+    producer.send("t", None, b"2")
+    with pytest.raises(DeliveryError):
+        producer.close()
+
+
+def test_an_exception_in_the_block_drops_what_is_not_sent(fake, client):
+    [p] = fake.topic("t", 0)
+    with pytest.raises(ZeroDivisionError), client.producer(linger_ms=10_000) as producer:  # noqa: PT012
+        producer.send("t", None, b"1")
+        raise ZeroDivisionError
+    assert fake.logs[p].records() == []
+
+
+def test_refused_arguments(fake, client):
+    fake.topic("t", 0)
+    with client.producer(max_request_size=1000) as producer:
+        with pytest.raises(RecordTooLargeError):
+            producer.send("t", None, bytes(1000))
+        with pytest.raises(InvalidArgumentError):
+            producer.send("t", None, b"", partition=1)
+    for wrong in ({"acks": 2}, {"compression_type": "rar"}, {"acks": 1, "enable_idempotence": True}):
+        with pytest.raises(InvalidArgumentError):
+            client.producer(**wrong)
+    with pytest.raises(InvalidArgumentError):
+        Client("nonsense")
+
+
+def test_closed_clients_say_so(fake):
+    client = Client(fake.bootstrap, **QUICK)
+    client.close()
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.topics()
+    assert not any(thread.name == "ottla-client" for thread in threading.enumerate())
+
+
+def read_in_child(bootstrap, partition, answers):
+    with Client(bootstrap, **QUICK) as client:
+        answers.put(sum(len(records) for records in client.read_range(partition, 0, 100)))
+
+
+def test_forked_workers_open_their_own(fake, client):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 100)
+    assert client.offsets_at([p], LATEST) == {p: 100}
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    workers = [context.Process(target=read_in_child, args=(fake.bootstrap, p, answers)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    assert [answers.get(timeout=20) for _ in workers] == [100, 100]
+    for worker in workers:
+        worker.join(20)
+    assert client.offsets_at([p], EARLIEST) == {p: 0}
