@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ OWN_FIELDS = {"host", "port", "cluster_id", "throttle_time_ms"}
 SIGN_ONLY = {"producer_id", "session_id", "log_append_time_ms"}
 #: The random part of member ids.
 RANDOM_PART = re.compile(r"(?<=-)[0-9a-zA-Z_-]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ABSENT = "(absent)"
 NO_ID = uuid.UUID(int=0)
 
 
@@ -39,7 +41,7 @@ class Twin:
         """Ask both, check that the answers are equal, and give ours; fields named in `ignore` are not compared."""
         ours = self.ours.request(api, version, **_side(body, "ours"))
         theirs = self.theirs.request(api, version, **_side(body, "theirs"))
-        assert scrubbed(ours, ignore) == scrubbed(theirs, ignore), f"{api} v{version} (left: ours, right: Apache)"
+        assert_alike(ours, theirs, f"{api} v{version}", ignore)
         return ours
 
     def ask_each(self, api: str, version: int, **body: Any) -> Each:
@@ -87,6 +89,25 @@ def scrubbed(value: Any, ignore: frozenset[str] | set[str] = frozenset()) -> Any
     if isinstance(value, uuid.UUID):
         return "no id" if value == NO_ID else "an id"
     return RANDOM_PART.sub("…", value) if isinstance(value, str) else value
+
+
+def assert_alike(ours: Any, theirs: Any, what: str, ignore: frozenset[str] | set[str] = frozenset()) -> None:
+    """Fail with the paths of all differences between two answers."""
+    found = list(differences(scrubbed(ours, ignore), scrubbed(theirs, ignore)))
+    if found:
+        raise AssertionError("\n".join([f"{what} differs:", *found]))
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
+    """Every place where two answers differ."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in sorted({*ours, *theirs}):
+            yield from differences(ours.get(name, ABSENT), theirs.get(name, ABSENT), f"{path}.{name}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for number, (left, right) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(left, right, f"{path}[{number}]")
+    elif ours != theirs:
+        yield f"  {path.removeprefix('.')}: ours {ours!r}, Apache Kafka's {theirs!r}"
 
 
 def _sign(value: int) -> str:
