@@ -33,17 +33,27 @@ class SessionPartition:
         "fetch_offset",
         "high_watermark",
         "index",
+        "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
         "topic",
     )
 
-    def __init__(self, topic: TopicKey, index: int, fetch_offset: int, max_bytes: int, leader_epoch: int) -> None:
+    def __init__(
+        self,
+        topic: TopicKey,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        leader_epoch: int,
+        last_fetched_epoch: int = -1,
+    ) -> None:
         self.topic = topic
         self.index = index
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
         self.high_watermark = -1
         self.log_start_offset = -1
 
@@ -52,6 +62,7 @@ class SessionPartition:
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
 
     def knows(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the client was told this already, so that without records there is nothing to tell."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
 
 
+#: The client does not know the leader epoch.
+NO_EPOCH = -1
+
+
 class Partition:
     """One hosted partition: its log, and the fetches that wait for it to grow."""
 
@@ -33,7 +37,7 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Fencing by leader epoch (KIP-320); -1 means that the client does not know it."""
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
             return ErrorCode.NONE
         if current_leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 4
 
+#: The version of the features node in ZooKeeper, which names no features.
+FEATURES_EPOCH = 0
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _HEAD = struct.Struct(">ii")
 
@@ -36,7 +39,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> None:
             return
         context.client_state.software_name = name
         context.client_state.software_version = version
-    context.reply(ApiVersionsResponse(error_code=0, api_keys=_table()))
+    context.reply(ApiVersionsResponse(error_code=0, api_keys=_table(), finalized_features_epoch=FEATURES_EPOCH))
 
 
 def unsupported_version(header: RequestHeader) -> bytes:

@@ -21,22 +21,32 @@ from ottla.broker.fetch_sessions import (
     SessionPartition,
     TopicKey,
 )
+from ottla.broker.partitions import NO_EPOCH
 from ottla.broker.purgatory import DelayedFetch
 from ottla.storage.log import ReadRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_fetch_response
-from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.partitions import Partition
     from ottla.env.disk import FileSlice
+    from ottla.storage.log import PartitionLog
 
 MIN_VERSION = 4
 MAX_VERSION = 17
 
 #: The first version that names topics by their ids.
 TOPIC_IDS_SINCE = 13
+#: The first version whose clients understand zstd.
+ZSTD_SINCE = 10
 READ_COMMITTED = 1
 
 
@@ -104,6 +114,7 @@ class Fetch:
         found: list[tuple[SessionPartition, PartitionData]] = []
         total = 0
         failed = False
+        zstd_unknown = self._context.api_version < ZSTD_SINCE
         for wanted in self._wanted:
             partition = self._find(wanted)
             error = self._unknown(wanted) if partition is None else partition.check_epoch(wanted.current_leader_epoch)
@@ -114,6 +125,15 @@ class Fetch:
             log = partition.log
             up_to = partition.visible_end(isolation_level)
             records: FileSlice | None = None
+            diverged = wanted.last_fetched_epoch >= 0 and _diverged(wanted, log)
+            if diverged:
+                found.append((wanted, diverged))
+                failed = True
+                continue
+            if zstd_unknown and log.config.compression_type == "zstd":
+                found.append((wanted, _failed(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
+                failed = True
+                continue
             if wanted.fetch_offset != up_to:
                 read = log.read(
                     wanted.fetch_offset, min(wanted.max_bytes, budget), up_to_offset=up_to, min_one_batch=not total
@@ -183,7 +203,25 @@ def _failed(index: int, error: ErrorCode) -> PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | None:
+    """What a client is told whose last records come from a leader epoch that the log has not, or not so far
+    (KIP-595): where the two part, or that its offset is out of range.
+    """
+    end = log.epoch_end_offset(wanted.last_fetched_epoch)
+    if end.leader_epoch < 0 or end.end_offset < 0:
+        return _failed(wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if end.leader_epoch == wanted.last_fetched_epoch and end.end_offset >= wanted.fetch_offset:
+        return None
+    return PartitionData(
+        partition_index=wanted.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset),
         records=b"",
     )
 
@@ -199,7 +237,7 @@ def _begin(
     if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         sessions.remove(request.session_id)
         wanted = list({(p.topic, p.index): p for p in _wanted(request, by_id)}.values())
-        if epoch == FINAL_EPOCH or not wanted:
+        if epoch == FINAL_EPOCH:
             return wanted, None, False
         return wanted, sessions.create(by_id, wanted, now_ms), False
     session = sessions.resume(request.session_id, epoch, by_id, now_ms)
@@ -219,7 +257,12 @@ def _wanted(request: FetchRequest, by_id: bool) -> Iterable[SessionPartition]:
         key: TopicKey = topic.topic_id if by_id else topic.topic
         for asked in topic.partitions:
             yield SessionPartition(
-                key, asked.partition, asked.fetch_offset, asked.partition_max_bytes, asked.current_leader_epoch
+                key,
+                asked.partition,
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                max(asked.current_leader_epoch, NO_EPOCH),
+                asked.last_fetched_epoch,
             )
 
 

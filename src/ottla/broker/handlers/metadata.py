@@ -138,7 +138,8 @@ def _response(context: RequestContext, request: MetadataRequest, errors: dict[st
         topics = [_topic(topic, operations) for topic in image.topics.values()]
     else:
         topics = []
-        for asked in request.topics:
+        # A topic that is named twice is described once.
+        for asked in {(asked.name, asked.topic_id): asked for asked in request.topics}.values():
             name = asked.name
             if name is None:
                 name = image.topic_names.get(asked.topic_id)

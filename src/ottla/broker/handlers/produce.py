@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.records.batch import ATTRIBUTES_AT
+from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_produce_response
@@ -35,6 +37,19 @@ MAX_VERSION = 11
 
 #: The first version with record batches v2.
 BATCHES_SINCE = 3
+#: The first version in which a batch may be compressed with zstd (KIP-110).
+ZSTD_SINCE = 7
+#: The bits of a batch's attributes that name its compression.
+COMPRESSION_MASK = 0x07
+#: Errors with which Kafka does not tell the log start.
+LOG_START_UNKNOWN = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 #: Kafka's own tools may write internal topics under this client id.
 ADMIN_CLIENT_ID = "__admin_client"
 
@@ -78,25 +93,20 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
     partitions = context.broker.partitions
     partition = partitions.get(topic, data.index)
     if partition is None:
-        return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
-        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if not data.records:
-        return _refused(
-            data.index,
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {context.api_version} must have at least one record batch per partition",
-        )
+        return _refused(data.index, ErrorCode.INVALID_RECORD)
+    if context.api_version < ZSTD_SINCE and _is_zstd(data.records):
+        return _refused(data.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if acks == -1 and partition.isr_size < partition.log.config.min_insync_replicas:
-        return _refused(
-            data.index,
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"The size of the current ISR : {partition.isr_size} is insufficient to satisfy the min.isr requirement "
-            f"of {partition.log.config.min_insync_replicas} for partition {topic}-{data.index}",
-        )
+        answer = _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
+        answer.log_start_offset = partition.log.log_start_offset
+        return answer
     info = partitions.append(partition, data.records, CLIENT)
     if isinstance(info, AppendRefusal):
-        return _refused(data.index, info.error, info.message, info.record_errors)
+        return _refused_by_log(data.index, info, partition.log.log_start_offset)
     return PartitionProduceResponse(
         index=data.index,
         error_code=0,
@@ -107,21 +117,30 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
     )
 
 
-def _refused(
-    index: int,
-    error: ErrorCode,
-    message: str | None,
-    record_errors: tuple[tuple[int, str], ...] = (),
-) -> PartitionProduceResponse:
+def _refused_by_log(index: int, refusal: AppendRefusal, log_start_offset: int) -> PartitionProduceResponse:
+    """Kafka's answer carries a text only where single records are to blame, and the log start unless it is unknown."""
+    answer = _refused(index, refusal.error, refusal.message if refusal.record_errors else None)
+    if refusal.error not in LOG_START_UNKNOWN:
+        answer.log_start_offset = log_start_offset
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
+        for batch_index, text in refusal.record_errors
+    ]
+    return answer
+
+
+def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index,
         error_code=int(error),
         base_offset=-1,
         log_append_time_ms=-1,
         log_start_offset=-1,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
-            for batch_index, text in record_errors
-        ],
+        record_errors=[],
         error_message=message,
     )
+
+
+def _is_zstd(batch: memoryview) -> bool:
+    """Whether a batch says that it is compressed with zstd; one too short to say is refused by the log."""
+    return len(batch) > ATTRIBUTES_AT + 1 and batch[ATTRIBUTES_AT + 1] & COMPRESSION_MASK == Compression.ZSTD
