@@ -1,0 +1,414 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Coroutine, Sequence
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from ottla.broker.topics import CreatedTopic, FoundPartition, TopicManager, generate_broker_id
+from ottla.cluster.ids import format_uuid
+from ottla.cluster.image import ClusterImage, PartitionImage
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import GROUP_METADATA_TOPIC, REBALANCE_EVIDENCE_TOPIC, TopicSpec
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.config.listeners import Endpoint
+from ottla.env.clock import VirtualClock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.disk_faulty import FaultyDisk
+from ottla.env.disk_memory import MemoryDisk
+from ottla.wire.errors import ErrorCode
+from ottla.zk.client import LocalClient
+from ottla.zk.store import TreeStore
+
+ENDPOINT = Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092)
+CLOCK = VirtualClock(1_700_000_000_000)
+
+
+class Cluster:
+    """A broker's topics over a disk, with a subscriber that notes what it is told."""
+
+    def __init__(
+        self,
+        disk: Disk | None = None,
+        *,
+        broker_id: int = 7,
+        settings: dict[str, str] | None = None,
+        stored_cluster_id: str | None = None,
+        found: Sequence[FoundPartition] = (),
+    ) -> None:
+        config = parse_broker_config({"broker.id": str(broker_id), **(settings or {})})
+        assert isinstance(config, BrokerConfig)
+        self.store = TreeStore.open(disk if disk is not None else MemoryDisk(), "/t", CLOCK)
+        self.zk = LocalClient(self.store)
+        self.topics = TopicManager(
+            self.zk,
+            config,
+            broker_id=broker_id,
+            endpoints=[ENDPOINT],
+            clock=CLOCK,
+            random=Random(5),
+            stored_cluster_id=stored_cluster_id,
+            found=found,
+        )
+        self.images: list[ClusterImage] = []
+        self.topics.subscribe(self.images.append)
+
+    async def started(self) -> Cluster:
+        assert await self.topics.start() is None
+        return self
+
+    async def made(self, name: str, partitions: int = 1) -> None:
+        assert isinstance(await self.topics.create_topic(TopicSpec(name, partitions)), CreatedTopic)
+
+    def nodes(self, prefix: str) -> list[str]:
+        return sorted(path for path in self.store.tree.nodes if path.startswith(prefix))
+
+
+def run(scenario: Coroutine[object, object, None]) -> None:
+    asyncio.run(scenario)
+
+
+def storage_error() -> DiskError:
+    return DiskError("open", "/logs/x-0", errno.ENOSPC)
+
+
+def test_a_new_cluster() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        image = cluster.topics.image
+        assert len(image.cluster_id) == 22
+        assert (image.controller_id, list(image.brokers)) == (7, [7])
+        assert image.brokers[7].endpoint("PLAINTEXT") == ENDPOINT
+        assert image.brokers[7].endpoint("OTHER") is None
+        assert cluster.images == [image]
+        assert cluster.store.tree.get("/controller_epoch").data == b"1"
+
+    run(scenario())
+
+
+def test_a_topic_is_usable_when_it_was_made() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        made = await cluster.topics.create_topic(TopicSpec("t", 2, 1, configs={"retention.ms": "5"}))
+        assert isinstance(made, CreatedTopic)
+        assert made.log_config.retention_ms == 5
+        topic = cluster.topics.image.topics["t"]
+        assert topic.partitions == (PartitionImage(7, 0, (7,), (7,)),) * 2
+        assert cluster.topics.image.topic_names[topic.topic_id] == "t"
+        assert cluster.topics.log_config("t").retention_ms == 5
+        assert cluster.images[-1] is cluster.topics.image
+        assert cluster.images[-1].version > cluster.images[0].version
+
+    run(scenario())
+
+
+def test_everything_is_there_after_a_restart() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        first = await Cluster(disk).started()
+        await first.made("t", 3)
+        await first.made("gone")
+        await first.topics.create_partitions("t", 5)
+        await first.topics.delete_topic("gone")
+        assert await first.topics.next_producer_id() == 0
+        # Killed: nothing is closed.
+        second = await Cluster(disk, stored_cluster_id=first.topics.cluster_id).started()
+        assert second.topics.image.topics == first.topics.image.topics
+        assert second.topics.cluster_id == first.topics.cluster_id
+        assert await second.topics.next_producer_id() == 1000
+        assert second.store.tree.get("/controller_epoch").data == b"2"
+
+    run(scenario())
+
+
+def test_a_folder_of_another_cluster_is_refused() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        known = (await Cluster(disk).started()).topics.cluster_id
+        refusal = await Cluster(disk, stored_cluster_id="other", settings={"log.dirs": "/d"}).topics.start()
+        assert refusal is not None
+        assert refusal.error is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert refusal.message.startswith(
+            f"Invalid cluster.id in: /d/meta.properties. Expected {known}, but read other."
+        )
+
+    run(scenario())
+
+
+def test_the_folders_cluster_id_is_taken_into_an_empty_tree() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(stored_cluster_id="sMRGDLxiQcKT7YVaSQ2l3g")
+        assert await cluster.topics.resolve_cluster_id() == "sMRGDLxiQcKT7YVaSQ2l3g"
+        await cluster.started()
+        assert cluster.topics.image.cluster_id == "sMRGDLxiQcKT7YVaSQ2l3g"
+
+    run(scenario())
+
+
+def test_topics_are_adopted_from_their_folders() -> None:
+    async def scenario() -> None:
+        known = UUID(int=77)
+        found = [("old", known, 2), ("old", known, 0), (GROUP_METADATA_TOPIC, None, 0)]
+        cluster = await Cluster(found=found).started()
+        topics = cluster.topics.image.topics
+        assert topics["old"].topic_id == known
+        assert len(topics["old"].partitions) == 3
+        assert topics[GROUP_METADATA_TOPIC].configs["cleanup.policy"] == "compact"
+        assert topics[GROUP_METADATA_TOPIC].is_internal
+        assert cluster.images == [cluster.topics.image]
+        assert "/brokers/topics/old/partitions/2/state" in cluster.store.tree.nodes
+
+    run(scenario())
+
+
+def test_a_second_broker_with_the_same_id_is_refused() -> None:
+    async def scenario() -> None:
+        first = await Cluster().started()
+        config = parse_broker_config({"broker.id": "7"})
+        assert isinstance(config, BrokerConfig)
+        again = TopicManager(LocalClient(first.store, 2), config, broker_id=7, endpoints=[ENDPOINT], clock=CLOCK)
+        refusal = await again.start()
+        assert refusal is not None
+        assert refusal.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert "another broker.id" in refusal.message
+
+    run(scenario())
+
+
+def test_a_damaged_znode_refuses_to_start() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        cluster = await Cluster(disk).started()
+        await cluster.made("t")
+        await cluster.zk.set("/brokers/topics/t", b"{}")
+        refusal = await Cluster(disk).topics.start()
+        assert refusal is not None
+        assert "/brokers/topics/t" in refusal.message
+
+    run(scenario())
+
+
+def test_partitions_of_brokers_that_are_gone_have_no_leader() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await (await Cluster(disk).started()).made("t")
+        other = await Cluster(disk, broker_id=8).started()
+        assert other.topics.image.topics["t"].partitions[0] == PartitionImage(-1, 0, (7,), (7,))
+
+    run(scenario())
+
+
+def test_a_replica_in_sync_takes_over_leadership() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        cluster = await Cluster(disk).started()
+        await cluster.made("t")
+        state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":4,"isr":[7]}'
+        await cluster.zk.set("/brokers/topics/t/partitions/0/state", state)
+        again = await Cluster(disk).started()
+        assert again.topics.image.topics["t"].partitions[0] == PartitionImage(7, 5, (7,), (7,))
+        assert b'"leader_epoch":5' in (again.store.tree.get("/brokers/topics/t/partitions/0/state").data or b"")
+
+    run(scenario())
+
+
+def test_validating_only_changes_nothing() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        before = dict(cluster.store.tree.nodes)
+        made = await cluster.topics.create_topic(TopicSpec("t", 2, 1), validate_only=True)
+        assert isinstance(made, CreatedTopic)
+        assert len(made.topic.partitions) == 2
+        assert cluster.store.tree.nodes == before
+        assert len(cluster.images) == 1
+
+    run(scenario())
+
+
+def test_a_log_that_cannot_be_made_takes_the_topic_back() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        before = cluster.nodes("/")
+
+        def fail(image: ClusterImage) -> None:
+            if "t" in image.topics:
+                raise storage_error()
+
+        cluster.topics.subscribe(fail)
+        refusal = await cluster.topics.create_topic(TopicSpec("t"))
+        assert isinstance(refusal, TopicRefusal)
+        assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "/logs/x-0" in refusal.message
+        assert "t" not in cluster.topics.image.topics
+        assert "t" not in cluster.images[-1].topics, "what was made is to be removed again"
+        assert cluster.nodes("/") == before
+
+    run(scenario())
+
+
+def test_partitions_that_cannot_be_made_are_taken_back() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        await cluster.made("t", 2)
+        before = cluster.nodes("/")
+
+        def fail(image: ClusterImage) -> None:
+            if len(image.topics["t"].partitions) > 2:
+                raise storage_error()
+
+        cluster.topics.subscribe(fail)
+        refusal = await cluster.topics.create_partitions("t", 4)
+        assert refusal is not None
+        assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(cluster.topics.image.topics["t"].partitions) == 2
+        assert cluster.nodes("/") == before
+
+    run(scenario())
+
+
+def test_a_tree_that_cannot_be_written_changes_nothing() -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk(MemoryDisk())
+        cluster = await Cluster(disk).started()
+        await cluster.made("t", 2)
+        before, image = cluster.nodes("/"), cluster.topics.image
+        disk.capacity = 0
+        for refusal in (
+            await cluster.topics.create_topic(TopicSpec("u")),
+            await cluster.topics.create_partitions("t", 4),
+            await cluster.topics.delete_topic("t"),
+        ):
+            assert isinstance(refusal, TopicRefusal)
+            assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster.nodes("/") == before
+        assert cluster.topics.image is image
+        disk.heal()
+        assert await cluster.topics.delete_topic("t") is None
+
+    run(scenario())
+
+
+def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        cluster = await Cluster(disk).started()
+        await cluster.made("t")
+
+        def fail(image: ClusterImage) -> None:
+            if "t" not in image.topics:
+                raise storage_error()
+
+        cluster.topics.subscribe(fail)
+        refusal = await cluster.topics.delete_topic("t")
+        assert refusal is not None
+        assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
+        again = await cluster.topics.create_topic(TopicSpec("t"))
+        assert again == TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' is marked for deletion.")
+
+        restarted = await Cluster(disk, found=[("t", None, 0)]).started()
+        assert "t" not in restarted.topics.image.topics
+        assert restarted.nodes("/admin/delete_topics/") == []
+        assert restarted.nodes("/brokers/topics/") == []
+        await restarted.made("t")
+
+    run(scenario())
+
+
+def test_deletion_can_be_switched_off() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster(settings={"delete.topic.enable": "false"}).started()
+        await cluster.made("t")
+        refusal = await cluster.topics.delete_topic("t")
+        assert refusal == TopicRefusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+
+    run(scenario())
+
+
+@pytest.mark.spec("L1")
+def test_topics_made_on_demand_have_the_brokers_defaults() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster(settings={"num.partitions": "4", "offsets.topic.num.partitions": "9"}).started()
+        assert await cluster.topics.ensure_topic("t") is None
+        assert await cluster.topics.ensure_topic("t") is None
+        assert await cluster.topics.ensure_topic(GROUP_METADATA_TOPIC) is None
+        assert await cluster.topics.ensure_topic(REBALANCE_EVIDENCE_TOPIC) is None
+        sizes = {name: len(topic.partitions) for name, topic in cluster.topics.image.topics.items()}
+        assert sizes == {"t": 4, GROUP_METADATA_TOPIC: 9, REBALANCE_EVIDENCE_TOPIC: 1}
+        refusal = await cluster.topics.ensure_topic("bad name")
+        assert refusal is not None
+        assert refusal.error is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(scenario())
+
+
+def test_a_replication_factor_that_was_set_is_not_lowered() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster(settings={"offsets.topic.replication.factor": "3"}).started()
+        refusal = await cluster.topics.ensure_topic(GROUP_METADATA_TOPIC)
+        assert refusal == TopicRefusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor: 3 larger than available brokers: 1."
+        )
+
+    run(scenario())
+
+
+def test_settings_that_are_not_understood_any_more_are_passed_over() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        cluster = await Cluster(disk).started()
+        await cluster.made("t")
+        await cluster.zk.set("/config/topics/t", b'{"version":1,"config":{"segment.bytes":"5","future":"x"}}')
+        again = await Cluster(disk).started()
+        assert again.topics.image.topics["t"].configs == {"segment.bytes": "5", "future": "x"}
+        assert again.topics.log_config("t").segment_bytes == 1 << 30
+
+    run(scenario())
+
+
+def test_changes_at_the_same_time_do_not_mix() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        results = await asyncio.gather(*(cluster.topics.create_topic(TopicSpec("t")) for _ in range(5)))
+        assert sum(isinstance(result, CreatedTopic) for result in results) == 1
+        ids = await asyncio.gather(*(cluster.topics.next_producer_id() for _ in range(2500)))
+        assert sorted(ids) == list(range(2500))
+
+    run(scenario())
+
+
+def test_leaving_removes_what_says_that_we_are_here() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        assert cluster.nodes("/brokers/ids/") == ["/brokers/ids/7"]
+        await cluster.topics.close()
+        assert cluster.nodes("/brokers/ids/") == []
+        assert cluster.nodes("/controller") == ["/controller_epoch"]
+
+    run(scenario())
+
+
+@pytest.mark.spec("Z3")
+def test_broker_ids_are_generated_above_the_reserved_ones() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        config = parse_broker_config({})
+        assert isinstance(config, BrokerConfig)
+        assert await generate_broker_id(Cluster(disk).zk, config) == 1001
+        assert await generate_broker_id(Cluster(disk).zk, config) == 1002
+
+    run(scenario())
+
+
+def test_topic_ids_never_begin_with_a_dash() -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        for number in range(200):
+            await cluster.made(f"t{number}")
+        ids = [format_uuid(topic.topic_id) for topic in cluster.topics.image.topics.values()]
+        assert len(set(ids)) == 200
+        assert not any(text.startswith("-") for text in ids)
+
+    run(scenario())
