@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ottla.env.disk import Disk
 from ottla.records.batch import parse_batch_header
@@ -51,14 +51,10 @@ def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:
 
 def replay_log(state: ProducerState, segments: Sequence[Segment], from_offset: int) -> None:
     """Take the batches from `from_offset` on into the state. Raises DiskError."""
-    for batch in _batches(segments, from_offset):
-        replay_batch(state, batch)
-
-
-def _batches(segments: Sequence[Segment], from_offset: int) -> Iterator[ScannedBatch]:
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and segments[number + 1].base_offset <= from_offset:
             continue
         position = segment.locate(from_offset)
         if position is not None:
-            yield from scan_batches(segment.log.get(), position, segment.size)
+            for batch in scan_batches(segment.log.get(), position, segment.size):
+                replay_batch(state, batch)

@@ -274,30 +274,35 @@ class _Loader:
 
     def _recover_segment(self, segment: Segment, start: int, trusted: int) -> tuple[int, bool]:
         """Check a segment whose entries below `trusted` may be kept; returns (its end, whether nothing was cut)."""
-        position = _keep_trusted_entries(segment, trusted)
-        interval = self._place.config.index_interval_bytes
-        end = max(start, segment.base_offset)
-        file = segment.log.get()
-        reached = position
-        previous = -1
-        for batch in scan_batches(file, position, segment.size):
-            if batch.last_offset < segment.base_offset or batch.last_offset <= previous:
-                break
-            previous = batch.last_offset
-            self._take(segment, batch, interval)
-            end = batch.last_offset + 1
-            reached = batch.position + batch.length
+        end, reached = self._scan(segment, _keep_trusted_entries(segment, trusted), max(start, segment.base_offset))
         cut = segment.size - reached
         if cut:
             self._place.notes.append(
                 f"{segment.log.path}: cut {cut} bytes at position {reached} that are no whole batch "
                 f"(the log now ends at offset {end})"
             )
-            file.truncate(reached)
+            segment.log.get().truncate(reached)
             segment.size = reached
         segment.finish_time_index()
         segment.spill_indexes()
         return end, not cut
+
+    def _scan(self, segment: Segment, position: int, end: int) -> tuple[int, int]:
+        """Take in the sound batches from `position` on; returns (offset, position) after the last of them."""
+        interval = self._place.config.index_interval_bytes
+        previous = -1
+        file = segment.log.pin()
+        try:
+            for batch in scan_batches(file, position, segment.size):
+                if batch.last_offset < segment.base_offset or batch.last_offset <= previous:
+                    break
+                previous = batch.last_offset
+                self._take(segment, batch, interval)
+                end = batch.last_offset + 1
+                position = batch.position + batch.length
+        finally:
+            segment.log.unpin()
+        return end, position
 
     def _take(self, segment: Segment, batch: ScannedBatch, interval: int) -> None:
         """Note a sound batch: indexes, timestamps, leader epoch, producers."""

@@ -149,7 +149,8 @@ class Segment:
 
     def find(self, offset: int) -> Place | None:
         """The batch that holds `offset`, or the first one after it. Raises as `locate`."""
-        return find_batch(self.log.get(), self.offset_index.lookup(offset), self.size, offset)
+        position = self.offset_index.lookup(offset)
+        return find_batch(self.log.get(), position, self.size, offset)
 
     def cut(self, start: int, max_bytes: int) -> Place | None:
         """The last indexed batch that begins in (`start`, `start + max_bytes`]: where a read may end cleanly."""
