@@ -119,7 +119,7 @@ class Fetch:
             partition = self._find(wanted)
             error = self._unknown(wanted) if partition is None else partition.check_epoch(wanted.current_leader_epoch)
             if partition is None or error is not ErrorCode.NONE:
-                found.append((wanted, _failed(wanted.index, error)))
+                found.append((wanted, _failed(wanted.index, error, unknown=partition is None)))
                 failed = True
                 continue
             log = partition.log
@@ -196,13 +196,15 @@ def _success(index: int, partition: Partition, records: FileSlice | None, isolat
     )
 
 
-def _failed(index: int, error: ErrorCode) -> PartitionData:
+def _failed(index: int, error: ErrorCode, *, unknown: bool = False) -> PartitionData:
     return PartitionData(
         partition_index=index,
         error_code=int(error),
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
+        # Kafka's own difference: a partition that it does not know, and one that it could not read.
+        aborted_transactions=[] if unknown else None,
         records=b"",
     )
 
@@ -222,6 +224,7 @@ def _diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | No
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset),
+        aborted_transactions=None,
         records=b"",
     )
 
