@@ -1,6 +1,6 @@
 """Placement and refusals are those of Apache Kafka 3.9.1.
 
-`kafka_3_9_placement.json` holds what `AdminUtils.assignReplicasToBrokers` gave for random brokers and racks;
+`kafka_3_9_placement.json` holds random brokers and racks, and what `Placement.java` makes of them;
 `kafka_3_9_topic_errors.json` what a broker with id 7 said to its admin client.
 """
 
@@ -23,6 +23,7 @@ from ottla.env.clock import VirtualClock
 from ottla.env.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
+from support.java import java_tool
 
 FOLDER = Path(__file__).parent
 CASES: list[dict[str, Any]] = json.loads((FOLDER / "kafka_3_9_placement.json").read_text())["cases"]
@@ -42,6 +43,13 @@ def test_replicas_go_where_kafka_puts_them(case: dict[str, Any]) -> None:
     )
     expected = {int(partition): tuple(replicas) for partition, replicas in case["assignment"].items()}
     assert result == expected
+
+
+@pytest.mark.needs_kafka
+def test_the_placements_are_those_of_kafkas_jars() -> None:
+    cases = json.dumps([{key: value for key, value in case.items() if key != "assignment"} for case in CASES])
+    made = json.loads(java_tool(str(FOLDER / "Placement.java"), stdin=cases).stdout)
+    assert made == [case["assignment"] for case in CASES]
 
 
 SPECS: dict[str, TopicSpec] = {

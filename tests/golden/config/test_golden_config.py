@@ -1,8 +1,8 @@
 """Settings, messages and descriptions are those of Apache Kafka 3.9.1.
 
-`kafka_3_9_settings.json` holds what `KafkaConfig.configDef` and `LogConfig.configDefCopy` of its jars declare,
-`kafka_3_9_messages.json` what `KafkaConfig.fromProps` and `LogConfig.validate` said to single values, and
-`kafka_3_9_describe.json` what a broker with the properties below answered to DescribeConfigs.
+`kafka_3_9_settings.json` is what `KafkaSettings.java settings` prints, `kafka_3_9_messages.json` holds cases with what
+`KafkaSettings.java messages` makes of them; where Java is there, both are made anew. `kafka_3_9_describe.json` is what
+a broker with the properties below answered to DescribeConfigs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from ottla.config.broker import BrokerConfig, ConfigRefusal, parse_broker_config
 from ottla.config.describe import ConfigEntry, describe_broker, describe_topic
 from ottla.config.settings import BROKER_SETTINGS, INTERNAL_SETTINGS, TOPIC_SETTINGS, TOPIC_SYNONYMS
 from ottla.config.topic import LogConfig
+from support.java import java_tool
 
 FOLDER = Path(__file__).parent
+PROGRAM = FOLDER / "KafkaSettings.java"
 SETTINGS: dict[str, dict[str, Any]] = json.loads((FOLDER / "kafka_3_9_settings.json").read_text())
-MESSAGES: dict[str, list[list[str]]] = json.loads((FOLDER / "kafka_3_9_messages.json").read_text())
+#: Scope, names and values in turn, and what Kafka said ("OK" where it took them).
+MESSAGES: list[list[str]] = json.loads((FOLDER / "kafka_3_9_messages.json").read_text())
 DESCRIBED: dict[str, dict[str, list[Any]]] = json.loads((FOLDER / "kafka_3_9_describe.json").read_text())
 
 PROPERTIES = {
@@ -80,52 +83,42 @@ def test_topic_synonyms_are_kafkas() -> None:
     assert {name: list(synonyms) for name, synonyms in TOPIC_SYNONYMS.items()} == SETTINGS["topic_synonyms"]
 
 
-def words(kafka: str) -> str | None:
-    """The message out of a Java exception; None where the value was taken."""
-    if kafka.startswith("OK"):
-        return None
-    return kafka.partition(": ")[2].removeprefix("requirement failed: ")
-
-
 def is_about_security(problem: str) -> bool:
     return "cannot be served yet" in problem or "cannot be honoured" in problem
 
 
-@pytest.mark.parametrize(("name", "value", "kafka"), [tuple(case) for case in MESSAGES["broker"]])
-def test_a_brokers_value_is_judged_in_kafkas_words(name: str, value: str, kafka: str) -> None:
-    if (name, value) in OTHER_WORDS:
-        assert isinstance(parse_broker_config({name: value}), ConfigRefusal | BrokerConfig)
-        return
-    result = parse_broker_config({name: value})
-    expected = words(kafka)
-    if expected is None:
-        assert isinstance(result, BrokerConfig) or all(map(is_about_security, result.problems))
+def check(result: object, said: str) -> None:
+    if said == "OK":
+        taken = not isinstance(result, ConfigRefusal)
+        assert taken or all(map(is_about_security, result.problems))
     else:
         assert isinstance(result, ConfigRefusal)
-        assert expected in result.problems
+        assert said.removeprefix("requirement failed: ") in result.problems
 
 
-@pytest.mark.parametrize("case", MESSAGES["broker_pairs"])
-def test_pairs_of_values_are_judged_in_kafkas_words(case: list[str]) -> None:
-    *pairs, kafka = case
+@pytest.mark.parametrize("case", [case for case in MESSAGES if case[0] == "broker"])
+def test_a_brokers_values_are_judged_in_kafkas_words(case: list[str]) -> None:
+    _, *pairs, said = case
     result = parse_broker_config(dict(zip(pairs[::2], pairs[1::2], strict=True)))
-    expected = words(kafka)
-    if expected is None:
-        assert isinstance(result, BrokerConfig)
-    else:
-        assert isinstance(result, ConfigRefusal)
-        assert expected in result.problems
+    if tuple(pairs) not in OTHER_WORDS:
+        check(result, said)
 
 
-@pytest.mark.parametrize(("name", "value", "kafka"), [tuple(case) for case in MESSAGES["topic"]])
-def test_a_topics_value_is_judged_in_kafkas_words(name: str, value: str, kafka: str) -> None:
-    result = LogConfig.of(defaults(), {name: value})
-    expected = words(kafka)
-    if expected is None:
-        assert isinstance(result, LogConfig)
-    else:
-        assert isinstance(result, ConfigRefusal)
-        assert expected in result.problems
+@pytest.mark.parametrize("case", [case for case in MESSAGES if case[0] == "topic"])
+def test_a_topics_values_are_judged_in_kafkas_words(case: list[str]) -> None:
+    _, name, value, said = case
+    check(LogConfig.of(defaults(), {name: value}), said)
+
+
+@pytest.mark.needs_kafka
+def test_the_settings_are_those_of_kafkas_jars() -> None:
+    assert json.loads(java_tool(str(PROGRAM), "settings").stdout) == SETTINGS
+
+
+@pytest.mark.needs_kafka
+def test_the_messages_are_those_of_kafkas_jars() -> None:
+    cases = json.dumps([case[:-1] for case in MESSAGES])
+    assert json.loads(java_tool(str(PROGRAM), "messages", stdin=cases).stdout) == [case[-1] for case in MESSAGES]
 
 
 def as_described(entry: ConfigEntry) -> list[Any]:
