@@ -164,13 +164,14 @@ class TopicManager:
             topics = await read_topics(self._zk, self.broker_id, self._controller_epoch, self._new_uuid)
         except ZnodeDataError as error:
             return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The tree of coordination data is damaged: {error}")
-        marked = set(await self._zk.children(DeleteTopicZnode.ROOT))
-        kept = {name: topic for name, topic in topics.items() if name not in marked}
         brokers = {self.broker_id: self._own_image()}
-        self.image = ClusterImage(cluster_id, self.broker_id, brokers, kept, 1)
-        await self._adopt(marked)
+        self.image = ClusterImage(cluster_id, self.broker_id, brokers, topics, 1)
+        await self._adopt()
         self._notify(self.image)
-        for name in sorted(marked):
+        # Deletions that were interrupted are done again from their beginning, so that no log stays behind.
+        for name in await self._zk.children(DeleteTopicZnode.ROOT):
+            if name in self.image.topics:
+                self._publish(self.image.without_topic(name))
             await self._zk.multi(await deletion(self._zk, name))
         return None
 
@@ -199,12 +200,12 @@ class TopicManager:
             )
         return None
 
-    async def _adopt(self, marked: set[str]) -> None:
+    async def _adopt(self) -> None:
         """Register topics that have log folders but no znode: the folder came from elsewhere, or the tree was lost."""
         partitions: dict[str, set[int]] = {}
         ids: dict[str, UUID] = {}
         for name, topic_id, partition in self._found:
-            if name not in self.image.topics and name not in marked:
+            if name not in self.image.topics:
                 partitions.setdefault(name, set()).add(partition)
                 if topic_id is not None:
                     ids[name] = topic_id

@@ -58,6 +58,7 @@ class TreeStore:
         self._file = file
         self._flushing = False
         self._dirty = False
+        self._closed = False
 
     @staticmethod
     def open(disk: Disk, folder: str, clock: Clock, executor: Executor | None = None) -> TreeStore:
@@ -105,13 +106,16 @@ class TreeStore:
 
     def close(self) -> None:
         """Force the log to disk and close it; a long one is replaced by a snapshot."""
+        self._closed = True
         try:
             if self._file.size > SNAPSHOT_AT_CLOSE_BYTES:
                 self._snapshot_if_possible()
-            if self._dirty:
+            if self._dirty or self._flushing:
                 self._file.flush()
         finally:
-            self._file.close()
+            # A disk thread that still forces the file must not find its descriptor given to another.
+            if not self._flushing:
+                self._file.close()
 
     def _log(self, transaction: Transaction) -> None:
         durable = [change for change in transaction.changes if not change.ephemeral]
@@ -152,7 +156,9 @@ class TreeStore:
 
     def _flushed(self, _result: object, error: BaseException | None) -> None:
         self._flushing = False
-        if error is not None:
+        if self._closed:
+            self._file.close()
+        elif error is not None:
             self._dirty = True
         elif self._dirty:
             self._flush_soon()

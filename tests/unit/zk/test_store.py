@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +18,7 @@ from ottla.zk.tree import Create, Delete, NodeExistsError, Operation, Set
 
 CLOCK = VirtualClock(5000)
 SESSION = 1
+T = TypeVar("T")
 
 
 def durable(store: TreeStore) -> dict[str, tuple[object, ...]]:
@@ -157,6 +160,57 @@ def test_a_refused_transaction_is_not_logged() -> None:
     with pytest.raises(NodeExistsError):
         store.execute([Create("/new"), Create("/a")], SESSION)
     assert disk.file_size(f"/t/{LOG_NAME}") == size
+
+
+class SlowExecutor(InlineExecutor):
+    """Does its work when told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        def later() -> None:
+            try:
+                result = work()
+            except DiskError as error:
+                done(None, error)
+            else:
+                done(result, None)
+
+        self.waiting.append(later)
+
+
+def test_one_flush_at_a_time_covers_all_writes() -> None:
+    executor = SlowExecutor()
+    store = TreeStore.open(MemoryDisk(), "/t", CLOCK, executor)
+    for number in range(5):
+        store.execute([Create(f"/n{number}")], SESSION)
+    assert len(executor.waiting) == 1
+    executor.waiting.pop()()
+    assert len(executor.waiting) == 1, "what was written meanwhile is forced, too"
+    executor.waiting.pop()()
+    assert executor.waiting == []
+
+
+def test_a_flush_that_fails_is_tried_again_with_the_next_write() -> None:
+    disk, executor = FaultyDisk(MemoryDisk()), SlowExecutor()
+    store = TreeStore.open(disk, "/t", CLOCK, executor)
+    disk.fail("flush", times=1)
+    store.execute([Create("/a")], SESSION)
+    executor.waiting.pop()()
+    assert executor.waiting == []
+    store.execute([Create("/b")], SESSION)
+    assert len(executor.waiting) == 1
+
+
+def test_closing_while_a_disk_thread_flushes() -> None:
+    executor = SlowExecutor()
+    store = TreeStore.open(MemoryDisk(), "/t", CLOCK, executor)
+    store.execute([Create("/a")], SESSION)
+    store.execute([Create("/b")], SESSION)
+    store.close()
+    executor.waiting.pop()()
+    assert executor.waiting == [], "nothing is begun after the end"
 
 
 def test_on_a_real_disk(tmp_path: Path) -> None:
