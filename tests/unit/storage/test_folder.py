@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.env.disk import Disk
+from ottla.env.disk_faulty import FaultyDisk
+from ottla.env.disk_memory import MemoryDisk
+from ottla.storage.checkpoints import MetaProperties
+from ottla.storage.folder import LogFolder, deleted_folder_name, parse_partition_folder
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("orders-0", ("orders", 0)), ("a-b.c_d-12", ("a-b.c_d", 12)), ("orders", None), ("-3", None), ("orders-", None),
+    ("orders-x", None), ("orders-0.c0ffee-delete", None), ("orders--1", ("orders-", 1)), ("orders-\u0663", None)])
+def test_names_of_partitions(name: str, expected: object) -> None:
+    assert parse_partition_folder(name) == expected
+
+
+def test_names_of_deleted_partitions() -> None:
+    assert deleted_folder_name("orders", 3, "0" * 32) == f"orders-3.{'0' * 32}-delete"
+    assert len(deleted_folder_name("x" * 249, 3, "0" * 32)) == 255
+    assert parse_partition_folder(deleted_folder_name("x" * 249, 3, "0" * 32)) is None
+
+
+def test_a_folder_in_use_is_refused_with_its_name_and_the_cure(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    first, second = LogFolder(disk, f"{root}/logs"), LogFolder(disk, f"{root}/logs")
+    assert first.lock() is None
+    assert first.lock() is None
+    refusal = second.lock()
+    assert refusal is not None
+    assert f"Failed to acquire lock on file .lock in {root}/logs." in refusal.message
+    assert "Stop that broker" in refusal.message
+    first.release()
+    assert second.lock() is None
+    second.release()
+
+
+def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    disk = FaultyDisk(MemoryDisk())
+    disk.fail("open")
+    refusal = LogFolder(disk, "/logs").lock()
+    assert refusal is not None
+    assert "cannot open /logs" in refusal.message
+    assert "log.dirs" in refusal.message
+
+
+def test_a_clean_stop_is_told_once(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    folder = LogFolder(disk, root)
+    assert folder.open() is None
+    assert not folder.clean
+    folder.mark_clean()
+    folder.write_meta(MetaProperties("c", 4))
+    disk.write_atomic(f"{root}/recovery-point-offset-checkpoint.12.tmp", b"left over")
+    disk.write_atomic(f"{root}/foreign.tmp", b"not ours")
+    again = LogFolder(disk, root)
+    assert again.open() is None
+    assert again.clean
+    assert again.meta == MetaProperties("c", 4)
+    assert "recovery-point-offset-checkpoint.12.tmp" not in disk.listdir(root)
+    assert "foreign.tmp" in disk.listdir(root)
+    third = LogFolder(disk, root)
+    third.open()
+    assert not third.clean
+
+
+def test_a_kraft_folder_is_refused(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    disk.write_atomic(f"{root}/meta.properties", b"version=1\ncluster.id=x\nnode.id=1\n")
+    refusal = LogFolder(disk, root).open()
+    assert refusal is not None
+    assert f"{root}/meta.properties" in refusal.message
+    assert "KRaft" in refusal.message
+
+
+def test_checkpoints_are_written_when_they_change(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    folder = LogFolder(disk, root)
+    data = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5})
+    assert data is not None
+    folder.write_checkpoint("recovery-point-offset-checkpoint", data)
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}) is None
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 6}) is not None
+    disk.write_atomic(f"{root}/log-start-offset-checkpoint", b"damaged")
+    notes = folder.read_checkpoints()
+    assert folder.recovery == {("a", 1): 5}
+    assert (folder.log_starts, folder.high_watermarks) == ({}, {})
+    assert len(notes) == 1
+    assert "log-start-offset-checkpoint" in notes[0]

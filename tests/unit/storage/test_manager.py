@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from ottla.env.clock import VirtualClock
+from ottla.env.disk import Disk, DiskError, RealDisk
+from ottla.env.disk_faulty import FaultyDisk
+from ottla.env.disk_memory import MemoryDisk
+from ottla.env.executor import DiskExecutor, InlineExecutor
+from ottla.storage.checkpoints import MetaProperties
+from ottla.storage.log import AppendInfo
+from ottla.storage.manager import FLUSHES_AT_ONCE, LogManager, StorageSettings
+from support.storage_logs import NOW_MS, append, batch, broker_config, log_config, read_all
+
+TOPIC_ID = UUID("c0ffee00-1234-4abc-8def-0123456789ff")
+
+
+class Setup:
+    """A manager, its disk and its clock."""
+
+    def __init__(self, disk: Disk, *folders: str, **settings: object) -> None:
+        self.disk = disk
+        self.folders = folders
+        self.clock = VirtualClock(NOW_MS)
+        self.config = log_config(**settings)
+
+    def manager(self, **background: int) -> LogManager:
+        return LogManager(self.disk, self.clock, InlineExecutor(), self.folders, lambda _: self.config,
+                          StorageSettings(**background))
+
+    def opened(self, **background: int) -> LogManager:
+        manager = self.manager(**background)
+        refusal = manager.open()
+        assert refusal is None, refusal
+        return manager
+
+    def later(self, manager: LogManager, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+        manager.maintain(self.clock.now_ms())
+
+    def read(self, path: str) -> bytes:
+        return self.disk.read_bytes(f"{self.folders[0]}/{path}")
+
+
+@pytest.fixture
+def setup(ground: tuple[Disk, str]) -> Setup:
+    return Setup(ground[0], f"{ground[1]}/logs")
+
+
+def kill(manager: LogManager) -> None:
+    """The process is gone: its locks are free."""
+    for folder in manager._folders:
+        folder.release()
+
+
+@pytest.mark.spec("L3")
+def test_what_is_created_is_found_again(setup: Setup) -> None:
+    manager = setup.opened()
+    log = manager.create("orders", TOPIC_ID, 0)
+    assert manager.create("orders", TOPIC_ID, 0) is log
+    manager.create("orders", TOPIC_ID, 1)
+    assert manager.get("orders", 0) is log
+    assert manager.get("orders", 2) is None
+    append(log)
+    assert manager.unflushed_bytes == len(batch())
+    assert manager.claim("cluster", 3) is None
+    assert manager.close() == len(batch())
+    assert manager.notes == []
+    assert setup.read("recovery-point-offset-checkpoint") == b"0\n2\norders 0 3\norders 1 0\n"
+    assert setup.read("replication-offset-checkpoint") == b"0\n2\norders 0 3\norders 1 0\n"
+    assert setup.read("log-start-offset-checkpoint") == b"0\n0\n"
+    assert setup.disk.exists(f"{setup.folders[0]}/.kafka_cleanshutdown")
+
+    again = setup.opened()
+    assert not setup.disk.exists(f"{setup.folders[0]}/.kafka_cleanshutdown")
+    assert again.was_clean
+    assert again.stored_identity == MetaProperties("cluster", 3)
+    assert [(found.topic, found.topic_id, found.partition) for found in again.found] == [
+        ("orders", TOPIC_ID, 0), ("orders", TOPIC_ID, 1)]
+    found = again.get("orders", 0)
+    assert found is not None
+    assert len(read_all(found)) == 3
+    assert {log.name for log in again.logs()} == {"orders-0", "orders-1"}
+    again.close()
+
+
+@pytest.mark.spec("L9")
+def test_after_a_kill_everything_acknowledged_is_there(setup: Setup) -> None:
+    manager = setup.opened()
+    log = manager.create("orders", TOPIC_ID, 0)
+    for _ in range(10):
+        append(log)
+    manager.checkpoint()
+    append(log)
+    kill(manager)
+    again = setup.opened()
+    assert not again.was_clean
+    found = again.get("orders", 0)
+    assert found is not None
+    assert [record.offset for record in read_all(found)] == list(range(33))
+    assert again.unflushed_bytes == found.size_bytes
+    again.close()
+
+
+def test_a_folder_in_use_is_refused(setup: Setup) -> None:
+    manager = setup.opened()
+    refusal = setup.manager().open()
+    assert refusal is not None
+    assert setup.folders[0] in refusal.message
+    manager.create("orders", None, 0)
+    manager.close()
+    setup.opened().close()
+
+
+def test_locking_is_all_or_nothing(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    second = Setup(disk, f"{root}/b").opened()
+    assert Setup(disk, f"{root}/a", f"{root}/b").manager().lock() is not None
+    first = Setup(disk, f"{root}/a").opened()
+    first.close()
+    second.close()
+    assert second.close() == 0
+
+
+def test_ids_of_others_are_refused(setup: Setup) -> None:
+    manager = setup.opened()
+    assert manager.claim("cluster", 3) is None
+    wrong = manager.claim("other", 3)
+    assert wrong is not None
+    assert "The Cluster ID other doesn't match stored clusterId Some(cluster)" in wrong.message
+    wrong = manager.claim("cluster", 4)
+    assert wrong is not None
+    assert "Configured broker.id 4 doesn't match stored broker.id Some(3)" in wrong.message
+    manager.close()
+
+
+@pytest.mark.spec("L8")
+def test_new_partitions_go_to_the_emptiest_folder(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    setup = Setup(disk, f"{root}/a", f"{root}/b/")
+    manager = setup.opened()
+    homes = [manager.create("t", None, number).folder.split("/")[-2] for number in range(6)]
+    assert homes == ["a", "b", "a", "b", "a", "b"]
+    manager.close()
+    assert disk.read_bytes(f"{root}/b/recovery-point-offset-checkpoint") == b"0\n3\nt 1 0\nt 3 0\nt 5 0\n"
+    again = setup.opened()
+    assert len(again.found) == 6
+    again.close()
+    disk.mkdirs(f"{root}/b/t-0")
+    refusal = setup.manager().open()
+    assert refusal is not None
+    assert "Duplicate log directories for t-0" in refusal.message
+    disk.remove_tree(f"{root}/b/t-0")
+    setup.opened().close()
+
+
+def test_names_that_are_no_partitions_are_left_alone(setup: Setup) -> None:
+    folder = setup.folders[0]
+    for name in ("orders-0.x-future", "orders-1.x-stray", "other", "orders-2.abc-delete"):
+        setup.disk.mkdirs(f"{folder}/{name}")
+    setup.disk.write_atomic(f"{folder}/file-7", b"")
+    manager = setup.opened()
+    assert manager.found == []
+    setup.later(manager, 0)
+    assert {"orders-0.x-future", "orders-1.x-stray", "other", "file-7"} <= set(setup.disk.listdir(folder))
+    assert not setup.disk.exists(f"{folder}/orders-2.abc-delete")
+    manager.close()
+
+
+def test_a_deleted_partition_is_renamed_and_later_removed(ground: tuple[Disk, str]) -> None:
+    setup = Setup(ground[0], f"{ground[1]}/logs", file_delete_delay_ms=5000)
+    manager = setup.opened()
+    log = manager.create("orders", TOPIC_ID, 0)
+    append(log)
+    read = log.read(0, 1000)
+    assert manager.delete("orders", 0)
+    assert not manager.delete("orders", 0)
+    assert manager.get("orders", 0) is None
+    names = [name for name in setup.disk.listdir(setup.folders[0]) if name.startswith("orders")]
+    assert len(names) == 1
+    assert names[0].startswith("orders-0.")
+    assert names[0].endswith("-delete")
+    fresh = manager.create("orders", None, 0)
+    assert fresh.log_end_offset == 0
+    assert manager.delete("orders", 0)
+    setup.later(manager, 4999)
+    assert len([name for name in setup.disk.listdir(setup.folders[0]) if name.startswith("orders")]) == 2
+    setup.later(manager, 1)
+    assert not [name for name in setup.disk.listdir(setup.folders[0]) if name.startswith("orders")]
+    assert read.slice.read(), "a range that is being sent stays readable"  # type: ignore[union-attr]
+    manager.close()
+
+
+def test_flushes_come_with_their_interval(setup: Setup) -> None:
+    manager = setup.opened(flush_interval_ms=5000)
+    logs = [manager.create("t", None, number) for number in range(3 * FLUSHES_AT_ONCE)]
+    for log in logs:
+        append(log)
+    setup.later(manager, 4999)
+    assert manager.unflushed_bytes == len(logs) * len(batch())
+    setup.later(manager, 1)
+    assert manager.unflushed_bytes == 0
+    assert all(log.recovery_point == 3 for log in logs)
+    manager.close()
+
+
+@pytest.mark.spec("L6")
+def test_flushes_by_the_topics_own_settings(ground: tuple[Disk, str]) -> None:
+    setup = Setup(ground[0], f"{ground[1]}/logs", flush_messages=7, flush_ms=3000)
+    manager = setup.opened(flush_interval_ms=10**9)
+    log = manager.create("t", None, 0)
+    append(log)
+    append(log)
+    setup.later(manager, 1)
+    assert log.recovery_point == 0
+    append(log)
+    setup.later(manager, 1)
+    assert log.recovery_point == 9
+    append(log, now_ms=setup.clock.now_ms())
+    setup.later(manager, 2999)
+    assert log.recovery_point == 9
+    setup.later(manager, 1)
+    assert log.recovery_point == 12
+    manager.close()
+
+
+@pytest.mark.spec("L4")
+def test_retention_checkpoints_and_producers_in_the_background(ground: tuple[Disk, str]) -> None:
+    setup = Setup(ground[0], f"{ground[1]}/logs", retention_ms=60_000, segment_bytes=200, file_delete_delay_ms=1000)
+    manager = setup.opened(retention_check_interval_ms=10_000, high_watermark_checkpoint_interval_ms=1000,
+                           recovery_point_checkpoint_interval_ms=2000, log_start_checkpoint_interval_ms=3000,
+                           producer_expiration_ms=50_000, producer_expiration_check_interval_ms=7000)
+    log = manager.create("t", None, 0)
+    for number in range(4):
+        append(log, batch(3, producer_id=4, producer_epoch=0, base_sequence=3 * number))
+    setup.later(manager, 1000)
+    assert setup.read("replication-offset-checkpoint") == b"0\n1\nt 0 12\n"
+    assert not setup.disk.exists(f"{setup.folders[0]}/recovery-point-offset-checkpoint")
+    setup.later(manager, 4000)
+    setup.later(manager, 2000)
+    assert setup.read("recovery-point-offset-checkpoint") == b"0\n1\nt 0 12\n"
+    setup.later(manager, 54_000)
+    assert len(log.producers) == 0
+    assert log.log_start_offset == 12
+    assert [name for name in setup.disk.listdir(log.folder) if name.endswith(".deleted")]
+    log.delete_records(12)
+    append(log)
+    append(log)
+    log.delete_records(13)
+    setup.later(manager, 1000)
+    assert not [name for name in setup.disk.listdir(log.folder) if name.endswith(".deleted")]
+    setup.later(manager, 3000)
+    assert setup.read("log-start-offset-checkpoint") == b"0\n1\nt 0 13\n"
+    manager.close()
+    again = setup.opened()
+    found = again.get("t", 0)
+    assert found is not None
+    assert (found.log_start_offset, found.log_end_offset) == (13, 18)
+    again.close()
+
+
+def test_settings_of_a_topic_change(setup: Setup) -> None:
+    manager = setup.opened()
+    ours, other = manager.create("t", None, 0), manager.create("u", None, 0)
+    changed = log_config(max_message_bytes=10)
+    manager.apply_config("t", changed)
+    assert ours.config is changed
+    assert other.config is setup.config
+    manager.close()
+
+
+# Disks that fail
+
+
+@pytest.fixture
+def faulty() -> tuple[FaultyDisk, Setup]:
+    disk = FaultyDisk(MemoryDisk())
+    return disk, Setup(disk, "/logs")
+
+
+def test_a_failed_flush_is_told_and_the_next_start_recovers(faulty: tuple[FaultyDisk, Setup]) -> None:
+    disk, setup = faulty
+    manager = setup.opened()
+    log, other = manager.create("t", None, 0), manager.create("t", None, 1)
+    append(log)
+    append(other)
+    disk.fail("flush", "*/t-0/*.log", times=1)
+    setup.later(manager, 5000)
+    assert any("flush of t-0" in note for note in manager.notes)
+    assert (log.recovery_point, other.recovery_point) == (0, 3)
+    assert not isinstance(log.append(batch(), leader_epoch=0, now_ms=NOW_MS), AppendInfo)
+    assert isinstance(other.append(batch(), leader_epoch=0, now_ms=NOW_MS), AppendInfo)
+    manager.close()
+    assert not disk.exists("/logs/.kafka_cleanshutdown")
+    again = setup.opened()
+    found = again.get("t", 0)
+    assert found is not None
+    assert len(read_all(found)) == 3
+    append(found)
+    again.close()
+    assert disk.exists("/logs/.kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize("plan", ["flush */t-0/*.log", "write */t-0/*.timeindex", "replace */t-0/*.snapshot",
+                                  "replace *recovery-point*"])
+def test_a_close_that_fails_is_not_a_clean_one(faulty: tuple[FaultyDisk, Setup], plan: str) -> None:
+    disk, setup = faulty
+    manager = setup.opened()
+    append(manager.create("t", None, 0))
+    disk.fail(*plan.split())
+    manager.close()
+    assert manager.notes
+    assert not disk.exists("/logs/.kafka_cleanshutdown")
+    disk.heal()
+    again = setup.opened()
+    found = again.get("t", 0)
+    assert found is not None
+    assert len(read_all(found)) == 3
+    again.close()
+
+
+def test_a_partition_that_cannot_be_made_leaves_nothing(faulty: tuple[FaultyDisk, Setup]) -> None:
+    disk, setup = faulty
+    manager = setup.opened()
+    disk.fail("write", "*partition.metadata")
+    with pytest.raises(DiskError):
+        manager.create("t", TOPIC_ID, 0)
+    assert manager.get("t", 0) is None
+    assert not disk.exists("/logs/t-0")
+    disk.heal()
+    manager.create("t", TOPIC_ID, 0)
+    manager.close()
+
+
+@pytest.mark.parametrize("plan", ["read /logs", "read *recovery-point*", "open */t-0/*", "read */t-0"])
+def test_a_folder_that_cannot_be_read(faulty: tuple[FaultyDisk, Setup], plan: str) -> None:
+    disk, setup = faulty
+    manager = setup.opened()
+    append(manager.create("t", None, 0))
+    manager.close()
+    disk.fail(*plan.split())
+    again = setup.manager()
+    refusal = again.open()
+    if "recovery-point" in plan:
+        assert refusal is None
+        assert any("recovery-point" in note for note in again.notes)
+        again.close()
+    else:
+        assert refusal is not None
+        assert "log.dirs" in refusal.message
+    disk.heal()
+    setup.opened().close()
+
+
+def test_retention_that_fails_is_told(faulty: tuple[FaultyDisk, Setup]) -> None:
+    disk, setup = faulty
+    setup.config = log_config(retention_ms=1)
+    manager = setup.opened()
+    append(manager.create("t", None, 0))
+    disk.fail("rename")
+    setup.later(manager, 60_000)
+    assert any("retention of t-0" in note for note in manager.notes)
+    manager.close()
+
+
+# With threads
+
+
+def test_background_work_in_threads(tmp_path: Path) -> None:
+    clock = VirtualClock(NOW_MS)
+    config = log_config()
+
+    async def run() -> None:
+        executor = DiskExecutor(2)
+        manager = LogManager(RealDisk(), clock, executor, [str(tmp_path)], lambda _: config)
+        assert manager.open() is None
+        logs = [manager.create("t", TOPIC_ID, number) for number in range(40)]
+        for log in logs:
+            append(log)
+        clock.advance(5000)
+        manager.maintain(clock.now_ms())
+        while manager.unflushed_bytes:
+            await asyncio.sleep(0)
+        for log in logs:
+            append(log)
+        manager.maintain(clock.now_ms())
+        assert manager.close() == 40 * len(batch())
+        assert manager.notes == []
+        executor.close()
+
+    asyncio.run(run())
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_settings_are_the_brokers() -> None:
+    settings = StorageSettings.of(broker_config(log_retention_check_interval_ms=7, ottla_flush_interval_ms=8,
+                                                producer_id_expiration_ms=9))
+    assert (settings.retention_check_interval_ms, settings.flush_interval_ms, settings.producer_expiration_ms) == (7, 8, 9)
+    assert settings.recovery_point_checkpoint_interval_ms == 60_000

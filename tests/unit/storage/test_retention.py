@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.env.disk import Disk
+from ottla.storage.log import PartitionLog
+from ottla.storage.retention import delete_old_segments
+from support.storage_logs import NOW_MS, append, batch, log_config, new_log, read_all
+
+SIZE = len(batch(3))
+HOUR_MS = 3_600_000
+
+
+def filled(ground: tuple[Disk, str], **settings: object) -> PartitionLog:
+    """Ten segments of one batch each, one an hour, the last one now."""
+    log = new_log(*ground, log_config(segment_bytes=SIZE, **settings))
+    for number in range(10):
+        append(log, batch(3, timestamp=NOW_MS - (9 - number) * HOUR_MS))
+    assert len(log.segments) == 10
+    return log
+
+
+@pytest.mark.spec("L4")
+def test_by_time(ground: tuple[Disk, str]) -> None:
+    disk, _ = ground
+    log = filled(ground, retention_ms=5 * HOUR_MS)
+    renamed = delete_old_segments(log, NOW_MS + 2)
+    assert (log.log_start_offset, len(log.segments)) == (12, 6)
+    assert len(renamed) == 4 * 3 + 3, "three files each, and the snapshots of all but the first"
+    assert all(path.endswith(".deleted") and disk.exists(path) for path in renamed)
+    assert [record.offset for record in read_all(log)] == list(range(12, 30))
+    assert delete_old_segments(log, NOW_MS + 2) == []
+
+
+@pytest.mark.spec("L4")
+def test_by_time_the_last_segment_is_closed_before_it_goes(ground: tuple[Disk, str]) -> None:
+    log = filled(ground, retention_ms=HOUR_MS)
+    delete_old_segments(log, NOW_MS + 2 * HOUR_MS)
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes, len(log.segments)) == (30, 30, 0, 1)
+    append(log)
+    assert [record.offset for record in read_all(log)] == [30, 31, 32]
+    empty = new_log(ground[0], ground[1] + "/other", log_config(retention_ms=1))
+    assert delete_old_segments(empty, NOW_MS * 2) == []
+    assert len(empty.segments) == 1
+
+
+@pytest.mark.spec("L4")
+@pytest.mark.parametrize(("limit", "left"), [(10 * SIZE, 10), (10 * SIZE - 1, 10), (9 * SIZE, 9), (SIZE, 1), (0, 0)])
+def test_by_size(ground: tuple[Disk, str], limit: int, left: int) -> None:
+    log = filled(ground, retention_bytes=limit, retention_ms=-1)
+    delete_old_segments(log, NOW_MS)
+    assert log.size_bytes == left * SIZE
+    assert log.log_start_offset == 30 - 3 * left
+
+
+def test_without_limits_everything_stays(ground: tuple[Disk, str]) -> None:
+    log = filled(ground, retention_bytes=-1, retention_ms=-1)
+    assert delete_old_segments(log, NOW_MS * 2) == []
+    compacted = filled((ground[0], ground[1] + "/other"), cleanup_policy="compact", retention_ms=1, retention_bytes=1)
+    assert delete_old_segments(compacted, NOW_MS * 2) == []
+
+
+@pytest.mark.spec("L4")
+def test_what_lies_below_the_start(ground: tuple[Disk, str]) -> None:
+    log = filled(ground, retention_ms=-1)
+    log.delete_records(10)
+    delete_old_segments(log, NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == list(range(9, 30, 3))
+    assert log.log_start_offset == 10
+    log.apply_config(log_config(cleanup_policy="compact"))
+    log.raise_log_start(30)
+    delete_old_segments(log, NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [27]
+
+
+def test_what_is_not_replicated_stays(ground: tuple[Disk, str]) -> None:
+    log = filled(ground, retention_ms=HOUR_MS)
+    log.follows_end = False
+    log.high_watermark = 7
+    delete_old_segments(log, NOW_MS * 2)
+    assert log.log_start_offset == 6
