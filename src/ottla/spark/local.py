@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.spark.java import find_java, spark_launcher
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 STOP_TIMEOUT_S = 10.0
@@ -59,35 +62,46 @@ def session(
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.find_spark_home import _find_spark_home
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
         return register(SparkSession.builder.getOrCreate())
-    scratch = folder if folder is not None else Path(tempfile.mkdtemp(prefix="ottla-spark-"))
-    launcher = spark_launcher(find_java(java_home), Path(_find_spark_home()), scratch)
+    scratch = folder if folder is not None else _temporary_folder()
     settings = SparkConf()
     settings.setAppName(app_name).setMaster(f"local[{cores}]")
-    settings.setAll(
-        {
-            **_CONF,
-            "spark.driver.memory": memory,
-            "spark.local.dir": str(scratch),
-            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            **(conf or {}),
-        }.items()
-    )
+    for name, value in _CONF.items():
+        settings.set(name, value)
+    settings.set("spark.driver.memory", memory)
+    settings.set("spark.local.dir", str(scratch))
+    settings.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+    for name, value in (conf or {}).items():
+        settings.set(name, value)
     if SparkContext._gateway is not None:  # A session of this process was stopped; its Java runs on.
         context = SparkContext(conf=settings)
-    elif log_file is None:
-        context = SparkContext(conf=settings, gateway=launch_gateway(settings, {"executable": str(launcher)}))
     else:
-        with log_file.open("ab") as log:
-            output = {"executable": str(launcher), "stdout": log, "stderr": subprocess.STDOUT}
-            context = SparkContext(conf=settings, gateway=launch_gateway(settings, output))
+        launcher = spark_launcher(find_java(java_home), Path(_find_spark_home()), scratch)
+        context = SparkContext(conf=settings, gateway=_launch(settings, launcher, log_file))
     if context.pythonExec == _DEFAULT_PYTHON:
         context.pythonExec = sys.executable  # Workers need the packages of this environment.
     return register(SparkSession(context))
+
+
+def _launch(settings: SparkConf, launcher: Path, log_file: Path | None) -> Any:
+    """Start Spark's Java by the launcher. PySpark itself would take the program from its environment variables."""
+    from pyspark import java_gateway
+
+    launch: Callable[..., Any] = java_gateway.launch_gateway
+    how: dict[str, Any] = {"executable": str(launcher)}
+    if log_file is None:
+        return launch(settings, how)
+    with log_file.open("ab") as log:
+        return launch(settings, how | {"stdout": log, "stderr": subprocess.STDOUT})
+
+
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def stop(spark: SparkSession) -> None:

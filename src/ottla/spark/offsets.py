@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
@@ -138,4 +139,4 @@ def plan_ranges(start: Offsets, end: Offsets, min_partitions: int | None = None)
 def _split(whole: OffsetRange, parts: int) -> Sequence[OffsetRange]:
     size = whole.end - whole.start
     cuts = [whole.start + size * part // parts for part in range(parts + 1)]
-    return [OffsetRange(whole.topic, whole.partition, low, high) for low, high in zip(cuts, cuts[1:], strict=False)]
+    return [OffsetRange(whole.topic, whole.partition, low, high) for low, high in pairwise(cuts)]

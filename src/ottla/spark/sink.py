@@ -73,6 +73,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> RecordsWritten:
+        """Send the rows of one task."""
         return write_rows(iterator, self._options)
 
 
@@ -83,6 +84,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> RecordsWritten:
+        """Send the rows of one task."""
         return write_rows(iterator, self._options)
 
 

@@ -3,13 +3,13 @@
 The driver plans ranges of offsets, tasks read exactly those ranges. `read` keeps no state and opens its own connection,
 so a range read twice gives the same rows. Rows travel as Arrow batches.
 
-Offsets in the group. Spark calls `commit(end)` of a Python stream only when it plans the batch after `end`, so never for
-the last one. It does ask `latestOffset(start)` again after each batch, the last included, and `start` is then what the
-query has finished. So that is what is committed to the group. The promise: a group's committed offset is never ahead of
-what the query has finished, and it follows at the next planning, that is at once while the query runs (with a trigger
-interval, at its next tick; with `availableNow`, before the query ends). A query that is stopped between the end of a
-batch and the next planning leaves its group behind by that one batch until it runs again. Spark itself resumes from its
-checkpoint and never from the group.
+Offsets in the group. Spark calls `commit(end)` of a Python stream only when it plans the batch after `end`, so never
+for the last one. It does ask `latestOffset(start)` again after each batch, the last included, and `start` is then what
+the query has finished. So that is what is committed to the group. The promise: a group's committed offset is never
+ahead of what the query has finished, and it follows at the next planning, that is at once while the query runs (with a
+trigger interval, at its next tick; with `availableNow`, before the query ends). A query that is stopped between the end
+of a batch and the next planning leaves its group behind by that one batch until it runs again. Spark itself resumes
+from its checkpoint and never from the group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.client.model import TopicPartition
-from ottla.spark.offsets import Offsets, OffsetRange, from_json, limit_offsets, plan_ranges, to_json
+from ottla.spark.offsets import OffsetRange, Offsets, from_json, limit_offsets, plan_ranges, to_json
 from ottla.spark.options import OptionError, ReadOptions, parse_read_options, parse_write_options
 from ottla.spark.partitions import (
     check_kept,
@@ -72,7 +72,7 @@ _HEADER = StructType([StructField("key", StringType()), StructField("value", Bin
 
 
 def source_schema(*, include_headers: bool) -> StructType:
-    """The columns of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType[, headers]."""
+    """The columns of Spark's Kafka source; `headers` is the last one, where wanted."""
     fields = list(_COLUMNS)
     if include_headers:
         fields.append(StructField("headers", ArrayType(_HEADER)))
@@ -84,6 +84,7 @@ class OttlaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """The name of the format."""
         return "ottla"
 
     def schema(self) -> StructType:
@@ -92,16 +93,19 @@ class OttlaDataSource(DataSource):
         return source_schema(include_headers=include == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`. Raises OptionError."""
         options = parse_read_options(self.options, streaming=False)
         _check_schema(schema, options)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`. Raises OptionError."""
         options = parse_read_options(self.options, streaming=True)
         _check_schema(schema, options)
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`. Raises OptionError."""
         if overwrite:
             raise OptionError("a topic cannot be overwritten; use mode('append')")
         options = parse_write_options(self.options)
@@ -109,6 +113,7 @@ class OttlaDataSource(DataSource):
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`. Raises OptionError."""
         if overwrite:
             raise OptionError("a topic cannot be overwritten; use outputMode('append') or outputMode('update')")
         options = parse_write_options(self.options)
@@ -123,6 +128,7 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
+        """The ranges to read. Raises OptionError, DataLossError."""
         options = self._options
         with connect(options.connection) as client:
             chosen = selected_partitions(client, options.selection)
@@ -134,6 +140,7 @@ class BatchReader(DataSourceReader):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The rows of one range."""
         return read_rows(partition, self._options)
 
 
@@ -148,17 +155,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_ends_at: Offsets | None = None
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
+        """Where a new query starts."""
         client = self._connected()
         return to_json(starting_offsets(client, selected_partitions(client, self._options.selection), self._options))
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """What `maxOffsetsPerTrigger` says."""
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end of an `availableNow` query at what is there now."""
         self._last_batch_ends_at = self._newest()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
+        """The end of the next batch; and commit `start`, up to which the query has finished."""
         done = from_json(start)
         self._commit(done)
         latest = dict(self._newest() if self._last_batch_ends_at is None else self._last_batch_ends_at)
@@ -171,9 +182,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(limit_offsets(known, latest, limit.max_rows))
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        """The end of the topic as it was last seen."""
         return to_json(self._latest) if self._latest else None
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[OffsetRange]:
+        """The ranges of one batch. Raises DataLossError."""
         last = from_json(end)
         first = self._with_new_partitions(from_json(start), last)
         pending = {each: first[each] for each in last if last[each] > first[each]}
@@ -181,12 +194,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan_ranges(first, last, self._options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The rows of one range."""
         return read_rows(partition, self._options)
 
     def commit(self, end: Mapping[str, Any]) -> None:
+        """Commit `end`, which Spark tells when it plans the batch after it."""
         self._commit(from_json(end))
 
     def stop(self) -> None:
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             client.close()

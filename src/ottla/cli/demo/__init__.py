@@ -66,7 +66,8 @@ def _run(options: DemoOptions, screen: Screen) -> int:
     from ottla.cli.demo.inputs import InputError
     from ottla.cli.demo.jobs import JobFailed
     from ottla.cli.demo.loading import LoadFailed
-    from ottla.cli.demo.stage import DemoFailed, ProcessFailed, Stage
+    from ottla.cli.demo.processes import ProcessFailed
+    from ottla.cli.demo.stage import DemoFailed, Stage
     from ottla.client.errors import ClientError
     from ottla.spark.java import JavaNotFound
 
@@ -80,6 +81,7 @@ def _run(options: DemoOptions, screen: Screen) -> int:
         if isinstance(problem, InputError):
             raise
         screen.say(f"the demo failed: {problem}", strong=True)
+        screen.say(f"what Spark and the brokers said is in {stage.keep_logs()}")
         return EXIT_FAILED
     except KeyboardInterrupt:
         screen.say("interrupted; stopping everything", strong=True)
@@ -98,9 +100,7 @@ def _report(results: Results, output: Path, screen: Screen) -> None:
     draw_picture(results, output / "report.png")
     write_page(results, output / "report.html")
     screen.table("Figures", [("", name, value) for name, value in cards(results)])
-    screen.table(
-        "Checks", [("ok" if check.passed else "FAILED", check.name, check.detail) for check in results.checks]
-    )
+    screen.table("Checks", [("ok" if check.passed else "FAILED", check.name, check.detail) for check in results.checks])
     files = sum(1 for _ in (output / "archive").rglob("*.parquet"))
     screen.table(
         "Left for you",
@@ -135,9 +135,11 @@ def _java_home() -> str | None:
 
     named = os.environ.get("JAVA_HOME")
     try:
-        return named if named and find_java(named) else None
+        if named:
+            find_java(named)
     except JavaNotFound:
         return None
+    return named or None
 
 
 def _refuse(message: str) -> None:

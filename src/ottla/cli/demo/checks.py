@@ -125,9 +125,7 @@ def read_online(file: Path) -> dict[tuple[int, str | None], Total]:
 
     table = pyarrow.parquet.read_table(file)
     starts = table.column("bucket").cast(pyarrow.timestamp("ms", tz="UTC")).cast(pyarrow.int64()).to_pylist()
-    keys, events, measured, totals = (
-        table.column(name).to_pylist() for name in ("key", "events", "measured", "total")
-    )
+    keys, events, measured, totals = (table.column(name).to_pylist() for name in ("key", "events", "measured", "total"))
     return {
         (start, key): Total(count, known, total or 0.0)
         for start, key, count, known, total in zip(starts, keys, events, measured, totals, strict=True)
@@ -178,9 +176,7 @@ def _ends(client: Client, topic: str) -> dict[TopicPartition, int]:
 def _columns(client: Client, partition: TopicPartition, end: int) -> pyarrow.Table:
     import pyarrow
 
-    batches = list(
-        client.read_range_arrow(partition, 0, end, rows_per_batch=_ROWS_PER_BATCH, include_headers=True)
-    )
+    batches = list(client.read_range_arrow(partition, 0, end, rows_per_batch=_ROWS_PER_BATCH, include_headers=True))
     if not batches:
         return pyarrow.table({name: [] for name in _MIRRORED})
     return pyarrow.Table.from_batches(batches).combine_chunks()

@@ -9,6 +9,7 @@ import csv
 import importlib.util
 import io
 import zipfile
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def read_flights(path: Path) -> Feed:
     )
 
 
-def _events(header: list[str], rows: csv._reader) -> list[Event]:
+def _events(header: list[str], rows: Iterable[list[str]]) -> list[Event]:
     at = {name: header.index(name) for name in ("carrier", "flight", "origin", "dep_delay", "minute", "time_hour")}
     carrier, flight, origin = at["carrier"], at["flight"], at["origin"]
     delay, minute, hour = at["dep_delay"], at["minute"], at["time_hour"]

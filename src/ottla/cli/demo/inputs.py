@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def parse_time(value: object) -> int | None:
         except ValueError:
             return None
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=timezone.utc)
+            moment = moment.replace(tzinfo=UTC)
         number = round(moment.timestamp() * 1_000)
     elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         number = _to_ms(value)
@@ -157,7 +157,7 @@ def _number(value: str) -> float:
 
 
 def _json_events(path: Path, text: str, key: str, time: str, types: _Types) -> list[Event]:
-    events = []
+    events: list[Event] = []
     for line, raw, document in _json_lines(path, text):
         if not events:
             _check_columns(path, list(document), key, time)
@@ -200,7 +200,9 @@ def _check_columns(path: Path, header: list[str], key: str, time: str) -> None:
         if name not in header:
             near = difflib.get_close_matches(name, header, n=1)
             advice = f" (did you mean {near[0]}?)" if near else ""
-            raise InputError(f"{path} has no column {name!r} for {option}{advice}; it has {', '.join(header) or 'none'}")
+            raise InputError(
+                f"{path} has no column {name!r} for {option}{advice}; it has {', '.join(header) or 'none'}"
+            )
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise InputError(f"{path} names columns twice: {', '.join(twice)}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.cli.demo.feed import Feed
 
@@ -18,6 +19,7 @@ GROUPS = ("online", "archive", "mirror")
 # So that the bars move: the archive and the mirror take what is there in pieces.
 MOST_RECORDS_PER_BATCH = 50_000
 TRIGGER_S = 1.0
+_LONGEST_REASON = 1_500
 _CONF = {
     # Columns of a file may differ by case alone.
     "spark.sql.caseSensitive": "true",
@@ -84,7 +86,9 @@ class SparkJobs:
         """How many events the online query dropped because they came after its watermark."""
         progress = self._queries["online"].recentProgress if "online" in self._queries else []
         return sum(
-            int(operator.get("numRowsDroppedByWatermark", 0)) for each in progress for operator in each["stateOperators"]
+            int(operator.get("numRowsDroppedByWatermark", 0))
+            for each in progress
+            for operator in each["stateOperators"]
         )
 
     def stop(self) -> None:
@@ -93,12 +97,12 @@ class SparkJobs:
         self._topics_exist.set()
         if self._thread.ident is not None:
             self._thread.join()
-        for query in self._queries.values():
-            query.stop()
         spark, self._spark = self._spark, None
         if spark is not None:
             from ottla.spark.local import stop
 
+            for query in self._queries.values():
+                query.stop()
             stop(spark)
 
     def _run(self) -> None:
@@ -162,7 +166,7 @@ class SparkJobs:
         self._queries["archive"] = start_archive(spark, archive)
         self._queries["mirror"] = start_mirror(spark, mirror)
 
-    def _common(self, name: str) -> dict[str, object]:
+    def _common(self, name: str) -> dict[str, Any]:
         return {
             "bootstrap_servers": self._places.source,
             "topic": self._places.topic,
@@ -173,6 +177,8 @@ class SparkJobs:
 
 
 def _shortened(text: str) -> str:
-    """The first lines of Spark's words, without the stacks of two languages."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
-    return " ".join(lines)[:1_000]
+    """Spark's words without the stacks of two languages: the first line, and the last error that a stack ends with."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Range|Interrupt): ", line)]
+    first = lines[0] if lines else "no reason given"
+    return " ".join(dict.fromkeys([first, *errors[-1:]]))[:_LONGEST_REASON]

@@ -27,7 +27,10 @@ def slice_size(events: int, seconds: float) -> int:
 
 
 class Loader:
-    """Sends events from a thread of its own; `sent` grows as they are acknowledged."""
+    """Sends events from a thread of its own; `sent` grows as they are acknowledged.
+
+    The first slice goes at once, the others from `release` on: readers get through their slow first batch meanwhile.
+    """
 
     def __init__(self, address: str, topic: str, events: Sequence[Event], seconds: float) -> None:
         self.sent = 0
@@ -38,6 +41,7 @@ class Loader:
         self._seconds = seconds
         self._refused: list[str] = []
         self._stopping = threading.Event()
+        self._released = threading.Event()
         self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
     def start(self) -> None:
@@ -49,9 +53,14 @@ class Loader:
         """Whether events are still to be sent."""
         return self._thread.is_alive()
 
+    def release(self) -> None:
+        """Send the rest, at the pace."""
+        self._released.set()
+
     def stop(self) -> None:
         """Send no more; returns when the thread has ended."""
         self._stopping.set()
+        self._released.set()
         if self._thread.is_alive():
             self._thread.join(FLUSH_TIMEOUT_S)
 
@@ -86,7 +95,10 @@ class Loader:
             if producer.flush(FLUSH_TIMEOUT_S) or self._refused:
                 first = self._refused[0] if self._refused else "the broker did not answer in time"
                 raise LoadFailed(f"{len(self._events) - self.sent:,} events were not acknowledged: {first}")
-            due = began + self._seconds * (start + size) / len(self._events)
+            if start == 0:
+                self._released.wait()
+                began = time.monotonic()
+            due = began + self._seconds * start / len(self._events)
             self._stopping.wait(max(0.0, due - time.monotonic()))
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

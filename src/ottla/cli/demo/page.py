@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
@@ -71,14 +71,17 @@ def write_page(results: Results, path: Path) -> None:
     text = _PAGE.format(
         name=escape(feed.name),
         lead=escape(
-            f"{len(feed.events):,} events went through one broker while three Spark pipelines (online, archive, mirror) "
-            f"followed in groups of their own and the members of a fourth group came and went. {verdict}"
+            f"{len(feed.events):,} events went through one broker while three Spark pipelines (online, archive, "
+            f"mirror) followed in groups of their own and the members of a fourth group came and went. {verdict}"
         ),
-        cards="".join(f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in cards(results)),
+        cards="".join(
+            f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+            for name, value in cards(results)
+        ),
         checks="".join(_check_row(check.passed, check.name, check.detail) for check in results.checks),
         plots="".join(f"<figure>{draw_svg(plot, results)}</figure>" for _, plot in plots()),
         rebalances="".join(_rebalance_rows(results)),
-        made=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     path.write_text(text, encoding="utf-8")
 
@@ -108,7 +111,14 @@ def _check_row(passed: bool, name: str, detail: str) -> str:
 def _rebalance_rows(results: Results) -> Iterable[str]:
     for number, each in enumerate(results.rebalances, start=1):
         at = each.started_at_ms / 1_000 - results.began_at
-        figures = (f"{at:.1f}", each.why, str(each.members), str(each.moved), str(each.kept), f"{each.longest_pause_ms} ms")
+        figures = (
+            f"{at:.1f}",
+            each.why,
+            str(each.members),
+            str(each.moved),
+            str(each.kept),
+            f"{each.longest_pause_ms} ms",
+        )
         cells = "".join(
             f"<td>{escape(figure)}</td>" if position == 1 else f'<td class="number">{escape(figure)}</td>'
             for position, figure in enumerate(figures)

@@ -20,7 +20,7 @@ _INK = "#22303c"
 _FAINT = "#d9dfe4"
 _MOST_ROWS = 20
 _MOST_COLUMNS = 48
-_STYLE = {
+_STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9.5,
     "axes.titlesize": 11.5,
@@ -90,7 +90,10 @@ def plot_heat(axes: Axes, results: Results) -> None:
         cell[0] += total.total if feed.measure_field else total.events
         cell[1] += total.measured
     rows = [name for name, _ in events.most_common(_MOST_ROWS)]
-    grid = [[_cell(cells.get((row, column)), mean=bool(feed.measure_field)) for column in range(len(columns))] for row in rows]
+    grid = [
+        [_cell(cells.get((row, column)), mean=bool(feed.measure_field)) for column in range(len(columns))]
+        for row in rows
+    ]
     axes.grid(visible=False)
     low, high = _range(grid)
     # The few cells with hardly any events would otherwise take all the colours for themselves.
@@ -104,7 +107,7 @@ def plot_heat(axes: Axes, results: Results) -> None:
     more = f", the {_MOST_ROWS} most frequent" if len(events) > _MOST_ROWS else ""
     axes.set_title(f"Online: {what} per {by} and {'hour' if label.startswith('hour') else 'time'}{more}")
     bar = axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=30)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
 
 
 def plot_days(axes: Axes, results: Results) -> None:
@@ -148,7 +151,9 @@ def plot_rebalances(axes: Axes, results: Results) -> None:
                 share = owned / results.partitions
                 axes.barh(lane, at - since, left=since, height=0.6, color=COLOURS[0], alpha=0.25 + 0.75 * share)
                 if at - since > last / 25:
-                    axes.text((at + since) / 2, lane, str(owned), ha="center", va="center", color="white", weight="bold")
+                    axes.text(
+                        (at + since) / 2, lane, str(owned), ha="center", va="center", color="white", weight="bold"
+                    )
             since, owned = at, len(partitions)
             if event == "killed":
                 axes.plot([at], [lane], marker="x", color=COLOURS[4], markersize=9, markeredgewidth=2.5)
@@ -175,7 +180,6 @@ def plot_throughput(axes: Axes, results: Results) -> None:
             label=name,
             color=_INK if number == 0 else COLOURS[number - 1],
             linewidth=2.4 if number == 0 else 1.8,
-            linestyle="-" if number == 0 else (0, (5, 1)),
         )
     axes.set_xlabel("seconds since the start")
     axes.set_ylabel("thousand records")
@@ -192,7 +196,11 @@ def _time_columns(results: Results) -> tuple[list[str], Callable[[int], int], st
     zone = ZoneInfo(feed.timezone)
     if feed.bucket_ms <= 3_600_000 and last - first > 2 * 86_400_000:
         hours = [f"{hour:02d}" for hour in range(24)]
-        return hours, lambda start: datetime.fromtimestamp(start / 1_000, zone).hour, f"hour of the day ({feed.timezone})"
+        return (
+            hours,
+            lambda start: datetime.fromtimestamp(start / 1_000, zone).hour,
+            f"hour of the day ({feed.timezone})",
+        )
     base = first // feed.bucket_ms * feed.bucket_ms
     buckets = (last - base) // feed.bucket_ms + 1
     width = -(-buckets // _MOST_COLUMNS) * feed.bucket_ms
@@ -210,7 +218,7 @@ def _cell(found: list[float] | None, *, mean: bool) -> float:
 
 def _range(grid: list[list[float]]) -> tuple[float, float]:
     """The range of colours: without the highest and lowest twentieth."""
-    values = sorted(value for row in grid for value in row if value == value)  # noqa: PLR0124 - drops NaN
+    values = sorted(value for row in grid for value in row if value == value)
     if not values:
         return 0.0, 1.0
     low, high = values[len(values) // 20], values[-1 - len(values) // 20]

@@ -34,6 +34,11 @@ class BrokerProcess:
     ready_s: float = 0.0
     _process: subprocess.Popen[str] | None = None
 
+    @property
+    def log(self) -> Path:
+        """Where the broker's complaints go."""
+        return self.folder / "broker.log"
+
     def start(self) -> None:
         """Start the broker on a free port and wait until it is ready. Raises ProcessFailed."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +47,7 @@ class BrokerProcess:
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
         began = time.monotonic()
-        with (self.folder / "stderr.log").open("ab") as errors:
+        with self.log.open("ab") as errors:
             # In a session of its own: Ctrl-C in the terminal is ours to handle, in the right order.
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
@@ -63,7 +68,8 @@ class BrokerProcess:
 
     def _wait_until_ready(self) -> str:
         process = self._process
-        assert process is not None and process.stdout is not None
+        assert process is not None
+        assert process.stdout is not None
         watchdog = threading.Timer(START_TIMEOUT_S, process.kill)
         watchdog.start()
         try:
@@ -77,7 +83,7 @@ class BrokerProcess:
         raise ProcessFailed(f"the {self.name} broker did not start: {self._words()}")
 
     def _words(self) -> str:
-        text = (self.folder / "stderr.log").read_text(encoding="utf-8", errors="replace").strip()
+        text = self.log.read_text(encoding="utf-8", errors="replace").strip()
         return text[-1_000:] or "it said nothing"
 
 

@@ -55,11 +55,14 @@ class Rebalance:
     @property
     def line(self) -> str:
         """The rebalance as one line of text."""
-        members = "1 member" if self.members == 1 else f"{self.members} members"
         return (
-            f"group {self.group}, generation {self.generation}: {self.why} "
-            f"({members}, {self.moved} partitions moved, {self.kept} kept, longest pause {self.longest_pause_ms} ms)"
+            f"group {self.group}, generation {self.generation}: {self.why} ({_count(self.members, 'member')}, "
+            f"{_count(self.moved, 'partition')} moved, {self.kept} kept, longest pause {self.longest_pause_ms} ms)"
         )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def parse_rebalance(value: bytes) -> Rebalance:
@@ -85,8 +88,9 @@ def parse_rebalance(value: bytes) -> Rebalance:
 
 
 def _cause(told: dict[str, Any], names: dict[str, str]) -> str:
-    who = names.get(told.get("member_id", ""), "") or "a member"
-    return _WORDS.get(told["cause"], told["cause"].replace("_", " ") + " ({who})").format(who=who)
+    who: str = names.get(told.get("member_id", ""), "") or "a member"
+    cause: str = told["cause"]
+    return _WORDS.get(cause, cause.replace("_", " ") + " ({who})").format(who=who)
 
 
 class Evidence:

@@ -59,9 +59,7 @@ class RichScreen:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._progress.stop()
 
     def say(self, text: str, *, strong: bool = False) -> None:
@@ -98,9 +96,7 @@ class PlainScreen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._show_progress()
 
     def say(self, text: str, *, strong: bool = False) -> None:
@@ -109,8 +105,9 @@ class PlainScreen:
 
     def progress(self, name: str, done: int, total: int) -> None:
         """Remember it, and write a line when the last one is old enough."""
+        finished = done >= total and self._progress.get(name) != (done, total)
         self._progress[name] = (done, total)
-        if time.monotonic() - self._shown_at >= PLAIN_INTERVAL_S:
+        if finished or time.monotonic() - self._shown_at >= PLAIN_INTERVAL_S:
             self._show_progress()
 
     def table(self, title: str, rows: Iterable[tuple[str, str, str]]) -> None:

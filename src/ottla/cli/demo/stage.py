@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from ottla.cli.demo.flights import flights_file, read_flights
 from ottla.cli.demo.inputs import InputError, read_input
 from ottla.cli.demo.jobs import GROUPS, Places, SparkJobs
 from ottla.cli.demo.loading import Loader, slice_size
-from ottla.cli.demo.processes import BrokerProcess, ProcessFailed
+from ottla.cli.demo.processes import BrokerProcess
 from ottla.cli.demo.rebalances import Evidence
 from ottla.cli.demo.results import Results, Sample
 from ottla.cli.demo.screen import Screen
@@ -59,7 +59,8 @@ def read_feed(options: DemoOptions) -> Feed:
     """The events to send. Raises InputError."""
     if options.input is None:
         return read_flights(flights_file())
-    assert options.key is not None and options.time is not None
+    assert options.key is not None
+    assert options.time is not None
     return read_input(options.input, options.key, options.time)
 
 
@@ -74,7 +75,8 @@ def prepare_output(folder: Path) -> None:
         (folder / _MARKER).touch()
     except OSError as problem:
         raise InputError(f"--output {folder}: {problem.strerror}") from None
-    shutil.rmtree(folder / "archive", ignore_errors=True)
+    for name in ("archive", "logs"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("online.parquet", "report.png", "report.html"):
         (folder / name).unlink(missing_ok=True)
 
@@ -94,6 +96,15 @@ class Stage:
     def close(self) -> None:
         """Stop everything and remove the temporary folder."""
         self._cleanup.close()
+
+    def keep_logs(self) -> Path:
+        """Copy what Spark and the brokers said to the output folder, for a run that failed; gives the folder."""
+        kept = self._options.output / "logs"
+        kept.mkdir(exist_ok=True)
+        for log in (self._scratch / "spark.log", *(broker.log for broker in self._brokers)):
+            if log.exists() and log.stat().st_size:
+                shutil.copy(log, kept / f"{log.parent.name}-{log.name}")
+        return kept
 
     def run(self) -> Results:
         """The whole demo, but for the report."""
@@ -124,6 +135,9 @@ class Stage:
         for client in (ours, theirs):
             client.create_topic(feed.name, PARTITIONS, config=_TOPIC_CONFIG)
         jobs.begin()
+        self._wait_for(jobs)
+        results.spark_ready_s = time.monotonic() - self._began
+        self._screen.say("three queries run; sending the first events")
         self._stream(results, places, ours, jobs)
         self._screen.say("all events processed; stopping Spark, checking the results")
         dropped = jobs.dropped_late()
@@ -135,10 +149,18 @@ class Stage:
 
     def _start_broker(self, name: str) -> BrokerProcess:
         broker = BrokerProcess(name, self._scratch / name, _BROKER_CONFIG)
+        self._brokers.append(broker)
         self._cleanup.callback(broker.stop)
         broker.start()
-        self._brokers.append(broker)
         return broker
+
+    def _wait_for(self, jobs: SparkJobs) -> None:
+        deadline = time.monotonic() + STALL_LIMIT_S
+        while not jobs.running:
+            jobs.check()
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"Spark did not start its queries within {STALL_LIMIT_S:.0f} s")
+            time.sleep(SAMPLE_INTERVAL_S / 5)
 
     def _stream(self, results: Results, places: Places, client: Client, jobs: SparkJobs) -> None:
         """Load, process and churn at the same time, until all three are done."""
@@ -153,20 +175,24 @@ class Stage:
         results.began_at, start = time.time(), time.monotonic()
         results.members = churn.members
         loader.start()
-        churn.start()
         partitions = [TopicPartition(places.topic, number) for number in range(PARTITIONS)]
-        moved_at, last = start, {}
+        moved_at = start
+        last: dict[str, int] = {}
+        released = False
         while True:
             self._look_after(loader, churn, jobs)
             done = {"loaded": loader.sent} | {group: _position(client, group, partitions) for group in GROUPS}
             now = time.monotonic()
             if done != last:
                 moved_at, last = now, done
-            if jobs.running and not results.spark_ready_s:
-                results.spark_ready_s = now - self._began
             results.samples.append(Sample(now - start, done))
             for name, count in done.items():
                 self._screen.progress(name, count, len(feed.events))
+            if not released and all(done.values()):
+                released = True
+                self._screen.say(f"the first events are through; sending the rest over {self._options.pace_s:.0f} s")
+                loader.release()
+                churn.start()
             self._tell(evidence)
             if all(count == len(feed.events) for count in done.values()) and not churn.running:
                 break
@@ -202,7 +228,7 @@ class Stage:
     def _check(self, results: Results, places: Places, ours: Client, theirs: Client, dropped: int) -> None:
         feed, topic = results.feed, places.topic
         found = results.checks
-        steps = (
+        steps: tuple[Callable[[], checks.Check], ...] = (
             lambda: checks.check_loaded(ours, topic, feed),
             lambda: checks.check_archive(ours, topic, feed, places.archive),
             lambda: checks.check_mirror(ours, theirs, topic),
@@ -224,6 +250,3 @@ def _position(client: Client, group: str, partitions: Sequence[TopicPartition]) 
 
 def _day(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(time_ms / 1_000))
-
-
-__all__ = ["DemoFailed", "DemoOptions", "ProcessFailed", "Stage", "prepare_output", "read_feed"]

@@ -1,1 +1,1 @@
-"""Pipelines on one stream of events: an online aggregation, an archive, a mirror. Each runs alone or with the others."""
+"""Pipelines on one stream of events: an online aggregation, an archive, a mirror; each runs alone too."""

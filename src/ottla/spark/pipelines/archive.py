@@ -19,7 +19,7 @@ from ottla.spark.pipelines.config import PipelineConfig, PipelineConfigError, re
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 RECORD_COLUMNS = ("record_key", "record_timestamp", "record_partition", "record_offset")
 _UNREADABLE = "_unreadable"
@@ -60,6 +60,7 @@ def arrange(records: DataFrame, config: ArchiveConfig) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
     schema = StructType.fromDDL(config.fields)
+    assert isinstance(schema, StructType)
     names = [each.name for each in schema]
     taken = [name for name in names if name.lower() in {config.date_column.lower(), _UNREADABLE, *RECORD_COLUMNS}]
     if taken:

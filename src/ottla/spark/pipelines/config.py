@@ -15,7 +15,7 @@ from ottla.spark.options import BOOTSTRAP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 class PipelineConfigError(ValueError):
@@ -68,7 +68,10 @@ def parse_config(kind: type[Config], settings: Mapping[str, Any]) -> Config:
     missing = [name for name in required if name not in settings]
     if missing:
         raise PipelineConfigError(f"settings missing: {', '.join(missing)}")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()})
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+    }
+    return kind(**values)
 
 
 def read_stream(spark: SparkSession, config: PipelineConfig, *, include_headers: bool = False) -> DataFrame:

@@ -14,7 +14,7 @@ from ottla.spark.pipelines.config import PipelineConfig, PipelineConfigError, re
 
 if TYPE_CHECKING:
     from pyspark.sql.session import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 COLUMNS = ("bucket", "key", "events", "measured", "total")
 
@@ -65,9 +65,7 @@ class Totals:
 
         micros = table.column("bucket").cast(pyarrow.timestamp("us", tz="UTC")).cast(pyarrow.int64()).to_pylist()
         keys, events, measured, total = (table.column(name).to_pylist() for name in COLUMNS[1:])
-        self.rows.update(
-            zip(zip(micros, keys, strict=True), zip(events, measured, total, strict=True), strict=True)
-        )
+        self.rows.update(zip(zip(micros, keys, strict=True), zip(events, measured, total, strict=True), strict=True))
 
     def table(self) -> pyarrow.Table:
         """All totals, by bucket and key."""
