@@ -90,7 +90,6 @@ class Broker:
         self._topics: TopicManager | None = None
         self.groups: GroupRuntime
         self._idle_limit_ms = config.long("connections.max.idle.ms")
-        self._tree: LocalClient | None = None
         self._store: TreeStore | None = None
         self._acceptors: list[Acceptor] = []
         self._tick: asyncio.TimerHandle | None = None
@@ -153,63 +152,67 @@ class Broker:
         refusal = self.logs.lock()
         if refusal is not None:
             return StartRefusal(refusal.message)
+        store: TreeStore | None = None
         try:
             store = TreeStore.open(self.disk, self.log_dirs[0], self.clock, self.executor)
-        except (TreeDamaged, DiskError) as error:
-            self.logs.close()
-            return StartRefusal(str(error))
-        self._tree = LocalClient(store)
-        problem = await self._join_cluster(self._tree)
-        if problem is not None:
-            self.logs.close()
-            await self._tree.close()
+            problem = await self._join_cluster(LocalClient(store))
+        except TreeDamaged as error:
+            problem = str(error)
+        except DiskError as error:
+            problem = f"{error}. Mend the disk, or choose another folder (log.dirs)"
+        if problem is None:
+            self._store = store
+            return None
+        self.logs.close()
+        if store is not None:
             store.close()
-            return StartRefusal(problem)
-        self._store = store
-        return None
+        return StartRefusal(problem)
 
     async def _join_cluster(self, tree: LocalClient) -> str | None:
-        """Open the logs, find out who we are, register, and host what is ours; returns what went wrong."""
+        """Open the logs, find out who we are, register, and host what is ours; returns what went wrong.
+
+        Raises `DiskError` where the disk does not let us.
+        """
         opened = self.logs.open()
         self._report_storage()
         if opened is not None:
             return opened.message
         identity = self.logs.stored_identity
         broker_id = self.config.broker_id
-        if broker_id < 0:
-            broker_id = (
-                identity.broker_id if identity.broker_id is not None else await generate_broker_id(tree, self.config)
-            )
+        if broker_id < 0 and identity.broker_id is not None:
+            broker_id = identity.broker_id
+        elif broker_id < 0:
+            broker_id = await generate_broker_id(tree, self.config)
         self.config = self.config.with_broker_id(broker_id)
-        bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
-        topics = self._topics = TopicManager(
-            tree,
-            self.config,
-            broker_id=broker_id,
-            endpoints=self.config.advertised_endpoints(bound_ports, canonical_host_name()),
-            clock=self.clock,
-            stored_cluster_id=identity.cluster_id,
-            found=[(found.topic, found.topic_id, found.partition) for found in self.logs.found],
-        )
+        topics = self._topics = self._topic_manager(tree, broker_id, identity.cluster_id)
         topics.subscribe(self._host)
-        try:
-            cluster_id = await topics.resolve_cluster_id()
-            if not isinstance(cluster_id, str):
-                return cluster_id.message
-            claimed = self.logs.claim(cluster_id, broker_id)
-            if claimed is not None:
-                return claimed.message
-            started = await topics.start()
-            if started is not None:
-                return started.message
-        except DiskError as error:
-            return f"{error}. Mend the disk, or choose another folder (log.dirs)"
+        cluster_id = await topics.resolve_cluster_id()
+        if not isinstance(cluster_id, str):
+            return cluster_id.message
+        claimed = self.logs.claim(cluster_id, broker_id)
+        if claimed is not None:
+            return claimed.message
+        started = await topics.start()
+        if started is not None:
+            return started.message
         self.groups = GroupRuntime(
             self.config, self.clock, HostedLog(self.partitions), topics, self.randomness, broker_id
         )
         topics.subscribe(self.groups.image_changed)
         self.groups.start()
         return None
+
+    def _topic_manager(self, tree: LocalClient, broker_id: int, stored_cluster_id: str | None) -> TopicManager:
+        bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
+        return TopicManager(
+            tree,
+            self.config,
+            broker_id=broker_id,
+            endpoints=self.config.advertised_endpoints(bound_ports, canonical_host_name()),
+            clock=self.clock,
+            stored_cluster_id=stored_cluster_id,
+            found=[(found.topic, found.topic_id, found.partition) for found in self.logs.found],
+        )
 
     # Changes of the cluster
 

@@ -51,7 +51,8 @@ def test_a_full_cache_evicts_only_what_was_idle_long_enough() -> None:
     sessions = cache(slots=2)
     first = sessions.create(False, [wanted(0)], 0)
     second = sessions.create(False, [wanted(0)], 0)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert sessions.create(False, [wanted(0)], 1000) is None
     assert sessions.resume(first.session_id, 1, False, 1000) is first
     third = sessions.create(False, [wanted(0)], EVICTION_AGE_MS)

@@ -1,0 +1,143 @@
+"""`ottla serve` as a process: ready fast, stopped cleanly, refusing in words."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.ports import free_port
+
+#: A second for the stop itself, as promised, and room for a machine that does other things too.
+STOP_LIMIT_S = 1.0 + 4.0
+
+
+def serve(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ottla", "serve", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ready_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert "listening on" in line, (line, process.stderr.read() if process.stderr else "")
+    return line
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_stop_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    process = serve("--port", "0", "--data", str(tmp_path / "data"))
+    try:
+        line = ready_line(process)
+        assert str(tmp_path / "data") in line
+        began = time.monotonic()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+        assert time.monotonic() - began < STOP_LIMIT_S
+        assert process.returncode == 0
+        assert "stopped" in out
+        assert err == ""
+        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+    first = serve("--port", "0", "--data", str(tmp_path / "one"))
+    try:
+        port = ready_line(first).split("listening on 127.0.0.1:")[1].split(",")[0]
+        second = subprocess.run(
+            [sys.executable, "-m", "ottla", "serve", "--port", port, "--data", str(tmp_path / "two")],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert f"127.0.0.1:{port}" in second.stderr
+        assert "in use" in second.stderr
+        assert len(second.stderr.splitlines()) == 1
+    finally:
+        first.kill()
+        first.communicate()
+
+
+@pytest.mark.spec("L3")
+def test_a_folder_of_another_broker_is_refused_in_one_line(tmp_path: Path) -> None:
+    first = serve("--port", "0", "--data", str(tmp_path / "data"))
+    try:
+        ready_line(first)
+        second = subprocess.run(
+            [sys.executable, "-m", "ottla", "serve", "--port", "0", "--data", str(tmp_path / "data")],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert str(tmp_path / "data") in second.stderr
+        assert len(second.stderr.splitlines()) == 1
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_an_unknown_setting_names_the_nearest(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla", "serve", "--data", str(tmp_path), "-c", "num.partitons=3"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "num.partitions" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_properties_of_apache_kafka_is_accepted(tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "server.properties"
+    file.write_text(
+        f"""\
+# As it comes with Apache Kafka, but for port and folder.
+broker.id=0
+listeners=PLAINTEXT://127.0.0.1:{port}
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs={tmp_path / "data"}
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.retention.check.interval.ms=300000
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+    )
+    process = serve("--properties", str(file))
+    try:
+        line = ready_line(process)
+        assert f"broker 0 listening on 127.0.0.1:{port}" in line
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+        warnings = [text for text in err.splitlines() if "warning" in text]
+        assert any("zookeeper.connect" in text for text in warnings)
+        assert len(warnings) == len(set(warnings)), "each is said once"
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,195 @@
+"""The broker in this process: starting, refusing to start, stopping, starting again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.server import Broker
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.env.disk import RealDisk
+from ottla.env.disk_faulty import FaultyDisk
+
+Scenario = Callable[[], Awaitable[None]]
+
+
+def config(folder: Path, **settings: str) -> BrokerConfig:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    parsed = parse_broker_config(
+        {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), "offsets.topic.num.partitions": "2", **named}
+    )
+    assert isinstance(parsed, BrokerConfig), parsed
+    return parsed
+
+
+def run(scenario: Scenario) -> None:
+    asyncio.run(scenario())  # type: ignore[arg-type]
+
+
+def test_port_0_is_resolved_before_it_is_announced(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        try:
+            [endpoint] = broker.listening
+            assert endpoint.port > 0
+            announced = broker.image.brokers[broker.id].endpoint("PLAINTEXT")
+            assert announced is not None
+            assert (announced.host, announced.port) == ("127.0.0.1", endpoint.port)
+        finally:
+            await broker.stop()
+
+    run(scenario)
+
+
+def test_every_interface_is_never_announced(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path, listeners="PLAINTEXT://0.0.0.0:0"))
+        assert await broker.start() is None
+        try:
+            announced = broker.image.brokers[broker.id].endpoint("PLAINTEXT")
+            assert announced is not None
+            assert announced.host not in ("", "0.0.0.0")
+        finally:
+            await broker.stop()
+
+    run(scenario)
+
+
+def test_each_listener_announces_its_own_endpoint(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Broker(
+            config(
+                tmp_path,
+                listeners="INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+                advertised_listeners="INSIDE://127.0.0.1:0,OUTSIDE://kafka.example:19092",
+                listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+                inter_broker_listener_name="INSIDE",
+            )
+        )
+        assert await broker.start() is None
+        try:
+            image = broker.image.brokers[broker.id]
+            inside, outside = image.endpoint("INSIDE"), image.endpoint("OUTSIDE")
+            assert inside is not None
+            assert outside is not None
+            assert inside.port == broker.listening[0].port
+            assert (outside.host, outside.port) == ("kafka.example", 19092)
+        finally:
+            await broker.stop()
+
+    run(scenario)
+
+
+def test_a_port_in_use_is_refused_and_touches_no_data(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            refusal = await Broker(config(tmp_path / "data", listeners=f"PLAINTEXT://127.0.0.1:{port}")).start()
+        assert refusal is not None
+        assert f"127.0.0.1:{port}" in refusal.message
+        assert "in use" in refusal.message
+        assert not (tmp_path / "data").exists()
+
+    run(scenario)
+
+
+@pytest.mark.spec("L3")
+def test_a_folder_in_use_is_refused_and_free_again_after_the_stop(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first = Broker(config(tmp_path))
+        assert await first.start() is None
+        refusal = await Broker(config(tmp_path)).start()
+        assert refusal is not None
+        assert str(tmp_path) in refusal.message
+        await first.stop()
+        third = Broker(config(tmp_path))
+        assert await third.start() is None
+        await third.stop()
+
+    run(scenario)
+
+
+@pytest.mark.spec("L9", "Z3")
+def test_a_restart_keeps_cluster_id_broker_id_and_topics(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first = Broker(config(tmp_path))
+        assert await first.start() is None
+        assert await first.topics.ensure_topic("orders") is None
+        known = (first.id, first.image.cluster_id, first.image.topics["orders"].topic_id)
+        await first.stop()
+        second = Broker(config(tmp_path))
+        assert await second.start() is None
+        assert (second.id, second.image.cluster_id, second.image.topics["orders"].topic_id) == known
+        assert second.partitions.get("orders", 0) is not None
+        await second.stop()
+
+    run(scenario)
+
+
+def test_another_broker_id_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first = Broker(config(tmp_path, broker_id="1"))
+        assert await first.start() is None
+        await first.stop()
+        refusal = await Broker(config(tmp_path, broker_id="2")).start()
+        assert refusal is not None
+        assert "doesn't match stored broker.id" in refusal.message
+        again = Broker(config(tmp_path, broker_id="1"))
+        assert await again.start() is None, "the refusal let go of folder and port"
+        await again.stop()
+
+    run(scenario)
+
+
+def test_a_disk_that_takes_nothing_refuses_the_start_in_words(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk(RealDisk())
+        disk.fail("write", "*", errno.ENOSPC)
+        refusal = await Broker(config(tmp_path), disk=disk).start()
+        assert refusal is not None
+        assert "No space left" in refusal.message
+
+    run(scenario)
+
+
+def test_deleting_a_topic_takes_its_partitions_out_of_service(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        try:
+            assert await broker.topics.ensure_topic("gone") is None
+            partition = broker.partitions.get("gone", 0)
+            assert partition is not None
+            assert await broker.topics.delete_topic("gone") is None
+            assert broker.partitions.get("gone", 0) is None
+            assert broker.partitions.get_by_id(partition.topic_id, 0) is None
+            assert broker.logs.get("gone", 0) is None
+        finally:
+            await broker.stop()
+
+    run(scenario)
+
+
+def test_stopping_tells_how_much_is_forced_to_disk(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        from ottla.records.record import Record, encode_batch
+        from ottla.storage.log import CLIENT, AppendInfo
+
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        assert await broker.topics.ensure_topic("t") is None
+        partition = broker.partitions.get("t", 0)
+        assert partition is not None
+        batch = bytearray(encode_batch([Record(0, broker.clock.now_ms(), None, b"value", ())]))
+        assert isinstance(broker.partitions.append(partition, memoryview(batch), CLIENT), AppendInfo)
+        told: list[int] = []
+        await broker.stop(told.append)
+        assert told == [len(batch)]
+
+    run(scenario)

@@ -1,0 +1,90 @@
+"""`ottla serve`: how file, -c and flags come together, and what is said of mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.serve import DEFAULT_DATA, DEFAULT_HOST, DEFAULT_PORT, ServeOptions, UsageProblem, read_config, run
+
+
+def options(
+    *settings: str,
+    host: str | None = None,
+    port: int | None = None,
+    data: str | None = None,
+    broker_id: int | None = None,
+    properties_file: str | None = None,
+) -> ServeOptions:
+    return ServeOptions(host, port, data, broker_id, settings, properties_file)
+
+
+def test_defaults_stay_on_this_machine_and_in_sight() -> None:
+    config = read_config(options())
+    assert [(e.host, e.port) for e in config.listeners] == [(DEFAULT_HOST, DEFAULT_PORT)]
+    assert config.log_dirs == [DEFAULT_DATA]
+    assert config.broker_id == -1
+    assert config.warnings == []
+
+
+def test_flags_are_kafka_settings() -> None:
+    config = read_config(options("num.partitions=4", host="127.0.0.2", port=0, data="d", broker_id=7))
+    assert [(e.listener_name, e.host, e.port) for e in config.listeners] == [("PLAINTEXT", "127.0.0.2", 0)]
+    assert config.int("num.partitions") == 4
+    assert (config.log_dirs, config.broker_id) == (["d"], 7)
+
+
+def test_an_ipv6_host_is_put_in_brackets() -> None:
+    assert read_config(options(host="::1")).listeners[0].host == "::1"
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlisteners=PLAINTEXT://127.0.0.1:1234\nlog.retention.hours=5\n")
+    config = read_config(options("num.partitions=3", properties_file=str(file)))
+    assert config.int("num.partitions") == 3
+    assert config.listeners[0].port == 1234
+    assert read_config(options(port=99, properties_file=str(file))).listeners[0].port == 99
+
+
+def test_log_dir_of_a_file_is_not_overridden_by_our_default(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dir={tmp_path}/elsewhere\n")
+    assert read_config(options(properties_file=str(file))).log_dirs == [f"{tmp_path}/elsewhere"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (options("num.partitions"), "expected key=value"),
+        (options("=4"), "expected key=value"),
+        (options("listeners=PLAINTEXT://:1", port=9), "give one of them"),
+        (options(port=70000), "from 0 to 65535"),
+        (options(port=-1), "from 0 to 65535"),
+        (options("num.partition=4"), "num.partitions"),
+        (options("num.partitions=many"), "num.partitions"),
+        (options(properties_file="/nowhere/server.properties"), "cannot read /nowhere/server.properties"),
+        (options("process.roles=broker,controller"), "process.roles"),
+        (options("authorizer.class.name=kafka.security.authorizer.AclAuthorizer"), "authorizer.class.name"),
+        (options("listeners=SSL://127.0.0.1:9093"), "SSL"),
+    ],
+)
+def test_mistakes_name_cause_and_cure(given: ServeOptions, says: str) -> None:
+    with pytest.raises(UsageProblem, match="(?s).*" + says.replace(".", r"\.")):
+        read_config(given)
+
+
+def test_a_mistake_ends_with_a_message_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(options("num.partition=4")) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("ottla serve: ")
+    assert "num.partitions" in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_a_binary_properties_file_is_refused_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageProblem, match="cannot read"):
+        read_config(options(properties_file=str(file)))
