@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,9 +80,6 @@ class Broker:
         self.dispatcher = Dispatcher(self, config.int("socket.request.max.bytes"))
         #: The endpoints listened on, ports resolved.
         self.listening: list[Endpoint] = []
-        #: Set when the broker cannot go on (every log folder failed); `failure` says why.
-        self.failed = asyncio.Event()
-        self.failure: str | None = None
         self.logs = LogManager(
             self.disk, self.clock, self.executor, self.log_dirs, self._log_config, StorageSettings.of(config)
         )
@@ -129,9 +125,6 @@ class Broker:
             for listening, endpoint in sockets
         ]
         self._tick = loop.call_later(TICK_S, self._on_tick)
-        # What stands now stays: collections need not look at it again.
-        gc.collect()
-        gc.freeze()
         return None
 
     def _bind(self) -> list[tuple[ListeningSocket, Endpoint]]:
@@ -204,11 +197,14 @@ class Broker:
 
     def _topic_manager(self, tree: LocalClient, broker_id: int, stored_cluster_id: str | None) -> TopicManager:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
+        # The look-up of this machine's name may take seconds, so it is not made where nobody needs it.
+        unnamed = any(endpoint.is_any_address for endpoint in self.config.advertised)
+        own_name = canonical_host_name() if unnamed else ""
         return TopicManager(
             tree,
             self.config,
             broker_id=broker_id,
-            endpoints=self.config.advertised_endpoints(bound_ports, canonical_host_name()),
+            endpoints=self.config.advertised_endpoints(bound_ports, own_name),
             clock=self.clock,
             stored_cluster_id=stored_cluster_id,
             found=[(found.topic, found.topic_id, found.partition) for found in self.logs.found],
