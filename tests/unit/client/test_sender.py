@@ -337,3 +337,23 @@ def test_words_for_settings():
         parse_acks(2)
     with pytest.raises(InvalidArgumentError, match="'brotli'; it can be one of none, gzip, snappy, lz4, zstd"):
         parse_compression("brotli")
+
+
+@pytest.mark.spec("P5")
+def test_a_batch_keeps_its_producer_id_while_others_get_a_new_one(fake, with_cluster, faults):
+    a, b = fake.topic("t", 0, 0)
+    fake.faults[ApiKey.PRODUCE].extend([faults["DROP_AFTER"], ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+
+    async def work(sender, add):
+        add(a, b"1")
+        await asyncio.to_thread(wait_until, lambda: fake.logs[a].batches, "the batch to be there, unacknowledged")
+        add(b, b"refused")
+        with pytest.raises(DeliveryError):
+            await sender.flush()
+        add(a, b"2")
+        await sender.flush()
+
+    with_cluster(fake, sending(work), retry_backoff_ms=300, retry_backoff_max_ms=300)
+    assert values(fake, a) == [b"1", b"2"]
+    headers = [parse_batch_header(batch) for batch in fake.logs[a].batches]
+    assert [(each.producer_id, each.base_sequence) for each in headers] == [(1001, 0), (1002, 0)]

@@ -1,0 +1,185 @@
+"""The client against real brokers: ours and Apache Kafka's, with the same test bodies."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+
+import pytest
+
+from ottla.client.errors import BrokerError, OffsetOutOfRange, RecordTooLargeError, TopicExistsError, UnknownTopicError
+from ottla.client.model import EARLIEST, LATEST, TopicPartition
+from ottla.client.partitioner import partition_for_key
+from ottla.client.sync import Client
+from ottla.records.compression import Compression
+from ottla.records.record import Record
+from support.java import java_command
+from support.processes import run_tool
+
+
+@pytest.fixture
+def client(broker):
+    with Client(broker.bootstrap) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(client, unique):
+    client.create_topic(unique, 3)
+    return unique
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def read_all(client, topic):
+    partitions = [TopicPartition(topic, each) for each in client.partitions([topic])[topic]]
+    ends = client.offsets_at(partitions, LATEST)
+    return {
+        each: [record for records in client.read_range(each, 0, end) for record in records]
+        for each, end in ends.items()
+    }
+
+
+def test_topics(client, unique):
+    client.create_topic(unique, 4, config={"retention.ms": "3600000"})
+    assert unique in client.topics()
+    assert client.topics(f"{unique[:-2]}.*") == [unique]
+    assert client.partitions([unique]) == {unique: [0, 1, 2, 3]}
+    [described] = client.describe_topics([unique]).values()
+    assert all(each.leader >= 0 and each.isr == each.replicas for each in described.partitions)
+    with pytest.raises(TopicExistsError, match=f"Topic '{unique}' already exists"):
+        client.create_topic(unique)
+    client.delete_topic(unique)
+    with pytest.raises(UnknownTopicError):
+        client.partitions([unique])
+    with pytest.raises(UnknownTopicError):
+        client.delete_topic(unique)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"partitions": 0}, "INVALID_PARTITIONS"),
+        ({"replication_factor": 9}, "INVALID_REPLICATION_FACTOR"),
+        ({"config": {"retention.ms": "soon"}}, "INVALID_CONFIG"),
+    ],
+)
+def test_topics_that_are_refused(client, unique, arguments, code):
+    with pytest.raises(BrokerError, match=code):
+        client.create_topic(unique, **arguments)
+    assert unique not in client.topics()
+
+
+@pytest.mark.spec("L7")
+@pytest.mark.parametrize("codec", list(Compression))
+def test_what_is_sent_is_read(client, topic, codec):
+    start = now_ms()
+    expected: dict[TopicPartition, list[Record]] = {TopicPartition(topic, each): [] for each in range(3)}
+    with client.producer(compression_type=codec.name.lower(), batch_size=20_000) as producer:
+        for at in range(2000):
+            key = None if at % 5 == 0 else b"key-%d" % at
+            value = None if at % 7 == 0 else b"value of %d " % at * (at % 30)
+            headers = (("trace", b"%d" % at), ("none", None)) if at % 11 == 0 else ()
+            partition = at % 3 if key is None else partition_for_key(key, 3)
+            chosen = expected[TopicPartition(topic, partition)]
+            chosen.append(Record(len(chosen), start + at, key, value, headers))
+            producer.send(topic, key, value, start + at, headers, partition if key is None else None)
+    assert read_all(client, topic) == expected
+
+
+def test_ranges(client, topic):
+    partition = TopicPartition(topic, 0)
+    start = now_ms()
+    with client.producer(batch_size=500) as producer:
+        for at in range(1000):
+            producer.send(topic, None, b"%d" % at, start + at, partition=0)
+    for first, end in ((0, 1000), (0, 1), (999, 1000), (123, 456), (500, 500)):
+        records = [record for batch in client.read_range(partition, first, end, 2000) for record in batch]
+        assert [record.offset for record in records] == list(range(first, end))
+        rows = list(client.read_range_arrow(partition, first, end, rows_per_batch=100, fetch_max_bytes=2000))
+        assert [value for batch in rows for value in batch.column("value").to_pylist()] == [
+            record.value for record in records
+        ]
+    assert client.offsets_at([partition], EARLIEST) == {partition: 0}
+    assert client.offsets_at([partition], LATEST) == {partition: 1000}
+    assert client.offsets_at([partition], start + 700) == {partition: 700}
+    assert client.offsets_at([partition], start + 5000) == {partition: -1}
+    with pytest.raises(OffsetOutOfRange) as caught:
+        list(client.read_range(partition, 2000, 3000))
+    assert (caught.value.earliest, caught.value.latest) == (0, 1000)
+
+
+def test_commits(client, topic, unique):
+    a, b = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    assert client.committed(unique, [a, b]) == {a: -1, b: -1}
+    client.commit(unique, {a: 5, b: 0}, "note")
+    client.commit(unique, {a: 6})
+    assert client.committed(unique, [a, b]) == {a: 6, b: 0}
+
+
+def test_batches_sent_one_by_one_lie_where_they_say(client, topic):
+    with client.producer() as producer:
+        offsets = [producer.send_batch(topic, 1, [Record(0, now_ms(), b"k", b"v")] * 3).offset for _ in range(4)]
+    assert offsets == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+def test_acks(client, topic, acks):
+    with client.producer(acks=acks) as producer:
+        for at in range(100):
+            producer.send(topic, b"k", b"%d" % at)
+        producer.flush()
+        # With acks=0 nobody says when they have arrived; a produce request behind them on the connection does.
+        with client.producer(acks=1) as last:
+            last.send_batch(topic, 0, [Record(0, now_ms(), None, b"last")])
+    partition = TopicPartition(topic, partition_for_key(b"k", 3))
+    records = [each.value for each in read_all(client, topic)[partition] if each.key]
+    assert records == [b"%d" % at for at in range(100)]
+
+
+def test_records_and_batches_that_are_too_large(client, unique):
+    client.create_topic(unique, 1, config={"max.message.bytes": "20000"})
+    with client.producer() as producer:
+        with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
+            producer.send_batch(unique, 0, [Record(0, now_ms(), None, bytes(30_000))])
+        records = [Record(0, now_ms(), None, b"%d" % at + bytes(1000)) for at in range(100)]
+        assert producer.send_batch(unique, 0, records).offset == 0
+    [(_, read)] = read_all(client, unique).items()
+    assert [record.value for record in read] == [record.value for record in records]
+
+
+def count_in_child(bootstrap, partition, end, counts):
+    with Client(bootstrap) as client:
+        counts.put(sum(len(records) for records in client.read_range(partition, 0, end)))
+
+
+def test_forked_workers(broker, client, topic):
+    partition = TopicPartition(topic, 0)
+    with client.producer() as producer:
+        for at in range(500):
+            producer.send(topic, None, b"%d" % at, partition=0)
+    context = multiprocessing.get_context("fork")
+    counts = context.Queue()
+    workers = [
+        context.Process(target=count_in_child, args=(broker.bootstrap, partition, 500, counts)) for _ in range(3)
+    ]
+    for worker in workers:
+        worker.start()
+    assert [counts.get(timeout=30) for _ in workers] == [500] * 3
+    for worker in workers:
+        worker.join(30)
+
+
+@pytest.mark.needs_kafka
+@pytest.mark.spec("L7")
+@pytest.mark.parametrize("codec", list(Compression))
+def test_javas_consumer_reads_what_we_send(broker, client, topic, codec):
+    with client.producer(compression_type=codec.name.lower()) as producer:
+        for at in range(50):
+            producer.send(topic, b"k%d" % at, b"v%d " % at * 50, partition=at % 3)
+    arguments = ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning"]
+    arguments += ["--max-messages", "50", "--timeout-ms", "30000", "--property", "print.key=true"]
+    told = run_tool(java_command("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments)).stdout
+    assert sorted(told.splitlines()) == sorted(f"k{at}\t" + f"v{at} " * 50 for at in range(50))
