@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,6 +18,11 @@ from support.ottla_server import OttlaServer
 
 #: What `support.apache` sets for Apache Kafka too, where tests can see a difference.
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+
+with warnings.catch_warnings():
+    # It reads its message definitions, on import, with functions that Python calls deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.admin  # noqa: F401
 
 Server = OttlaServer | ApacheKafka
 
