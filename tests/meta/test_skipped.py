@@ -1,0 +1,67 @@
+"""docs/skipped.md is true: each of its rows has a check here that fails once the thing is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.handlers import init_producer_id, produce
+from ottla.broker.served import SERVED
+from ottla.config.broker import ConfigRefusal, parse_broker_config
+from ottla.config.settings import BROKER_SETTINGS
+from ottla.wire.apis import ApiKey
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "skipped.md"
+
+
+def missing(*keys: ApiKey) -> Callable[[], bool]:
+    return lambda: all(key not in SERVED for key in keys)
+
+
+def refused(**settings: str) -> Callable[[], bool]:
+    properties = {name.replace("__", "."): value for name, value in settings.items()}
+    return lambda: isinstance(parse_broker_config(properties), ConfigRefusal)
+
+
+#: The beginning of a row to what makes it true.
+CHECKS: dict[str, list[Callable[[], bool]]] = {
+    "Produce 0–2": [lambda: SERVED[ApiKey.PRODUCE].min_version == 0, lambda: produce.BATCHES_SINCE == 3],
+    "Fetch 0–3": [lambda: SERVED[ApiKey.FETCH].min_version == 4],
+    "compaction": [lambda: BROKER_SETTINGS["log.cleaner.enable"].effect == "no_effect"],
+    "moving partitions": [missing(ApiKey.ALTER_REPLICA_LOG_DIRS)],
+    "transactions": [
+        missing(ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.TXN_OFFSET_COMMIT),
+        lambda: "UNSUPPORTED_VERSION" in (init_producer_id.__doc__ or ""),
+    ],
+    "deleting single offsets": [missing(ApiKey.OFFSET_DELETE)],
+    "the newer group protocol": [missing(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT)],
+    "changing settings": [missing(ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)],
+    "SASL, TLS, ACLs": [
+        refused(listeners="SASL_PLAINTEXT://127.0.0.1:9092"),
+        refused(listeners="SSL://127.0.0.1:9092"),
+        refused(authorizer__class__name="kafka.security.authorizer.AclAuthorizer"),
+        missing(ApiKey.SASL_HANDSHAKE, ApiKey.CREATE_ACLS),
+    ],
+    "quotas": [missing(ApiKey.ALTER_CLIENT_QUOTAS)],
+    "more than one broker": [missing(ApiKey.LEADER_AND_ISR, ApiKey.ALTER_PARTITION_REASSIGNMENTS)],
+    "KRaft": [refused(process__roles="broker"), missing(ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM)],
+}
+
+
+def rows() -> list[str]:
+    found = re.findall(r"^\| (.+?) \| .+ \|$", PAGE.read_text(), re.MULTILINE)
+    return [row for row in found if row != "what"]
+
+
+def test_every_row_has_a_check_and_every_check_a_row() -> None:
+    unchecked = [row for row in rows() if not any(row.startswith(beginning) for beginning in CHECKS)]
+    gone = [beginning for beginning in CHECKS if not any(row.startswith(beginning) for row in rows())]
+    assert (unchecked, gone) == ([], [])
+
+
+@pytest.mark.parametrize("beginning", CHECKS)
+def test_what_is_said_to_be_skipped_is(beginning: str) -> None:
+    assert all(check() for check in CHECKS[beginning])
