@@ -68,11 +68,6 @@ class GroupState(Enum):
     without one it makes the group. Describe: an empty description. Delete: `GROUP_ID_NOT_FOUND`.
     """
 
-    @property
-    def has_members(self) -> bool:
-        """Whether a group in this state has, or had a moment ago, members."""
-        return self not in (GroupState.EMPTY, GroupState.DEAD)
-
 
 class JoinRule(Enum):
     """What becomes of a JoinGroup of a known member."""

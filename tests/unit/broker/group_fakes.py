@@ -1,0 +1,155 @@
+"""A group runtime without a broker: a log in memory whose commits can be held back, topics that are made at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+from uuid import UUID
+
+from ottla.broker.group_log import Appended, Committed
+from ottla.broker.runtime import GroupRuntime
+from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.refusal import TopicRefusal
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.config.listeners import Endpoint
+from ottla.env.clock import SystemClock
+from ottla.env.randomness import Randomness
+from ottla.records.batch import parse_batch_header, patch_batch
+from ottla.wire.codec import decode, encode
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import Message
+
+BROKER_ID = 1
+
+
+class FakeLog:
+    """Partitions as lists of batches. With `follows` off, nothing is committed before `commit` is called."""
+
+    def __init__(self) -> None:
+        self.batches: dict[tuple[str, int], list[bytes]] = {}
+        self.ends: dict[tuple[str, int], int] = {}
+        self.committed: dict[tuple[str, int], int] = {}
+        self.waiting: list[tuple[tuple[str, int], int, Committed]] = []
+        self.follows = True
+        self.error: ErrorCode | None = None
+
+    def append(self, topic: str, partition: int, batch: bytearray) -> Appended | ErrorCode:
+        if self.error is not None:
+            return self.error
+        key = (topic, partition)
+        first = self.ends.get(key, 0)
+        header = parse_batch_header(batch)
+        patch_batch(batch, 0, first, 0)
+        self.batches.setdefault(key, []).append(bytes(batch))
+        self.ends[key] = first + header.last_offset_delta + 1
+        if self.follows:
+            self.committed[key] = self.ends[key]
+        return Appended(first, self.high_watermark(topic, partition))
+
+    def read_batches(self, topic: str, partition: int) -> Iterator[memoryview]:
+        for batch in self.batches.get((topic, partition), []):
+            yield memoryview(batch)
+
+    def is_empty(self, topic: str, partition: int) -> bool:
+        return not self.batches.get((topic, partition))
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        return self.committed.get((topic, partition), 0)
+
+    def when_committed(self, topic: str, partition: int, offset: int, done: Committed) -> None:
+        self.waiting.append(((topic, partition), offset, done))
+
+    def commit(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Everything appended is committed, or, with an error, lost."""
+        if error is ErrorCode.NONE:
+            self.committed = dict(self.ends)
+        waiting, self.waiting = self.waiting, []
+        for _, _, done in waiting:
+            done(error)
+
+
+class FakeTopics:
+    """Topics that come into being when asked for."""
+
+    def __init__(self, runtime_of: list[GroupRuntime], partitions: int = 3) -> None:
+        self.runtime_of = runtime_of
+        self.partitions = partitions
+        self.refusal: TopicRefusal | None = None
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9092)
+        self.image = ClusterImage("c", BROKER_ID, {BROKER_ID: BrokerImage(BROKER_ID, (endpoint,))})
+
+    def put(self, name: str, partitions: int, leader: int = BROKER_ID) -> None:
+        topic_id = UUID(int=len(self.image.topics) + 1)
+        image = PartitionImage(leader, 0, (leader,), (leader,))
+        self.change(self.image.with_topic(TopicImage(name, topic_id, (image,) * partitions, {}, False)))
+
+    def remove(self, name: str) -> None:
+        self.change(self.image.without_topic(name))
+
+    def change(self, image: ClusterImage) -> None:
+        self.image = image
+        for runtime in self.runtime_of:
+            runtime.image_changed(image)
+
+    async def ensure_topic(self, name: str) -> TopicRefusal | None:
+        await asyncio.sleep(0)
+        if self.refusal is None and name not in self.image.topics:
+            self.put(name, self.partitions)
+        return self.refusal
+
+
+def broker_config(**settings: str) -> BrokerConfig:
+    given = {"group.initial.rebalance.delay.ms": "0"} | {name.replace("_", "."): v for name, v in settings.items()}
+    config = parse_broker_config(given)
+    assert isinstance(config, BrokerConfig), config
+    return config
+
+
+class FakeBroker:
+    """What handlers of group requests see of the broker."""
+
+    def __init__(self, log: FakeLog | None = None, **settings: str) -> None:
+        runtimes: list[GroupRuntime] = []
+        self.log = log or FakeLog()
+        self.topics = FakeTopics(runtimes)
+        self.config = broker_config(**settings)
+        self.groups = GroupRuntime(self.config, SystemClock(), self.log, self.topics, Randomness(7), BROKER_ID)
+        runtimes.append(self.groups)
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.topics.image
+
+    def begin(self, partitions: int = 3) -> FakeBroker:
+        """Start with the offsets topic there."""
+        self.topics.put("__consumer_offsets", partitions)
+        self.groups.start()
+        return self
+
+
+class FakeContext:
+    """A request; its answer is encoded and decoded in the request's version."""
+
+    def __init__(self, broker: FakeBroker, version: int, client_id: str = "client") -> None:
+        self.broker = broker
+        self.api_version = version
+        self.client_id = client_id
+        self.client_host = "/1.2.3.4"
+        self.listener_name = "PLAINTEXT"
+        self.answer: Any = None
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def reply(self, response: Message) -> None:
+        assert self.answer is None, "answered twice"
+        self.answer = decode(type(response), encode(response, self.api_version), self.api_version)
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+
+def ask(broker: FakeBroker, handler: Any, version: int, request: Message, client_id: str = "client") -> FakeContext:
+    """One request through its handler, as bytes."""
+    context = FakeContext(broker, version, client_id)
+    handler.handle(context, decode(type(request), encode(request, version), version))
+    return context

@@ -1,0 +1,349 @@
+"""The handlers of group requests, every version, against a runtime without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.assign.consumer_protocol import encode_assignment, encode_subscription
+from ottla.broker.handlers import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+from ottla.broker.served import SERVED
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from unit.broker.group_fakes import BROKER_ID, FakeBroker, ask
+
+pytestmark = pytest.mark.spec("G2")
+
+HANDLERS = {
+    8: offset_commit,
+    9: offset_fetch,
+    10: find_coordinator,
+    11: join_group,
+    12: heartbeat,
+    13: leave_group,
+    14: sync_group,
+    15: describe_groups,
+    16: list_groups,
+    42: delete_groups,
+}
+METADATA = encode_subscription(["t"])
+
+
+def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """The test as a function that runs it in a loop of its own."""
+
+    def run(**arguments: Any) -> None:
+        async def with_stop() -> None:
+            broker = FakeBroker()
+            try:
+                await test(broker, **arguments)
+            finally:
+                await broker.groups.stop()
+
+        asyncio.run(with_stop())
+
+    run.__name__ = test.__name__
+    run.__signature__ = without_first(test)  # type: ignore[attr-defined]
+    run.pytestmark = getattr(test, "pytestmark", [])  # type: ignore[attr-defined]
+    return run
+
+
+def without_first(test: Callable[..., Awaitable[None]]) -> Any:
+    import inspect
+
+    signature = inspect.signature(test)
+    return signature.replace(parameters=list(signature.parameters.values())[1:], return_annotation=None)
+
+
+def join(broker: FakeBroker, version: int = 3, member_id: str = "", **more: Any) -> Any:
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=-1 if version == 0 else 30_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=METADATA)],
+        **more,
+    )
+    return ask(broker, join_group, version, request).answer
+
+
+def sync(broker: FakeBroker, joined: Any, version: int = 3, **more: Any) -> Any:
+    parts = [
+        SyncGroupRequestAssignment(member_id=member.member_id, assignment=encode_assignment({"t": [number]}))
+        for number, member in enumerate(joined.members)
+    ]
+    request = SyncGroupRequest(
+        group_id="g", generation_id=joined.generation_id, member_id=joined.member_id, assignments=parts, **more
+    )
+    return ask(broker, sync_group, version, request).answer
+
+
+def commit(broker: FakeBroker, version: int, offset: int, topic: str = "t", partition: int = 0, **more: Any) -> Any:
+    at = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata=None)
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[at])]
+    request = OffsetCommitRequest(group_id="g", topics=topics, **more)
+    answer = ask(broker, offset_commit, version, request).answer
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def test_served_versions():
+    for key, handler in HANDLERS.items():
+        served = SERVED[key]
+        assert (served.min_version, served.max_version) == (handler.MIN_VERSION, handler.MAX_VERSION), handler
+
+
+@pytest.mark.parametrize("version", range(10))
+@in_loop
+async def test_join_and_sync(broker: FakeBroker, version: int):
+    broker.begin()
+    joined = join(broker, version)
+    if version >= 4:
+        assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert joined.protocol_name == (None if version >= 7 else "")
+        joined = join(broker, version, joined.member_id)
+    assert joined.error_code == ErrorCode.NONE
+    assert joined.member_id.startswith("client-")
+    assert (joined.generation_id, joined.protocol_name, joined.leader) == (1, "range", joined.member_id)
+    assert [member.metadata for member in joined.members] == [METADATA]
+    sync_version = min(version, 5)
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"} if sync_version == 5 else {}
+    synced = sync(broker, joined, sync_version, **protocol)
+    assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, encode_assignment({"t": [0]}))
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+    assert ask(broker, heartbeat, min(version, 4), beat).answer.error_code == ErrorCode.NONE
+
+
+@in_loop
+async def test_version_0_waits_for_the_session_timeout(broker: FakeBroker):
+    broker.begin()
+    join(broker, 0)
+    (member,) = broker.groups.describe("g").members  # type: ignore[union-attr]
+    assert member.rebalance_timeout_ms == 10_000
+
+
+@in_loop
+async def test_sync_5_must_name_the_protocol(broker: FakeBroker):
+    broker.begin()
+    joined = join(broker)
+    assert sync(broker, joined, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@in_loop
+async def test_empty_group_ids_are_refused(broker: FakeBroker):
+    broker.begin()
+    beat = HeartbeatRequest(group_id="", generation_id=1, member_id="m")
+    assert ask(broker, heartbeat, 4, beat).answer.error_code == ErrorCode.INVALID_GROUP_ID
+    leave = LeaveGroupRequest(group_id="", members=[MemberIdentity(member_id="m")])
+    assert ask(broker, leave_group, 4, leave).answer.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", range(6))
+@in_loop
+async def test_leave(broker: FakeBroker, version: int):
+    broker.begin()
+    joined = join(broker)
+    for expected in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+        if version < 3:
+            request = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
+            assert ask(broker, leave_group, version, request).answer.error_code == expected
+        else:
+            request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=joined.member_id)])
+            answer = ask(broker, leave_group, version, request).answer
+            assert answer.error_code == ErrorCode.NONE
+            assert [m.error_code for m in answer.members] == [expected]
+
+
+@pytest.mark.spec("C3")
+@pytest.mark.parametrize("version", range(10))
+@in_loop
+async def test_commit_and_fetch(broker: FakeBroker, version: int):
+    broker.begin()
+    broker.topics.put("t", 2)
+    retention = {"retention_time_ms": 60_000} if 2 <= version <= 4 else {}
+    assert commit(broker, version, 42, **retention) is ErrorCode.NONE
+    assert commit(broker, version, 42, "t", 2, **retention) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(broker, version, 42, "nosuch", 0, **retention) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    machine = broker.groups.describe("g")
+    assert machine is not None
+    assert not isinstance(machine, ErrorCode)
+    kept = machine.offsets.get("t", 0)
+    assert kept is not None
+    assert (kept.expire_timestamp_ms > 0) == bool(retention)
+    if version >= 8:
+        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+        groups = [
+            OffsetFetchRequestGroup(group_id="g", topics=topics),
+            OffsetFetchRequestGroup(group_id="g", topics=None),
+            OffsetFetchRequestGroup(group_id="other", topics=topics),
+        ]
+        one, everything, other = ask(broker, offset_fetch, version, OffsetFetchRequest(groups=groups)).answer.groups
+        assert [p.committed_offset for p in one.topics[0].partitions] == [42, -1]
+        assert [p.partition_index for p in everything.topics[0].partitions] == [0]
+        assert [p.committed_offset for p in other.topics[0].partitions] == [-1, -1]
+        return
+    old_topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+    answer = ask(broker, offset_fetch, version, OffsetFetchRequest(group_id="g", topics=old_topics)).answer
+    first, second = answer.topics[0].partitions
+    assert (first.committed_offset, first.error_code, first.metadata) == (42, 0, "")
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version == 0 else ErrorCode.NONE
+    assert (second.committed_offset, second.error_code) == (-1, missing)
+    if version >= 2:
+        answer = ask(broker, offset_fetch, version, OffsetFetchRequest(group_id="g", topics=None)).answer
+        assert [(t.name, [p.partition_index for p in t.partitions]) for t in answer.topics] == [("t", [0])]
+
+
+@in_loop
+async def test_a_commit_timestamp_of_version_1_is_kept(broker: FakeBroker):
+    broker.begin()
+    broker.topics.put("t", 1)
+    at = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, commit_timestamp=77)
+    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[at])])
+    ask(broker, offset_commit, 1, request)
+    machine = broker.groups.describe("g")
+    assert machine.offsets.get("t", 0).commit_timestamp_ms == 77  # type: ignore[union-attr]
+
+
+@in_loop
+async def test_fetch_while_there_is_no_coordinator(broker: FakeBroker):
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    request = OffsetFetchRequest(group_id="g", topics=topics)
+    answer = ask(broker, offset_fetch, 1, request).answer
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ask(broker, offset_fetch, 2, request).answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    groups = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    assert ask(broker, offset_fetch, 8, groups).answer.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("version", range(6))
+@in_loop
+async def test_describe(broker: FakeBroker, version: int):
+    broker.begin()
+    joined = join(broker)
+    request = DescribeGroupsRequest(groups=["g", "nosuch"], include_authorized_operations=version >= 3)
+    group, absent = ask(broker, describe_groups, version, request).answer.groups
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("CompletingRebalance", "consumer", "")
+    assert (absent.error_code, absent.group_state, absent.members) == (0, "Dead", [])
+    sync(broker, joined)
+    group, _ = ask(broker, describe_groups, version, request).answer.groups
+    assert (group.group_state, group.protocol_data) == ("Stable", "range")
+    (member,) = group.members
+    assert (member.client_id, member.client_host) == ("client", "/1.2.3.4")
+    assert (member.member_metadata, member.member_assignment) == (METADATA, encode_assignment({"t": [0]}))
+    assert group.authorized_operations == (328 if version >= 3 else -0x80000000)
+
+
+@pytest.mark.parametrize("version", range(6))
+@in_loop
+async def test_list(broker: FakeBroker, version: int):
+    broker.begin()
+    join(broker)
+    broker.topics.put("t", 1)
+    ask(broker, offset_commit, 2, commit_of("other"))
+
+    def listed(**filters: Any) -> list[str]:
+        answer = ask(broker, list_groups, version, ListGroupsRequest(**filters)).answer
+        assert answer.error_code == 0
+        return sorted(group.group_id for group in answer.groups)
+
+    assert listed() == ["g", "other"]
+    if version >= 4:
+        assert listed(states_filter=["completingrebalance"]) == ["g"]
+        assert listed(states_filter=["Empty", "Stable"]) == ["other"]
+    if version >= 5:
+        assert listed(types_filter=["Classic"]) == ["g", "other"]
+        assert listed(types_filter=["consumer"]) == []
+
+
+def commit_of(group_id: str) -> OffsetCommitRequest:
+    at = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    return OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(name="t", partitions=[at])])
+
+
+@pytest.mark.parametrize("version", range(3))
+@in_loop
+async def test_delete(broker: FakeBroker, version: int):
+    broker.begin()
+    join(broker)
+    broker.topics.put("t", 1)
+    ask(broker, offset_commit, 2, commit_of("other"))
+    request = DeleteGroupsRequest(groups_names=["g", "other", "nosuch", "other"])
+    results = ask(broker, delete_groups, version, request).answer.results
+    assert [(result.group_id, ErrorCode(result.error_code)) for result in results] == [
+        ("g", ErrorCode.NON_EMPTY_GROUP),
+        ("other", ErrorCode.NONE),
+        ("nosuch", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    assert ask(broker, delete_groups, version, DeleteGroupsRequest()).answer.results == []
+
+
+@pytest.mark.parametrize("version", range(7))
+@in_loop
+async def test_find_coordinator_makes_the_topic_and_then_answers(broker: FakeBroker, version: int):
+    broker.groups.start()
+    asked = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
+    for attempt in (1, 2):
+        context = ask(broker, find_coordinator, version, asked)
+        assert len(context.tasks) == (1 if attempt == 1 else 0)
+        await asyncio.gather(*context.tasks)
+        found = context.answer.coordinators[0] if version >= 4 else context.answer
+        assert (found.error_code, found.node_id, found.host, found.port) == (0, BROKER_ID, "host", 9092)
+    assert join(broker).error_code == ErrorCode.NONE
+
+
+@in_loop
+async def test_find_coordinator_refusals(broker: FakeBroker):
+    broker.groups.start()
+    broker.topics.refusal = TopicRefusal(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
+    context = ask(broker, find_coordinator, 2, FindCoordinatorRequest(key="g"))
+    await asyncio.gather(*context.tasks)
+    assert context.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert context.answer.error_message == ErrorCode.COORDINATOR_NOT_AVAILABLE.message
+    assert (context.answer.node_id, context.answer.host, context.answer.port) == (-1, "", -1)
+    for key_type, text in ((1, "Transactions are not supported"), (2, ErrorCode.INVALID_REQUEST.message)):
+        context = ask(broker, find_coordinator, 6, FindCoordinatorRequest(coordinator_keys=["x"], key_type=key_type))
+        (found,) = context.answer.coordinators
+        assert found.error_code == ErrorCode.INVALID_REQUEST
+        assert text in found.error_message
+
+
+@in_loop
+async def test_find_coordinator_of_a_partition_led_elsewhere(broker: FakeBroker):
+    broker.groups.start()
+    broker.topics.put("__consumer_offsets", 3, leader=9)
+    context = ask(broker, find_coordinator, 2, FindCoordinatorRequest(key="g"))
+    assert context.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert join(broker).error_code == ErrorCode.NOT_COORDINATOR

@@ -1,0 +1,85 @@
+"""Committed offsets: served below the high watermark only, transactions apart, expiry."""
+
+from __future__ import annotations
+
+from ottla.groups.offsets import GroupOffsets, OffsetAndMetadata
+
+T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
+
+
+def at(offset: int, timestamp: int = 0, expires: int = -1) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, -1, "", timestamp, expires)
+
+
+def test_served_only_once_committed():
+    offsets = GroupOffsets()
+    assert not offsets
+    offsets.replay(T0, at(1), 10)
+    offsets.replay(T0, at(2), 12)
+    assert (offsets.get(*T0), len(offsets), bool(offsets), offsets.has_uncommitted) == (None, 0, True, True)
+    assert offsets.is_unstable(*T0)
+    offsets.commit_up_to(12)
+    assert offsets.get(*T0) == at(1)
+    assert offsets.is_unstable(*T0)
+    offsets.commit_up_to(13)
+    assert offsets.get(*T0) == at(2)
+    assert not offsets.is_unstable(*T0)
+    assert not offsets.has_uncommitted
+
+
+def test_a_tombstone_removes():
+    offsets = GroupOffsets()
+    offsets.replay(T0, at(1), 0)
+    offsets.replay(T1, at(1), 1)
+    offsets.commit_up_to(2)
+    offsets.replay(T0, None, 2)
+    assert offsets.all_keys() == [T0, T1]
+    offsets.commit_up_to(3)
+    assert dict(offsets.items()) == {T1: at(1)}
+
+
+def test_offsets_of_transactions_count_when_they_commit():
+    offsets = GroupOffsets()
+    offsets.replay_transactional(T0, at(1), 0, producer_id=5)
+    offsets.replay_transactional(T1, at(1), 0, producer_id=5)
+    assert offsets
+    assert offsets.is_unstable(*T0)
+    # A later commit of a member overtakes the transaction's.
+    offsets.replay(T1, at(9), 1)
+    offsets.commit_up_to(2)
+    offsets.complete_transaction(5, is_commit=True)
+    assert dict(offsets.items()) == {T0: at(1), T1: at(9)}
+    offsets.replay_transactional(T0, at(7), 3, producer_id=6)
+    offsets.replay_transactional(T1, at(7), 3, producer_id=6)
+    offsets.replay_transactional(T1, None, 4, producer_id=6)
+    offsets.complete_transaction(6, is_commit=False)
+    offsets.complete_transaction(99, is_commit=True)
+    assert dict(offsets.items()) == {T0: at(1), T1: at(9)}
+    assert not offsets.is_unstable(*T0)
+
+
+def test_a_removed_offset_does_not_come_back_with_a_transaction():
+    offsets = GroupOffsets()
+    offsets.replay_transactional(T0, at(1), 0, producer_id=5)
+    offsets.replay(T0, None, 1)
+    offsets.commit_up_to(2)
+    offsets.complete_transaction(5, is_commit=True)
+    assert offsets.get(*T0) is None
+
+
+def test_expiry():
+    offsets = GroupOffsets()
+    for number, (key, value) in enumerate([(T0, at(1, 100)), (T1, at(1, 100, 150)), (U0, at(1, 200))]):
+        offsets.replay(key, value, number)
+    offsets.commit_up_to(3)
+
+    def expired(now_ms: int, subscribed: tuple[str, ...] = ()) -> list[tuple[str, int]]:
+        return offsets.expired(now_ms, 1000, lambda value: value.commit_timestamp_ms, subscribed)
+
+    assert expired(149) == []
+    assert expired(150) == [T1]
+    assert expired(1100) == [T0, T1]
+    assert expired(5000) == [T0, T1, U0]
+    assert expired(5000, ("t",)) == [U0]
+    offsets.replay(U0, at(2, 4000), 9)
+    assert expired(5000) == [T0, T1], "a commit on its way keeps its partition"

@@ -1,0 +1,134 @@
+"""One partition's groups: made, found, dropped; deadlines of all; transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.assign.consumer_protocol import encode_subscription
+from ottla.groups.events import (
+    CommitResult,
+    DeleteGroup,
+    ErrorResult,
+    Heartbeat,
+    JoinGroup,
+    JoinResult,
+    LeaveGroup,
+    LeaveResult,
+    LeavingMember,
+    OffsetCommit,
+    SyncGroup,
+    SyncResult,
+    TopicsDeleted,
+)
+from ottla.groups.group import GroupLimits
+from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.records import GroupRecord, OffsetRecord
+from ottla.groups.shard import GroupShard, refused, refused_while_loading
+from ottla.wire.errors import ErrorCode
+
+VALUE = OffsetAndMetadata(1, -1, "", 0)
+MEMBER = LeavingMember("m")
+REQUESTS = [
+    (
+        JoinGroup("t", "g", "m", None, "c", "/h", 10_000, 1, "consumer", (), "1"),
+        JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "m"),
+    ),
+    (SyncGroup("t", "g", 1, "m"), SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)),
+    (Heartbeat("t", "g", 1, "m"), ErrorResult(ErrorCode.UNKNOWN_MEMBER_ID)),
+    (LeaveGroup("t", "g", [MEMBER]), LeaveResult(ErrorCode.NONE, [(MEMBER, ErrorCode.UNKNOWN_MEMBER_ID)])),
+    (OffsetCommit("t", "g", 1, "m", None, [("t", 0, VALUE)]), CommitResult([ErrorCode.ILLEGAL_GENERATION])),
+    (DeleteGroup("t", "g"), ErrorResult(ErrorCode.GROUP_ID_NOT_FOUND)),
+]
+
+
+def shard() -> GroupShard:
+    made = GroupShard(0, GroupLimits())
+    made.loading = False
+    return made
+
+
+def joining(group: str, number: int, session_ms: int = 10_000) -> JoinGroup:
+    protocols = (("range", encode_subscription(["t"])),)
+    return JoinGroup(
+        f"{group}{number}", group, "", None, "c", "/h", session_ms, 60_000, "consumer", protocols, str(number)
+    )
+
+
+@pytest.mark.spec("G1")
+@pytest.mark.parametrize(("request_", "answer"), REQUESTS)
+def test_groups_that_do_not_exist_are_not_made_by_asking(request_: object, answer: object):
+    groups = shard()
+    (reply,) = groups.handle(request_, 0).replies  # type: ignore[arg-type]
+    assert (reply.token, reply.result) == ("t", answer)
+    assert groups.machines == {}
+
+
+def test_events_without_an_answer_for_groups_that_do_not_exist():
+    assert shard().handle(TopicsDeleted("g", frozenset({"t"})), 0).replies == []
+
+
+@pytest.mark.parametrize(("request_", "_"), REQUESTS)
+def test_refusals_have_the_form_of_the_request(request_: object, _: object):
+    result = refused(request_, ErrorCode.NOT_COORDINATOR)  # type: ignore[arg-type]
+    errors = result.errors if isinstance(result, CommitResult) else [result.error]
+    assert list(errors) == [ErrorCode.NOT_COORDINATOR]
+    result = refused_while_loading(request_)  # type: ignore[arg-type]
+    (error,) = result.errors if isinstance(result, CommitResult) else [result.error]
+    expected = {SyncGroup: ErrorCode.REBALANCE_IN_PROGRESS, Heartbeat: ErrorCode.NONE}
+    assert error is expected.get(type(request_), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def test_a_group_without_anything_is_dropped():
+    groups = shard()
+    groups.handle(joining("g", 1, session_ms=1), 0)
+    assert "g" in groups.machines
+    groups.settle("g")
+    assert "g" not in groups.machines, "its only join was refused"
+    groups.settle("nosuch")
+
+
+def test_one_heap_for_the_deadlines_of_all():
+    groups = shard()
+    for number, group in enumerate(["a", "b", "c"]):
+        groups.handle(joining(group, number), number * 100)
+        groups.settle(group)
+    assert groups.next_deadline_ms() == 3000
+    assert groups.expire(2999) is None
+    expired = []
+    while (step := groups.expire(3100)) is not None:
+        expired.append(step.group_id)
+        groups.settle(step.group_id)
+    assert expired == ["a", "b"]
+    assert groups.next_deadline_ms() == 3200
+
+
+def test_transactions_by_their_markers():
+    groups = shard()
+    groups.replay(OffsetRecord("g", "t", 0, VALUE), 0, producer_id=7)
+    groups.replay(OffsetRecord("h", "t", 0, VALUE), 1, producer_id=7)
+    groups.replay(OffsetRecord("i", "t", 0, VALUE), 2, producer_id=8)
+    groups.complete_transaction(7, is_commit=True)
+    groups.complete_transaction(8, is_commit=False)
+    groups.complete_transaction(9, is_commit=True)
+    found = {name: machine.offsets.get("t", 0) for name, machine in groups.machines.items()}
+    assert found == {"g": VALUE, "h": VALUE, "i": None}
+
+
+def test_tombstones_of_what_is_not_there_make_nothing():
+    groups = shard()
+    groups.replay(OffsetRecord("g", "t", 0, None), 0)
+    groups.replay(GroupRecord("g", None), 1)
+    assert groups.machines == {}
+
+
+def test_a_group_ends_and_its_name_is_used_again_for_offsets_only():
+    groups = shard()
+    groups.loading = True
+    groups.replay(OffsetRecord("g", "t", 0, VALUE), 0)
+    groups.replay(GroupRecord("g", None), 1)
+    groups.replay(OffsetRecord("g", "t", 1, VALUE), 2)
+    groups.advance(3)
+    for step in groups.loaded(0):
+        groups.settle(step.group_id)
+    machine = groups.machines["g"]
+    assert (machine.generation_id, len(machine.offsets), groups.loading) == (0, 2, False)
