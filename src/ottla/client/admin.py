@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ottla.client.cluster import Cluster
-from ottla.client.errors import BrokerError, TopicExistsError, UnknownTopicError
+from ottla.client.errors import BrokerError, InvalidArgumentError, TopicExistsError, UnknownTopicError
 from ottla.client.model import TopicMetadata
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -85,8 +85,14 @@ class Admin:
         self._cluster.metadata.expire([name])
 
     async def list_topics(self, pattern: str | None = None) -> list[str]:
-        """The names of all topics but internal ones, sorted; with `pattern`, those that it matches as a whole."""
-        wanted = re.compile(pattern) if pattern is not None else None
+        """The names of all topics but internal ones, sorted; with `pattern`, those that it matches as a whole.
+
+        InvalidArgumentError where the pattern is no regular expression.
+        """
+        try:
+            wanted = re.compile(pattern) if pattern is not None else None
+        except re.error as error:
+            raise InvalidArgumentError(f"the topic pattern {pattern!r} is no regular expression: {error}") from error
         metadata = await self._cluster.retry("listing topics", lambda: self._cluster.refresh(None))
         return sorted(
             name

@@ -13,6 +13,8 @@ from ottla.client.settings import ProducerSettings
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.record import Headers, Record
 
+MAX_TIMESTAMP = 2**62
+"""Milliseconds; far enough from the end of 64 bits that differences fit, too."""
 OFFSET_LATER = 0
 """Offsets of a batch on its way count from here; the broker gives the real ones."""
 
@@ -42,11 +44,13 @@ class RecordRouter:
     ) -> bool:
         """Put a record into its batch; True where the sender has to be woken.
 
-        InvalidArgumentError for a partition that the topic has not, RecordTooLargeError, and what `Accumulator.append`
-        raises.
+        InvalidArgumentError for a partition that the topic has not and for wrong types, RecordTooLargeError, and what
+        `Accumulator.append` raises.
         """
-        size = estimated_size(key, value, headers)
-        self._check_size(topic.name, size)
+        if timestamp is None:
+            timestamp = self._cluster.clock.now_ms()
+        record = Record(OFFSET_LATER, timestamp, key, value, headers)
+        size = self._checked_size(topic.name, record)
         count = len(topic.partitions)
         if partition is None:
             if key is not None:
@@ -56,9 +60,6 @@ class RecordRouter:
                 partition = self._sticky.partition(topic.name, available or range(count), size)
         elif not 0 <= partition < count:
             raise _no_partition(topic, partition)
-        if timestamp is None:
-            timestamp = self._cluster.clock.now_ms()
-        record = Record(OFFSET_LATER, timestamp, key, value, headers)
         return self._accumulator.append(TopicPartition(topic.name, partition), record, size)
 
     def send_batch(self, topic: TopicMetadata, partition: int, records: Sequence[Record]) -> ProducerBatch:
@@ -67,17 +68,38 @@ class RecordRouter:
             raise InvalidArgumentError("a batch needs at least one record")
         if not 0 <= partition < len(topic.partitions):
             raise _no_partition(topic, partition)
-        total = 0
-        for record in records:
-            size = estimated_size(record.key, record.value, record.headers)
-            self._check_size(topic.name, size)
-            total += size
+        total = sum(self._checked_size(topic.name, record) for record in records)
         return self._accumulator.append_batch(TopicPartition(topic.name, partition), records, total)
 
-    def _check_size(self, topic: str, size: int) -> None:
+    def _checked_size(self, topic: str, record: Record) -> int:
+        """The estimated size of a record that can be encoded and is not too large."""
+        _check_types(record.key, record.value, record.timestamp)
+        for header in record.headers:
+            _check_header(header)
+        size = estimated_size(record.key, record.value, record.headers)
         if size + BATCH_OVERHEAD > self._settings.max_request_size:
             limit = f"max_request_size of the producer ({self._settings.max_request_size})"
             raise RecordTooLargeError(topic, size + BATCH_OVERHEAD, limit)
+        return size
+
+
+def _check_types(key: object, value: object, timestamp: object) -> None:
+    """What callers without a type checker get wrong would otherwise fail far from here, while it is sent."""
+    if not (key is None or isinstance(key, bytes)) or not (value is None or isinstance(value, bytes)):
+        raise InvalidArgumentError(f"key and value are bytes or None, not {_type(key)} and {_type(value)}")
+    if not isinstance(timestamp, int) or not -MAX_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+        raise InvalidArgumentError(f"a timestamp is a number of milliseconds, not {timestamp!r}")
+
+
+def _check_header(header: object) -> None:
+    match header:
+        case (str(), bytes() | None):
+            return
+    raise InvalidArgumentError(f"a header is a pair of a name (str) and bytes or None, not {header!r}")
+
+
+def _type(value: object) -> str:
+    return type(value).__name__
 
 
 def _no_partition(topic: TopicMetadata, partition: int) -> InvalidArgumentError:

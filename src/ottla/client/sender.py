@@ -176,9 +176,11 @@ class Sender:
                 answer: ProduceResponse | None = await self._cluster.request(
                     leader, request, purpose=PRODUCE, awaits_response=acks != 0
                 )
-            except ClientError as error:
+            except Exception as error:
+                # Whatever it was, nobody shall wait for these batches in vain.
+                known = error if isinstance(error, ClientError) else ClientError(f"cannot send records: {error!r}")
                 for batch in batches:
-                    self._attempt_failed(batch, error)
+                    self._attempt_failed(batch, known)
                 return
         if answer is None:
             for batch in batches:

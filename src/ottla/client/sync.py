@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from ottla.client.accumulator import Accumulator, ProducerBatch
 from ottla.client.admin import BROKER_DEFAULT, Admin
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError, CorruptBatchError
+from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
@@ -46,6 +47,7 @@ class Client:
         self._cluster = Cluster(ClientSettings(bootstrap_servers, client_id, **settings))
         self._admin = Admin(self._cluster)
         self._groups: dict[str, GroupOffsets] = {}
+        self._producers: WeakSet[Producer] = WeakSet()
         self._thread = LoopThread(f"{client_id}-client")
 
     def __enter__(self) -> Self:
@@ -55,11 +57,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; closing twice does no harm."""
+        """Close all connections; closing twice does no harm. Producers stop, too: flush or close them before."""
         try:
-            self._thread.run(self._cluster.close)
-        except ClientError:
+            self._thread.check()
+        except ClientClosedError:
             return
+        for producer in self._producers:
+            producer.abort()
+        self._thread.run(self._cluster.close)
         self._thread.close()
 
     def topics(self, pattern: str | None = None) -> list[str]:
@@ -157,7 +162,9 @@ class Client:
 
     def producer(self, acks: int | str = "all", **settings: Any) -> Producer:
         """A producer on this client's connections; `settings` are those of `ProducerSettings`."""
-        return Producer(self._cluster, self._thread, ProducerSettings(acks=parse_acks(acks), **settings))
+        producer = Producer(self._cluster, self._thread, ProducerSettings(acks=parse_acks(acks), **settings))
+        self._producers.add(producer)
+        return producer
 
 
 class Producer:
@@ -172,6 +179,7 @@ class Producer:
         self._accumulator = Accumulator(settings, cluster.clock)
         self._router = RecordRouter(cluster, settings, self._accumulator)
         self._sender = thread.run(self._started, settings)
+        self._closed = False
 
     async def _started(self, settings: ProducerSettings) -> Sender:
         sender = Sender(self._cluster, settings, self._accumulator)
@@ -185,7 +193,7 @@ class Producer:
         if kind is None:
             self.close()
         else:
-            self._thread.run(self._sender.close)
+            self.abort()
 
     def send(
         self,
@@ -202,6 +210,7 @@ class Producer:
         key and partition, records stay with one partition for a batch. Raises DeliveryError where earlier records
         could not be delivered, RecordTooLargeError, UnknownTopicError, ClientTimeoutError.
         """
+        self._check_open()
         if self._sender.has_failed:
             self.flush()
         known = self._router.known(topic) or self._ask_for(topic)
@@ -210,6 +219,7 @@ class Producer:
 
     def send_batch(self, topic: str, partition: int, records: Sequence[Record]) -> RecordMetadata:
         """Send records as a batch of their own, wait for the answer, and say where the first one is."""
+        self._check_open()
         known = self._router.known(topic) or self._ask_for(topic)
         batch = self._router.send_batch(known, partition, records)
         return self._thread.run(self._wait_for, batch)
@@ -222,11 +232,23 @@ class Producer:
         self._thread.run(self._sender.flush)
 
     def close(self) -> None:
-        """Flush, then stop. DeliveryError as in `flush`."""
+        """Flush, then stop. DeliveryError as in `flush`. Closing twice does no harm."""
+        if self._closed:
+            return
         try:
             self.flush()
         finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Stop at once; what is not sent is dropped."""
+        if not self._closed:
+            self._closed = True
             self._thread.run(self._sender.close)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
 
     def _ask_for(self, topic: str) -> TopicMetadata:
         (found,) = self._thread.run(self._cluster.topics, [topic], allow_auto_topic_creation=True)

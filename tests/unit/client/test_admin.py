@@ -5,7 +5,7 @@ import re
 import pytest
 
 from ottla.client.admin import Admin
-from ottla.client.errors import BrokerError, TopicExistsError, UnknownTopicError
+from ottla.client.errors import BrokerError, InvalidArgumentError, TopicExistsError, UnknownTopicError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
@@ -37,6 +37,11 @@ def test_listing_by_pattern_leaves_internal_topics_out(fake, with_cluster):
     assert with_cluster(fake, admin(lambda a: a.list_topics("clicks.*"))) == ["clicks", "clicks-eu"]
     assert with_cluster(fake, admin(lambda a: a.list_topics("click"))) == ["click"]
     assert with_cluster(fake, admin(lambda a: a.list_topics(".*"))) == ["click", "clicks", "clicks-eu"]
+
+
+def test_a_pattern_that_is_none(fake, with_cluster):
+    with pytest.raises(InvalidArgumentError, match=r"'\(' is no regular expression"):
+        with_cluster(fake, admin(lambda a: a.list_topics("(")))
 
 
 def test_a_topic_that_is_there_already(fake, with_cluster):

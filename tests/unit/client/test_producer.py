@@ -76,6 +76,32 @@ def test_a_record_that_is_too_large():
     assert routed.accumulator.take() == []
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"key": "text"},
+        {"value": 5},
+        {"value": bytearray(2)},
+        {"timestamp": 1.5},
+        {"timestamp": 2**63},
+        {"headers": (("a", "text"),)},
+        {"headers": ((b"a", b""),)},
+        {"headers": ("ab",)},
+        {"headers": (("a", b"", b""),)},
+    ],
+)
+def test_wrong_types_are_refused_at_the_door(wrong):
+    routed = Routed()
+    with pytest.raises(InvalidArgumentError):
+        routed.send(topic(0), **wrong)
+    values = {"key": None, "value": b"", "timestamp": 0, "headers": ()} | wrong
+    with pytest.raises(InvalidArgumentError):
+        routed.router.send_batch(
+            topic(0), 0, [Record(0, values["timestamp"], values["key"], values["value"], values["headers"])]
+        )
+    assert routed.accumulator.take() == []
+
+
 def test_an_empty_batch():
     with pytest.raises(InvalidArgumentError, match="at least one record"):
         Routed().router.send_batch(topic(0), 0, [])

@@ -330,6 +330,20 @@ def test_closing_tells_those_who_wait(fake, with_cluster, faults):
     with_cluster(fake, sending(work))
 
 
+def test_what_goes_wrong_unforeseen_is_told_too(fake, with_cluster):
+    [p] = fake.topic("t", 0)
+
+    async def work(sender, add):
+        add(p, "text, which the producer would not let in")
+        with pytest.raises(DeliveryError, match="cannot send records: TypeError"):
+            await sender.flush()
+        add(p, b"1")
+        await sender.flush()
+
+    with_cluster(fake, sending(work))
+    assert values(fake, p) == [b"1"]
+
+
 def test_words_for_settings():
     assert [parse_acks(acks) for acks in (0, "1", "all", -1, "-1")] == [0, 1, -1, -1, -1]
     assert parse_compression("zstd") == Compression.ZSTD

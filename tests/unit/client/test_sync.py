@@ -188,6 +188,29 @@ def test_closed_clients_say_so(fake):
     assert not any(thread.name == "ottla-client" for thread in threading.enumerate())
 
 
+def test_closed_producers_say_so(fake, client):
+    fake.topic("t", 0)
+    producer = client.producer()
+    producer.close()
+    producer.close()
+    with pytest.raises(ClientClosedError, match="the producer is closed"):
+        producer.send("t", None, b"1")
+    with pytest.raises(ClientClosedError):
+        producer.send_batch("t", 0, [Record(0, 0, None, None)])
+
+
+def test_closing_the_client_stops_its_producers(fake):
+    [p] = fake.topic("t", 0)
+    client = Client(fake.bootstrap, **QUICK)
+    producer = client.producer(linger_ms=10_000)
+    producer.send("t", None, b"1")
+    client.close()
+    with pytest.raises(ClientClosedError):
+        producer.send("t", None, b"2")
+    producer.close()
+    assert fake.logs[p].records() == []
+
+
 def read_in_child(bootstrap, partition, answers):
     with Client(bootstrap, **QUICK) as client:
         answers.put(sum(len(records) for records in client.read_range(partition, 0, 100)))
