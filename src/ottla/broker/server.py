@@ -121,7 +121,15 @@ class Broker:
             return refusal
         loop = asyncio.get_running_loop()
         self._acceptors = [
-            Acceptor(loop, listening, endpoint.listener_name, self.dispatcher, self.connections, log.warning)
+            Acceptor(
+                loop,
+                listening,
+                endpoint.listener_name,
+                self.dispatcher,
+                self.connections,
+                log.warning,
+                self.clock.monotonic_ms,
+            )
             for listening, endpoint in sockets
         ]
         self._tick = loop.call_later(TICK_S, self._on_tick)
@@ -252,12 +260,16 @@ class Broker:
         except DiskError as error:
             log.error("background work on the logs failed: %s", error)
         self._report_storage()
-        now_ms = self.clock.monotonic_ms()
+        self.tend_connections(self.clock.monotonic_ms())
+
+    def tend_connections(self, now_ms: float) -> None:
+        """Take large buffers from connections that ask nothing, and close those idle for `connections.max.idle.ms`."""
         for connection in self.connections.snapshot():
-            if now_ms - connection.last_active_ms > SHRINK_AFTER_MS:
+            idle_ms = now_ms - connection.last_active_ms
+            if idle_ms > SHRINK_AFTER_MS:
                 connection.shrink_if_idle()
-                if self._idle_limit_ms > 0 and now_ms - connection.last_active_ms > self._idle_limit_ms:
-                    connection.close_if_idle()
+            if 0 <= self._idle_limit_ms < idle_ms:
+                connection.close_if_idle()
 
     def _report_storage(self) -> None:
         for note in self.logs.notes:

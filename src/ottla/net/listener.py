@@ -64,6 +64,7 @@ class Acceptor:
         service: Service,
         connections: ConnectionSet,
         report: Callable[[str], None],
+        monotonic_ms: Callable[[], float],
     ) -> None:
         self._loop = loop
         self._listening = listening
@@ -71,6 +72,7 @@ class Acceptor:
         self._service = service
         self._connections = connections
         self._report = report
+        self._monotonic_ms = monotonic_ms
         self._pool = BufferPool()
         self._reported = False
         self._closed = False
@@ -106,6 +108,8 @@ class Acceptor:
             stream.close()
             return
         connection = PlaintextConnection(self._loop, stream, self._service, self._listener_name, self._pool)
+        # An idle connection is closed by its age since the last request: a new one has the age of its acceptance.
+        connection.last_active_ms = self._monotonic_ms()
         self._connections.add(connection)
 
     def close(self) -> None:

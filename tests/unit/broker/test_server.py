@@ -193,3 +193,26 @@ def test_stopping_tells_how_much_is_forced_to_disk(tmp_path: Path) -> None:
         assert told == [len(batch)]
 
     run(scenario)
+
+
+def test_connections_are_closed_by_their_idle_time_and_new_ones_are_not_old(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path, connections_max_idle_ms="60000"))
+        assert await broker.start() is None
+        try:
+            [endpoint] = broker.listening
+            reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            while not len(broker.connections):
+                await asyncio.sleep(0)
+            now_ms = broker.clock.monotonic_ms()
+            broker.tend_connections(now_ms)
+            broker.tend_connections(now_ms + 59_000)
+            assert len(broker.connections) == 1, "a connection that has not asked anything yet is young"
+            broker.tend_connections(now_ms + 61_000)
+            assert len(broker.connections) == 0
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.close()
+        finally:
+            await broker.stop()
+
+    run(scenario)
