@@ -39,6 +39,7 @@ async def load_shard(shard: GroupShard, coordinator_log: CoordinatorLog, topic: 
                     if count % RECORDS_PER_LOOK == 0 and loop.time() >= slice_end:
                         await asyncio.sleep(0)
                         slice_end = loop.time() + SLICE_S
+            shard.advance(coordinator_log.high_watermark(topic, shard.partition))
             if loop.time() >= slice_end:
                 await asyncio.sleep(0)
                 slice_end = loop.time() + SLICE_S

@@ -52,8 +52,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 PARTITION_CACHE_LIMIT = 100_000
 """Group ids whose partition is remembered."""
-EXPIRY_SLICE = 200
-"""Groups looked at for expired offsets before the loop gets its turn."""
+GROUPS_PER_SLICE = 200
+"""Groups worked on, where all are, before the loop gets its turn."""
 EARLIEST_TIMER_MS = 1
 MS_PER_MINUTE = 60_000
 
@@ -364,7 +364,7 @@ class GroupRuntime:
                 if not shard.loading and self._shards.get(shard.partition) is shard:
                     self._run(shard, ExpireOffsets(group_id, self._retention_ms))
                 looked_at += 1
-                if looked_at % EXPIRY_SLICE == 0:
+                if looked_at % GROUPS_PER_SLICE == 0:
                     await asyncio.sleep(0)
         self.metrics.expired_offsets += max(0, before - self._offset_count())
 
@@ -377,7 +377,7 @@ class GroupRuntime:
         """Lead a partition from now on."""
         shard = self._shards[partition] = GroupShard(partition, self._limits)
         if self._log.is_empty(OFFSETS_TOPIC, partition):
-            self._loaded(shard)
+            shard.loading = False
         else:
             self._spawn(self._load(shard))
 
@@ -393,9 +393,12 @@ class GroupRuntime:
     async def _load(self, shard: GroupShard) -> None:
         begun_ms = self._clock.now_ms()
         records = await load_shard(shard, self._log, OFFSETS_TOPIC)
-        if self._shards.get(shard.partition) is not shard:
-            return
-        self._loaded(shard)
+        for number, step in enumerate(shard.loaded(self._clock.now_ms())):
+            if number % GROUPS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+            if self._shards.get(shard.partition) is not shard:
+                return
+            self._carry_out(shard, step)
         taken_ms = self._clock.now_ms() - begun_ms
         self.metrics.loaded_records += records
         self.metrics.load_ms_max = max(self.metrics.load_ms_max, taken_ms)
@@ -407,11 +410,6 @@ class GroupRuntime:
             shard.partition,
             taken_ms,
         )
-
-    def _loaded(self, shard: GroupShard) -> None:
-        shard.advance(self._log.high_watermark(OFFSETS_TOPIC, shard.partition))
-        for step in shard.loaded(self._clock.now_ms()):
-            self._carry_out(shard, step)
 
     def _tell_partition_counts(self, counts: dict[str, int]) -> None:
         """Let the groups know which topics changed: it explains their rebalances, and ends offsets of dead topics."""

@@ -26,6 +26,12 @@ GROUP_VALUE_VERSION = 3
 HIGHEST_VALUE_VERSION = 4
 
 _VERSION = struct.Struct(">h")
+#: The parts of key version 1 and value version 3 of an offset, which nearly all records are, read and written in line.
+_KEY_HEAD = struct.Struct(">hh")
+_LENGTH = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+_VALUE_HEAD = struct.Struct(">hqih")
+_TIMESTAMP = struct.Struct(">q")
 
 
 @message(versions=(0, 1))
@@ -130,9 +136,8 @@ def decode_record(key: bytes | None, value: bytes | None) -> LogRecord | Unknown
     version: int = _VERSION.unpack_from(key)[0]
     try:
         if version in (0, OFFSET_KEY_VERSION):
-            offset_of = decode(OffsetCommitKey, key, version, _VERSION.size)
-            committed = None if value is None else _decode_offset_value(value)
-            return OffsetRecord(offset_of.group, offset_of.topic, offset_of.partition, committed)
+            group_id, topic, partition = _decode_offset_key(key)
+            return OffsetRecord(group_id, topic, partition, None if value is None else _decode_offset_value(value))
         if version == GROUP_KEY_VERSION:
             group_of = decode(GroupMetadataKey, key, version, _VERSION.size)
             return GroupRecord(group_of.group, None if value is None else _decode_group_value(value))
@@ -143,22 +148,24 @@ def decode_record(key: bytes | None, value: bytes | None) -> LogRecord | Unknown
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Key of a committed offset."""
-    body = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    return _VERSION.pack(OFFSET_KEY_VERSION) + encode(body, OFFSET_KEY_VERSION)
+    group, name = group_id.encode(), topic.encode()
+    head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group))
+    return head + group + _LENGTH.pack(len(name)) + name + _PARTITION.pack(partition)
 
 
 def offset_value(committed: OffsetAndMetadata) -> bytes:
     """Value of a committed offset."""
-    expires = committed.expire_timestamp_ms != NO_EXPIRY
-    version = OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else OFFSET_VALUE_VERSION
+    if committed.expire_timestamp_ms == NO_EXPIRY:
+        metadata = committed.metadata.encode()
+        head = _VALUE_HEAD.pack(OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch, len(metadata))
+        return head + metadata + _TIMESTAMP.pack(committed.commit_timestamp_ms)
     body = OffsetCommitValue(
         offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=committed.expire_timestamp_ms,
     )
-    return _VERSION.pack(version) + encode(body, version)
+    return _VERSION.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY) + encode(body, OFFSET_VALUE_VERSION_WITH_EXPIRY)
 
 
 def group_key(group_id: str) -> bytes:
@@ -186,12 +193,39 @@ def partition_of(group_id: str, partitions: int) -> int:
     return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
 
 
+def _decode_offset_key(key: bytes) -> tuple[str, str, int]:
+    try:
+        group_end = _KEY_HEAD.size + _KEY_HEAD.unpack_from(key)[1]
+        topic_at = group_end + _LENGTH.size
+        topic_end = topic_at + _LENGTH.unpack_from(key, group_end)[0]
+        if _KEY_HEAD.size <= group_end < topic_at <= topic_end == len(key) - _PARTITION.size:
+            group_id, topic = key[_KEY_HEAD.size : group_end].decode(), key[topic_at:topic_end].decode()
+            return group_id, topic, _PARTITION.unpack_from(key, topic_end)[0]
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedRecord(f"the key of a committed offset cannot be read: {error}") from error
+    raise MalformedRecord(f"the lengths in the key of a committed offset do not fit its {len(key)} bytes")
+
+
 def _decode_offset_value(value: bytes) -> OffsetAndMetadata:
     version = _value_version(value)
+    if version == OFFSET_VALUE_VERSION:
+        return _decode_offset_value_today(value)
     read = decode(OffsetCommitValue, value, version, _VERSION.size)
     return OffsetAndMetadata(
         read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
     )
+
+
+def _decode_offset_value_today(value: bytes) -> OffsetAndMetadata:
+    try:
+        _, offset, leader_epoch, length = _VALUE_HEAD.unpack_from(value)
+        end = _VALUE_HEAD.size + length
+        if _VALUE_HEAD.size <= end == len(value) - _TIMESTAMP.size:
+            metadata = value[_VALUE_HEAD.size : end].decode()
+            return OffsetAndMetadata(offset, leader_epoch, metadata, _TIMESTAMP.unpack_from(value, end)[0])
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedRecord(f"a committed offset cannot be read: {error}") from error
+    raise MalformedRecord(f"the length in a committed offset does not fit its {len(value)} bytes")
 
 
 def _decode_group_value(value: bytes) -> GroupMetadataValue:

@@ -120,10 +120,10 @@ class GroupShard:
                 del self._uncommitted[group_id]
 
     def loaded(self, now_ms: int) -> Iterator[Step]:
-        """The log has been read; each step is carried out and settled like any other."""
-        self.loading = False
+        """The log has been read; each step is carried out and settled like any other, and then requests may come."""
         for machine in list(self.machines.values()):
             yield machine.loaded(now_ms)
+        self.loading = False
 
     def unload(self, now_ms: int) -> Iterator[Step]:
         """Leadership of the partition goes: answer whoever waits."""

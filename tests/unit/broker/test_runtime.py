@@ -226,16 +226,16 @@ def test_loading_does_not_hold_up_the_loop():
     async def after(broker: FakeBroker) -> None:
         broker.topics.put(OFFSETS_TOPIC, 1)
         broker.groups.start()
-        longest, last = 0.0, time.perf_counter()
+        longest, last = 0.0, time.thread_time()
         turns = 0
         while broker.groups.loading:
             await asyncio.sleep(0)
-            now = time.perf_counter()
+            now = time.thread_time()
             longest, last, turns = max(longest, now - last), now, turns + 1
         assert broker.groups.metrics.loaded_records == 20_000
-        # Slices of 5 ms and a batch decoded at once; the limit leaves room for a busy machine.
+        # Slices of 5 ms, and a batch of 500 is decoded at once; processor time, since the machine may be busy.
         assert turns > 10
-        assert longest < 0.1
+        assert longest < 0.05
 
     run(after, log)
 

@@ -120,14 +120,14 @@ def test_a_new_member_that_waits_too_long_is_told():
 
 def test_expire_stops_at_the_first_batch():
     group = stable()
-    group.handle(join("3", requires_member_id=True, session_timeout_ms=10_005), 0)
-    step = group.expire(10_005)
+    group.handle(join("3", requires_member_id=True, session_timeout_ms=10_006), 0)
+    step = group.expire(10_006)
     assert len(step.batches) == 1, "the only member has expired"
     assert group.members.pending, "the pending one has too, and its turn comes next"
     carry_out(group, step)
     assert group.state is GroupState.EMPTY
-    assert group.next_deadline_ms() == 10_005
-    assert group.expire(10_005).batches == []
+    assert group.next_deadline_ms() == 10_006
+    assert group.expire(10_006).batches == []
     assert not group.members.pending
 
 

@@ -12,13 +12,18 @@ from ottla.groups.offsets import OffsetAndMetadata
 from ottla.groups.records import (
     GroupRecord,
     MalformedRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
     OffsetRecord,
     UnknownRecord,
     decode_record,
     encode_record,
     java_string_hash,
+    offset_key,
+    offset_value,
     partition_of,
 )
+from ottla.wire.codec import encode
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -31,6 +36,33 @@ def test_offsets_come_back(group, topic, partition, offset, epoch, metadata, tim
         epoch = -1
     record = OffsetRecord(group, topic, partition, OffsetAndMetadata(offset, epoch, metadata, timestamp, expires))
     assert decode_record(*encode_record(record)) == record
+
+
+@given(names, names, int32, int64, int32, names, int64)
+def test_what_is_written_in_line_is_what_is_declared(group, topic, partition, offset, epoch, metadata, timestamp):
+    key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+    assert offset_key(group, topic, partition) == b"\x00\x01" + encode(key, 1)
+    value = OffsetCommitValue(offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=timestamp)
+    committed = OffsetAndMetadata(offset, epoch, metadata, timestamp)
+    assert offset_value(committed) == b"\x00\x03" + encode(value, 3)
+    for version in (0, 2, 3, 4):
+        read = decode_record(b"\x00\x00" + encode(key, 0), version.to_bytes(2, "big") + encode(value, version))
+        expected = committed if version >= 3 else committed._replace(leader_epoch=-1)
+        assert read == OffsetRecord(group, topic, partition, expected)
+
+
+@given(st.data())
+def test_cut_or_lengthened_records_are_refused(data):
+    key, value = encode_record(OffsetRecord("group", "topic", 1, OffsetAndMetadata(1, 1, "metadata", 1)))
+    assert value is not None
+    cut = data.draw(st.integers(2, len(key) - 1))
+    with pytest.raises(MalformedRecord):
+        decode_record(key[:cut], value)
+    with pytest.raises(MalformedRecord):
+        decode_record(key, value[: data.draw(st.integers(0, len(value) - 1))])
+    for longer in ((key + b"x", value), (key, value + b"x")):
+        with pytest.raises(MalformedRecord):
+            decode_record(*longer)
 
 
 def test_tombstones():
