@@ -102,13 +102,14 @@ class MemoryDisk:
         self._nodes: dict[str, MemoryNode] = {}
         self._folders: set[str] = {"", "/"}
         self._locks: set[str] = set()
-        self._journal = journal
+        #: Where every change is kept, in order; None: nowhere.
+        self.journal = journal
         self.now_ms: Callable[[], int] = now_ms or _zero
 
     def note(self, operation: str, path: str, argument: bytes | str | int | None = None) -> None:
         """Keep a change in the journal, where there is one."""
-        if self._journal is not None:
-            self._journal.append((operation, path, argument))
+        if self.journal is not None:
+            self.journal.append((operation, path, argument))
 
     def open(self, path: str, create: bool = False) -> MemoryFile:
         """See `Disk.open`."""
@@ -245,9 +246,9 @@ def _weight(change: Change) -> int:
     return len(argument) if operation == APPEND and isinstance(argument, bytes) else 1
 
 
-def replay(journal: Sequence[Change], limit: int) -> MemoryDisk:
-    """The disk as it was after the first `limit` bytes of a journal: the machine stopped in the middle of a write."""
-    disk = MemoryDisk()
+def replay(journal: Sequence[Change], limit: int, disk: MemoryDisk | None = None) -> MemoryDisk:
+    """The disk (a new one by default) after the first `limit` bytes of a journal: a stop in the middle of a write."""
+    disk = MemoryDisk() if disk is None else disk
     for change in journal:
         weight = _weight(change)
         if limit < weight and change[0] != APPEND:

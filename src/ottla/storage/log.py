@@ -619,7 +619,7 @@ class PartitionLog:
         resources = self._resources
         snapshots = ProducerSnapshots(resources.disk, self.folder, resources.disk.listdir(self.folder))
         snapshots.load_newest(self.producers, self.log_end_offset, now_ms, resources.producer_expiration_ms)
-        replay_log(self.producers, self._segments, max(self.log_start_offset, self.producers.end_offset))
+        replay_log(self.producers, self._segments, self.producers.end_offset)
         self.producers.end_offset = self.log_end_offset
         self.snapshot_offset = snapshots.newest
 

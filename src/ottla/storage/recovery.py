@@ -106,9 +106,9 @@ class _Loader:
         topic_id = self._topic_id()
         segments, sound = self._open_segments()
         start = max(place.log_start_offset, segments[0].base_offset)
-        end = self._end_of_sound_log(segments, start) if place.clean and sound else None
+        end = self._end_of_sound_log(segments) if place.clean and sound else None
         if end is None:
-            end = self._recover(segments, start)
+            end = self._recover(segments)
         if end < start:
             place.notes.append(f"{place.folder}: the log ends at {end}, before its start {start}: begun anew there")
             segments, end = self._restart_at(segments, start), start
@@ -230,7 +230,7 @@ class _Loader:
 
     # -- after a clean stop
 
-    def _end_of_sound_log(self, segments: list[Segment], start: int) -> int | None:
+    def _end_of_sound_log(self, segments: list[Segment]) -> int | None:
         """The log's end after a clean stop; None where the files say otherwise, so that it must be recovered."""
         active = segments[-1]
         end = _end_of_segment(active)
@@ -241,7 +241,7 @@ class _Loader:
             return end
         self._load_snapshot(end)
         if self._producers.end_offset < end:
-            replay_log(self._producers, segments, max(start, self._producers.end_offset))
+            replay_log(self._producers, segments, self._producers.end_offset)
         return end
 
     def _load_snapshot(self, at_most: int) -> None:
@@ -250,7 +250,7 @@ class _Loader:
 
     # -- after any other stop
 
-    def _recover(self, segments: list[Segment], start: int) -> int:
+    def _recover(self, segments: list[Segment]) -> int:
         """Check the log from the recovery point on, cut it where it is damaged; returns its end."""
         place = self._place
         self._load_snapshot(max(segments[-1].base_offset, place.recovery_point))
@@ -269,7 +269,7 @@ class _Loader:
         if self._producers.end_offset > end:
             # A snapshot of records that are not there any more.
             self._load_snapshot(end)
-            replay_log(self._producers, segments, max(start, self._producers.end_offset))
+            replay_log(self._producers, segments, self._producers.end_offset)
         return end
 
     def _recover_segment(self, segment: Segment, start: int, trusted: int) -> tuple[int, bool]:

@@ -189,13 +189,26 @@ class Segment:
         self.time_index.truncate(offset)
         self.log.get().truncate(position)
         self.size = position
-        self.max_timestamp = None
-        self.max_timestamp_offset = self.base_offset
         self.bytes_since_index = 0
         self._positions = None
         if not position:
             self.rolling_timestamp = None
+        self._find_largest_timestamp()
         return dropped
+
+    def _find_largest_timestamp(self) -> None:
+        """Read it from the time index, and from the batches behind the last indexed one. Raises DiskError."""
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        position = self.offset_index.lookup(self.max_timestamp_offset)
+        file = self.log.get()
+        while position < self.size:
+            place = batch_at(file, position)
+            if place is None:
+                return
+            timestamp = max_timestamp_at(file, position)
+            if timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = timestamp, place.last_offset
+            position += place.length
 
     def close(self) -> None:
         """Let go of all handles; what is pinned is closed when released."""

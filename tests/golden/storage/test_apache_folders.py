@@ -37,8 +37,10 @@ SETTINGS = {"segment.bytes": "60000", "index.interval.bytes": "1024", "segment.i
 @pytest.fixture
 def kafka(tmp_path: Path, apache_zookeeper: ApacheZooKeeper) -> Iterator[ApacheKafka]:
     """A broker of our own, for its folder; not started."""
-    overrides = {"zookeeper.connect": f"{apache_zookeeper.connect}/folders-{tmp_path.name}",
-                 "zookeeper.session.timeout.ms": "1500"}
+    overrides = {
+        "zookeeper.connect": f"{apache_zookeeper.connect}/folders-{tmp_path.name}",
+        "zookeeper.session.timeout.ms": "1500",
+    }
     broker = ApacheKafka(tmp_path / "apache", zookeeper=apache_zookeeper, broker_id=5, overrides=overrides)
     try:
         yield broker
@@ -48,8 +50,16 @@ def kafka(tmp_path: Path, apache_zookeeper: ApacheZooKeeper) -> Iterator[ApacheK
 
 def produce(kafka: ApacheKafka, first: int, count: int, codec: str) -> list[tuple[bytes, bytes]]:
     pairs = [(b"key-%d" % number, (b"value-%d-" % number) * 8) for number in range(first, first + count)]
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True, "compression.type": codec,
-                         "batch.num.messages": 20, "linger.ms": 2, "log_level": 0})
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "enable.idempotence": True,
+            "compression.type": codec,
+            "batch.num.messages": 20,
+            "linger.ms": 2,
+            "log_level": 0,
+        }
+    )
     for key, value in pairs:
         producer.produce(TOPIC, value, key, partition=0)
     assert producer.flush(30) == 0
@@ -83,9 +93,15 @@ def consume(kafka: ApacheKafka, count: int) -> list[tuple[bytes | None, bytes | 
 
 
 def our_manager(kafka: ApacheKafka) -> LogManager:
-    manager = LogManager(RealDisk(), SystemClock(), InlineExecutor(), [str(kafka.log_dir)],
-                         lambda topic: log_config(**{name.replace(".", "_"): value for name, value in
-                                                     SETTINGS.items()} if topic == TOPIC else {}))
+    manager = LogManager(
+        RealDisk(),
+        SystemClock(),
+        InlineExecutor(),
+        [str(kafka.log_dir)],
+        lambda topic: log_config(
+            **{name.replace(".", "_"): value for name, value in SETTINGS.items()} if topic == TOPIC else {}
+        ),
+    )
     assert manager.open() is None
     return manager
 

@@ -15,14 +15,18 @@ from support.storage_logs import NOW_MS, append, batch, log_config, new_log, ope
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.spec("L3")]
 
-COMPLAINTS = re.compile(r"mismatch|Missing|not found|out of order|Non-secutive|Non-consecutive|corrupt|invalid|error|"
-                        r"exception|incomplete|oops|truncat", re.IGNORECASE)
+COMPLAINTS = re.compile(
+    r"mismatch|Missing|not found|out of order|Non-secutive|Non-consecutive|corrupt|invalid|error|"
+    r"exception|incomplete|oops|truncat",
+    re.IGNORECASE,
+)
 
 
 def dump(folder: Path, *options: str) -> str:
     """DumpLogSegments over every file of a partition's folder."""
-    files = sorted(str(path) for path in folder.iterdir()
-                   if path.suffix in {".log", ".index", ".timeindex", ".snapshot"})
+    files = sorted(
+        str(path) for path in folder.iterdir() if path.suffix in {".log", ".index", ".timeindex", ".snapshot"}
+    )
     return java_tool("kafka.tools.DumpLogSegments", "--files", ",".join(files), *options).stdout
 
 
@@ -34,8 +38,15 @@ def filled_log(root: Path) -> PartitionLog:
         codec = list(Compression)[number % len(Compression)]
         timestamp = NOW_MS + (number * 37) % 101 - (1000 if number % 7 == 0 else 0)
         if number % 3 == 0:
-            buf = batch(2, size=120, timestamp=timestamp, compression=codec, producer_id=7, producer_epoch=1,
-                        base_sequence=sequence)
+            buf = batch(
+                2,
+                size=120,
+                timestamp=timestamp,
+                compression=codec,
+                producer_id=7,
+                producer_epoch=1,
+                base_sequence=sequence,
+            )
             sequence += 2
         else:
             buf = batch(1 + number % 5, size=100, timestamp=timestamp, compression=codec)
@@ -62,7 +73,7 @@ def test_a_closed_log(tmp_path: Path) -> None:
     out = check_dumps(folder)
     assert len(re.findall(r"^\| offset: ", out, re.MULTILINE)) == end
     assert len(re.findall(r"isvalid: true", out)) == 400
-    assert f"producerId: 7 producerEpoch: 1" in out
+    assert "producerId: 7 producerEpoch: 1" in out
     assert (folder / f"{end:020d}.snapshot").exists()
 
 

@@ -50,10 +50,15 @@ def test_more_parts_than_one_call_takes(disk_root: tuple[Disk, str]) -> None:
 
 def test_what_is_missing(disk_root: tuple[Disk, str]) -> None:
     disk, root = disk_root
-    for attempt in (lambda: disk.open(f"{root}/no"), lambda: disk.read_bytes(f"{root}/no"),
-                    lambda: disk.file_size(f"{root}/no"), lambda: disk.listdir(f"{root}/no"),
-                    lambda: disk.rename(f"{root}/no", f"{root}/other"), lambda: disk.modified_ms(f"{root}/no"),
-                    lambda: disk.open(f"{root}/no/file", create=True)):
+    for attempt in (
+        lambda: disk.open(f"{root}/no"),
+        lambda: disk.read_bytes(f"{root}/no"),
+        lambda: disk.file_size(f"{root}/no"),
+        lambda: disk.listdir(f"{root}/no"),
+        lambda: disk.rename(f"{root}/no", f"{root}/other"),
+        lambda: disk.modified_ms(f"{root}/no"),
+        lambda: disk.open(f"{root}/no/file", create=True),
+    ):
         with pytest.raises(DiskError) as caught:
             attempt()
         assert caught.value.missing

@@ -29,7 +29,9 @@ def test_offsets() -> None:
     assert decode_offsets(b"", "f") == {}
 
 
-@pytest.mark.parametrize("bad", [b"0\n2\norders 0 17\n", b"9\n0\n", b"0", b"\xff\xfe", b"0\n1\norders x 1\n", b"0\n1\norders 1\n"])
+@pytest.mark.parametrize(
+    "bad", [b"0\n2\norders 0 17\n", b"9\n0\n", b"0", b"\xff\xfe", b"0\n1\norders x 1\n", b"0\n1\norders 1\n"]
+)
 def test_damaged_offsets(bad: bytes) -> None:
     with pytest.raises(CheckpointError, match="some-file: "):
         decode_offsets(bad, "some-file")

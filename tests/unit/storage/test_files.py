@@ -8,8 +8,13 @@ from ottla.storage.files import OpenFiles, SegmentFile, offset_file_name, offset
 
 def test_names() -> None:
     assert offset_file_name(42, ".log") == "00000000000000000042.log"
-    names = ["00000000000000000042.log", "00000000000000000042.log.deleted", "42.log", "0000000000000000004x.log",
-             "leader-epoch-checkpoint"]
+    names = [
+        "00000000000000000042.log",
+        "00000000000000000042.log.deleted",
+        "42.log",
+        "0000000000000000004x.log",
+        "leader-epoch-checkpoint",
+    ]
     assert list(offsets_of(names, ".log")) == [42]
 
 

@@ -9,9 +9,20 @@ from ottla.storage.checkpoints import MetaProperties
 from ottla.storage.folder import LogFolder, deleted_folder_name, parse_partition_folder
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("orders-0", ("orders", 0)), ("a-b.c_d-12", ("a-b.c_d", 12)), ("orders", None), ("-3", None), ("orders-", None),
-    ("orders-x", None), ("orders-0.c0ffee-delete", None), ("orders--1", ("orders-", 1)), ("orders-\u0663", None)])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-0", ("orders", 0)),
+        ("a-b.c_d-12", ("a-b.c_d", 12)),
+        ("orders", None),
+        ("-3", None),
+        ("orders-", None),
+        ("orders-x", None),
+        ("orders-0.c0ffee-delete", None),
+        ("orders--1", ("orders-", 1)),
+        ("orders-\u0663", None),
+    ],
+)
 def test_names_of_partitions(name: str, expected: object) -> None:
     assert parse_partition_folder(name) == expected
 

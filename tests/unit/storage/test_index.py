@@ -29,8 +29,14 @@ def test_lookups_find_the_last_entry_that_is_not_beyond(ground: tuple[Disk, str]
         if index.spill_due:
             index.spill()
     assert index.entries == 1999
-    for offset, position in ((BASE - 1, 0), (BASE + 9, 0), (BASE + 10, 100), (BASE + 19, 100), (BASE + 10_000, 100_000),
-                             (BASE + 99_999, 199_900)):
+    for offset, position in (
+        (BASE - 1, 0),
+        (BASE + 9, 0),
+        (BASE + 10, 100),
+        (BASE + 19, 100),
+        (BASE + 10_000, 100_000),
+        (BASE + 99_999, 199_900),
+    ):
         assert index.lookup(offset) == position
     for limit, position in ((99, 0), (100, 100), (250, 200), (10**8, 199_900)):
         assert index.last_position_up_to(limit) == position
@@ -45,14 +51,14 @@ def test_the_file_is_kafkas(ground: tuple[Disk, str]) -> None:
     index.append(BASE + 1, 256)
     index.append(BASE + 0x01020304, 0x05060708)
     index.finish()
-    assert disk.read_bytes(f"{root}/{BASE:020d}.index").hex() == "0000000100000100" "0102030405060708"
+    assert disk.read_bytes(f"{root}/{BASE:020d}.index").hex() == "00000001000001000102030405060708"
     times = time_index(ground)
     times.append_if_newer(5, BASE + 2)
     times.append_if_newer(5, BASE + 3)
     times.append_if_newer(4, BASE + 4)
     times.append_if_newer(6, BASE + 5)
     times.finish()
-    assert disk.read_bytes(f"{root}/{BASE:020d}.timeindex").hex() == "000000000000000500000002" "000000000000000600000005"
+    assert disk.read_bytes(f"{root}/{BASE:020d}.timeindex").hex() == "000000000000000500000002000000000000000600000005"
     again = offset_index(ground, entries=2)
     assert (again.lookup(BASE + 1), again.lookup(BASE)) == (256, 0)
 
@@ -96,16 +102,27 @@ def test_time_lookups(ground: tuple[Disk, str]) -> None:
         if number == 400:
             times.spill()
     assert [times.lookup(timestamp) for timestamp in (9, 10, 19, 20, 4000, 4010, 10**9)] == [
-        BASE, BASE + 1, BASE + 1, BASE + 2, BASE + 400, BASE + 401, BASE + 599]
+        BASE,
+        BASE + 1,
+        BASE + 1,
+        BASE + 2,
+        BASE + 400,
+        BASE + 401,
+        BASE + 599,
+    ]
 
 
 def test_zeros_at_the_end_of_a_preallocated_file_do_not_count(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     for real in (0, 1, 7):
-        content = b"".join((number + 1).to_bytes(4, "big") + (9 * number).to_bytes(4, "big") for number in range(1, real + 1))
+        content = b"".join(
+            (number + 1).to_bytes(4, "big") + (9 * number).to_bytes(4, "big") for number in range(1, real + 1)
+        )
         disk.write_atomic(f"{root}/{BASE:020d}.index", content + bytes(80 - len(content)))
         assert offset_index(ground, entries=10).valid_entries() == real
-        content = b"".join((number + 1).to_bytes(8, "big") + (9 * number).to_bytes(4, "big") for number in range(1, real + 1))
+        content = b"".join(
+            (number + 1).to_bytes(8, "big") + (9 * number).to_bytes(4, "big") for number in range(1, real + 1)
+        )
         disk.write_atomic(f"{root}/{BASE:020d}.timeindex", content + bytes(120 - len(content)))
         assert time_index(ground, entries=10).valid_entries() == real
 

@@ -21,8 +21,10 @@ def test_epochs_grow_and_contradictions_go() -> None:
     assert (epochs.latest, epochs.earliest) == (1, 1)
 
 
-@pytest.mark.parametrize(("asked", "expected"), [
-    (-1, (-1, -1)), (0, (0, 5)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (4, (3, 30)), (5, (5, 99)), (6, (-1, -1))])
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (4, (3, 30)), (5, (5, 99)), (6, (-1, -1))],
+)
 def test_ends(asked: int, expected: tuple[int, int]) -> None:
     end = LeaderEpochs([(1, 5), (3, 20), (5, 30)]).end_of(asked, 99)
     assert (end.leader_epoch, end.end_offset) == expected
@@ -64,6 +66,14 @@ def test_the_file() -> None:
     assert decode_leader_epochs(b"0\n2\n0 0\n7 12\n", "f").entries == [(0, 0), (7, 12)]
     assert decode_leader_epochs(b"", "f").entries == []
     assert LeaderEpochs().encode() == b"0\n0\n"
-    for bad in (b"0\n1\n1\n", b"0\n1\na b\n", b"0\n2\n3 0\n2 9\n", b"0\n2\n1 9\n2 3\n", b"0\n3\n1 0\n", b"1\n0\n", b"x"):
+    for bad in (
+        b"0\n1\n1\n",
+        b"0\n1\na b\n",
+        b"0\n2\n3 0\n2 9\n",
+        b"0\n2\n1 9\n2 3\n",
+        b"0\n3\n1 0\n",
+        b"1\n0\n",
+        b"x",
+    ):
         with pytest.raises(CheckpointError, match="f: "):
             decode_leader_epochs(bad, "f")

@@ -173,7 +173,9 @@ def test_transactional_batches_need_the_coordinators_word(ground: Ground) -> Non
     buf = idempotent(0, is_transactional=True)
     refusal = refused(log, buf)
     assert (refusal.error, refusal.message) == (
-        ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        ErrorCode.INVALID_TXN_STATE,
+        "Record was not part of an ongoing transaction",
+    )
     info = log.append(buf, leader_epoch=0, now_ms=NOW_MS, verified_transaction=True)
     assert isinstance(info, AppendInfo)
     append(log, idempotent(2, is_transactional=True))
@@ -181,8 +183,9 @@ def test_transactional_batches_need_the_coordinators_word(ground: Ground) -> Non
     assert (log.last_stable_offset, log.high_watermark) == (0, 7)
     assert refused(log, idempotent(4)).error == ErrorCode.INVALID_TXN_STATE
     key, value = struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 5)
-    marker = of_records([Record(0, NOW_MS, key, value, ())], producer_id=9, producer_epoch=0,
-                        is_transactional=True, is_control=True)
+    marker = of_records(
+        [Record(0, NOW_MS, key, value, ())], producer_id=9, producer_epoch=0, is_transactional=True, is_control=True
+    )
     assert isinstance(log.append(marker, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR), AppendInfo)
     assert log.last_stable_offset == log.high_watermark == 8
     append(log, idempotent(4))
@@ -474,7 +477,7 @@ def test_a_failed_append_leaves_no_trace(faulty: FaultyDisk, error: int) -> None
     for _ in range(2):
         refusal = refused(log, idempotent(2))
         assert refusal.error == ErrorCode.KAFKA_STORAGE_ERROR
-        assert f"cannot write" in refusal.message
+        assert "cannot write" in refusal.message
     assert (log.log_end_offset, log.high_watermark) == (2, 2)
     assert len(read_all(log)) == 2
     assert append(log, idempotent(2)) == AppendInfo(2, 3, -1, 0)

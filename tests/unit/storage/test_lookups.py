@@ -13,7 +13,9 @@ from support.storage_logs import NOW_MS, append, log_config, new_log, of_records
 def filled(ground: tuple[Disk, str], times: list[list[int]], **settings: object) -> PartitionLog:
     log = new_log(*ground, log_config(segment_bytes=600, index_interval_bytes=0, **settings))
     for group in times:
-        append(log, of_records([Record(at, time, b"k", b"v" * 20, ()) for at, time in enumerate(group)]), leader_epoch=6)
+        append(
+            log, of_records([Record(at, time, b"k", b"v" * 20, ()) for at, time in enumerate(group)]), leader_epoch=6
+        )
     return log
 
 
@@ -38,7 +40,8 @@ def test_the_first_record_that_is_late_enough(ground: tuple[Disk, str]) -> None:
     again = open_log(*ground, config, clean=True)
     assert again.offset_of_max_timestamp() == OffsetTimestamp(largest, flat.index(largest), 6)
     assert again.offset_for_timestamp(NOW_MS + 300) == OffsetTimestamp(
-        *next((time, offset) for offset, time in enumerate(flat) if time >= NOW_MS + 300), 6)
+        *next((time, offset) for offset, time in enumerate(flat) if time >= NOW_MS + 300), 6
+    )
 
 
 def test_records_below_the_start_are_not_found(ground: tuple[Disk, str]) -> None:

@@ -29,8 +29,9 @@ class Setup:
         self.config = log_config(**settings)
 
     def manager(self, **background: int) -> LogManager:
-        return LogManager(self.disk, self.clock, InlineExecutor(), self.folders, lambda _: self.config,
-                          StorageSettings(**background))
+        return LogManager(
+            self.disk, self.clock, InlineExecutor(), self.folders, lambda _: self.config, StorageSettings(**background)
+        )
 
     def opened(self, **background: int) -> LogManager:
         manager = self.manager(**background)
@@ -80,7 +81,9 @@ def test_what_is_created_is_found_again(setup: Setup) -> None:
     assert again.was_clean
     assert again.stored_identity == MetaProperties("cluster", 3)
     assert [(found.topic, found.topic_id, found.partition) for found in again.found] == [
-        ("orders", TOPIC_ID, 0), ("orders", TOPIC_ID, 1)]
+        ("orders", TOPIC_ID, 0),
+        ("orders", TOPIC_ID, 1),
+    ]
     found = again.get("orders", 0)
     assert found is not None
     assert len(read_all(found)) == 3
@@ -231,9 +234,14 @@ def test_flushes_by_the_topics_own_settings(ground: tuple[Disk, str]) -> None:
 @pytest.mark.spec("L4")
 def test_retention_checkpoints_and_producers_in_the_background(ground: tuple[Disk, str]) -> None:
     setup = Setup(ground[0], f"{ground[1]}/logs", retention_ms=60_000, segment_bytes=200, file_delete_delay_ms=1000)
-    manager = setup.opened(retention_check_interval_ms=10_000, high_watermark_checkpoint_interval_ms=1000,
-                           recovery_point_checkpoint_interval_ms=2000, log_start_checkpoint_interval_ms=3000,
-                           producer_expiration_ms=50_000, producer_expiration_check_interval_ms=7000)
+    manager = setup.opened(
+        retention_check_interval_ms=10_000,
+        high_watermark_checkpoint_interval_ms=1000,
+        recovery_point_checkpoint_interval_ms=2000,
+        log_start_checkpoint_interval_ms=3000,
+        producer_expiration_ms=50_000,
+        producer_expiration_check_interval_ms=7000,
+    )
     log = manager.create("t", None, 0)
     for number in range(4):
         append(log, batch(3, producer_id=4, producer_epoch=0, base_sequence=3 * number))
@@ -305,8 +313,9 @@ def test_a_failed_flush_is_told_and_the_next_start_recovers(faulty: tuple[Faulty
     assert disk.exists("/logs/.kafka_cleanshutdown")
 
 
-@pytest.mark.parametrize("plan", ["flush */t-0/*.log", "write */t-0/*.timeindex", "replace */t-0/*.snapshot",
-                                  "replace *recovery-point*"])
+@pytest.mark.parametrize(
+    "plan", ["flush */t-0/*.log", "write */t-0/*.timeindex", "replace */t-0/*.snapshot", "replace *recovery-point*"]
+)
 def test_a_close_that_fails_is_not_a_clean_one(faulty: tuple[FaultyDisk, Setup], plan: str) -> None:
     disk, setup = faulty
     manager = setup.opened()
@@ -370,6 +379,12 @@ def test_retention_that_fails_is_told(faulty: tuple[FaultyDisk, Setup]) -> None:
 # With threads
 
 
+async def flushed(manager: LogManager) -> None:
+    """The background has forced everything to disk; the test's time limit bounds the wait."""
+    while manager.unflushed_bytes:  # noqa: ASYNC110 (there is no event to wait for: the threads' results come by the loop)
+        await asyncio.sleep(0)
+
+
 def test_background_work_in_threads(tmp_path: Path) -> None:
     clock = VirtualClock(NOW_MS)
     config = log_config()
@@ -383,8 +398,7 @@ def test_background_work_in_threads(tmp_path: Path) -> None:
             append(log)
         clock.advance(5000)
         manager.maintain(clock.now_ms())
-        while manager.unflushed_bytes:
-            await asyncio.sleep(0)
+        await flushed(manager)
         for log in logs:
             append(log)
         manager.maintain(clock.now_ms())
@@ -397,7 +411,12 @@ def test_background_work_in_threads(tmp_path: Path) -> None:
 
 
 def test_settings_are_the_brokers() -> None:
-    settings = StorageSettings.of(broker_config(log_retention_check_interval_ms=7, ottla_flush_interval_ms=8,
-                                                producer_id_expiration_ms=9))
-    assert (settings.retention_check_interval_ms, settings.flush_interval_ms, settings.producer_expiration_ms) == (7, 8, 9)
+    settings = StorageSettings.of(
+        broker_config(log_retention_check_interval_ms=7, ottla_flush_interval_ms=8, producer_id_expiration_ms=9)
+    )
+    assert (settings.retention_check_interval_ms, settings.flush_interval_ms, settings.producer_expiration_ms) == (
+        7,
+        8,
+        9,
+    )
     assert settings.recovery_point_checkpoint_interval_ms == 60_000

@@ -17,8 +17,12 @@ def header_of(buf: memoryview, offset: int = 0):
     return split_batches(buf)[0]
 
 
-def data(sequence: int, *, count: int = 2, epoch: int = 0, producer_id: int = 1, offset: int = 0, transactional: bool = False):
-    buf = batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=transactional)
+def data(
+    sequence: int, *, count: int = 2, epoch: int = 0, producer_id: int = 1, offset: int = 0, transactional: bool = False
+):
+    buf = batch(
+        count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=transactional
+    )
     return header_of(buf, offset)
 
 
@@ -79,8 +83,17 @@ def test_damaged_snapshots_are_refused() -> None:
     assert again.end_offset == 0
 
 
-@pytest.mark.parametrize(("last", "following", "accepted"), [
-    (0, 1, True), (0, 0, False), (5, 7, False), (2**31 - 1, 0, True), (2**31 - 1, 1, False), (2**31 - 2, 2**31 - 1, True)])
+@pytest.mark.parametrize(
+    ("last", "following", "accepted"),
+    [
+        (0, 1, True),
+        (0, 0, False),
+        (5, 7, False),
+        (2**31 - 1, 0, True),
+        (2**31 - 1, 1, False),
+        (2**31 - 2, 2**31 - 1, True),
+    ],
+)
 def test_sequence_rule(last: int, following: int, accepted: bool) -> None:
     state = ProducerState()
     state.update(data(last, count=1))
@@ -93,12 +106,23 @@ def test_messages_are_kafkas() -> None:
     state = ProducerState()
     state.update(data(0, epoch=5))
     for header, error, message in (
-        (data(9, epoch=5), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "Out of order sequence number for producer 1 at offset 8 in "
-         "partition t-0: 9 (incoming seq. number), 1 (current end sequence number)"),
-        (data(9, epoch=4), ErrorCode.INVALID_PRODUCER_EPOCH, "Epoch of producer 1 at offset 8 in t-0 is 4, which is smaller "
-         "than the last seen epoch 5"),
-        (data(9, epoch=6), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "Invalid sequence number for new epoch of producer 1 at "
-         "offset 8 in partition t-0: 6 (request epoch), 9 (seq. number), 5 (current producer epoch)"),
+        (
+            data(9, epoch=5),
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            "Out of order sequence number for producer 1 at offset 8 in "
+            "partition t-0: 9 (incoming seq. number), 1 (current end sequence number)",
+        ),
+        (
+            data(9, epoch=4),
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            "Epoch of producer 1 at offset 8 in t-0 is 4, which is smaller than the last seen epoch 5",
+        ),
+        (
+            data(9, epoch=6),
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            "Invalid sequence number for new epoch of producer 1 at "
+            "offset 8 in partition t-0: 6 (request epoch), 9 (seq. number), 5 (current producer epoch)",
+        ),
     ):
         refusal = state.check(header, 8, "t-0", from_client=True)
         assert refusal is not None
@@ -130,7 +154,13 @@ def test_replaying_brings_the_same_state() -> None:
     live, replayed = ProducerState(), ProducerState()
     offset = 0
     for number in range(9):
-        buf = batch(2, producer_id=number % 3, producer_epoch=0, base_sequence=2 * (number // 3), is_transactional=number % 3 == 2)
+        buf = batch(
+            2,
+            producer_id=number % 3,
+            producer_epoch=0,
+            base_sequence=2 * (number // 3),
+            is_transactional=number % 3 == 2,
+        )
         header = header_of(buf, offset)
         live.update(header)
         replayed.replay(header, buf)

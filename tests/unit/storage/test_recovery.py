@@ -47,8 +47,12 @@ def test_a_new_folder(ground: tuple[Disk, str]) -> None:
     log = create_log(LogResources(disk), place(root), TOPIC_ID, NOW_MS)
     assert disk.listdir(log.folder) == ["00000000000000000000.log", "partition.metadata"]
     log.close()
-    assert disk.listdir(log.folder) == ["00000000000000000000.index", "00000000000000000000.log",
-                                        "00000000000000000000.timeindex", "partition.metadata"]
+    assert disk.listdir(log.folder) == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "partition.metadata",
+    ]
     again = open_log(disk, root, clean=True)
     assert (again.topic_id, again.log_start_offset, again.log_end_offset) == (TOPIC_ID, 0, 0)
 
@@ -146,8 +150,12 @@ def test_indexes_are_made_anew(ground: tuple[Disk, str], clean: bool, suffix: st
         if damage == "missing":
             disk.remove(path)
         else:
-            content = {"odd": healthy[path] + b"\0\0\0", "zeros": bytes(10 * entry),
-                       "garbage": b"\xfe" * (5 * entry), "short": healthy[path][: entry * 2]}[damage]
+            content = {
+                "odd": healthy[path] + b"\0\0\0",
+                "zeros": bytes(10 * entry),
+                "garbage": b"\xfe" * (5 * entry),
+                "short": healthy[path][: entry * 2],
+            }[damage]
             disk.write_atomic(path, content)
     again = open_log(disk, root, log.config, clean=clean, recovery_point=90 if clean else 0)
     assert again.log_end_offset == 90
@@ -181,8 +189,13 @@ def test_interrupted_work_is_finished(ground: tuple[Disk, str]) -> None:
     log = filled(ground)
     log.close()
     folder = log.folder
-    for name in ("00000000000000000000.log.deleted", "00000000000000000009.index.cleaned",
-                 "leader-epoch-checkpoint.7.tmp", "00000000000000000777.index", "00000000000000000777.txnindex"):
+    for name in (
+        "00000000000000000000.log.deleted",
+        "00000000000000000009.index.cleaned",
+        "leader-epoch-checkpoint.7.tmp",
+        "00000000000000000777.index",
+        "00000000000000000777.txnindex",
+    ):
         disk.write_atomic(f"{folder}/{name}", b"left over")
     first, second = log.segments[0], log.segments[1]
     joined = disk.read_bytes(first.log.path) + disk.read_bytes(second.log.path)
@@ -191,10 +204,14 @@ def test_interrupted_work_is_finished(ground: tuple[Disk, str]) -> None:
     disk.write_atomic(f"{folder}/{first.base_offset:020d}.timeindex.swap", b"")
     again = open_log(disk, root, log.config)
     assert [segment.base_offset for segment in again.segments] == [
-        segment.base_offset for segment in log.segments if segment is not second]
+        segment.base_offset for segment in log.segments if segment is not second
+    ]
     check_whole(again, 90)
-    assert not [name for name in disk.listdir(folder)
-                if name.endswith((".deleted", ".cleaned", ".swap", ".tmp")) or "777" in name]
+    assert not [
+        name
+        for name in disk.listdir(folder)
+        if name.endswith((".deleted", ".cleaned", ".swap", ".tmp")) or "777" in name
+    ]
 
 
 def test_a_folder_without_segments_begins_at_its_start(ground: tuple[Disk, str]) -> None:

@@ -90,12 +90,17 @@ def test_old_formats_are_walked() -> None:
     parts = [message(0, 0, b"zero"), message(5, 1, b"wrapper", NOW_MS + 1), *batches(2)]
     file = file_of(*parts)
     assert [(one.magic, one.last_offset, one.max_timestamp) for one in scan_batches(file, 0, file.size)][:2] == [
-        (0, 0, -1), (1, 5, NOW_MS + 1)]
+        (0, 0, -1),
+        (1, 5, NOW_MS + 1),
+    ]
     place = find_batch(file, 0, file.size, 3)
     assert place is not None
     assert (place.position, place.last_offset) == (len(parts[0]), 5)
     assert [max_timestamp_at(file, position) for position in (0, len(parts[0]), len(parts[0]) + len(parts[1]))] == [
-        -1, NOW_MS + 1, NOW_MS + 1]
+        -1,
+        NOW_MS + 1,
+        NOW_MS + 1,
+    ]
     assert max_timestamp_at(file, file.size) == -1
     damaged = bytearray(parts[0])
     damaged[-1] ^= 1

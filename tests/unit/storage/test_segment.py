@@ -36,7 +36,8 @@ def test_entries_are_made_when_kafka_makes_them(ground: tuple[Disk, str]) -> Non
     expected = [(BASE + 2 * number + 1, number * size) for number in range(every, 10, every)]
     assert [segment.offset_index.entry(number) for number in range(segment.offset_index.entries)] == expected
     assert [segment.time_index.entry(number) for number in range(segment.time_index.entries)] == [
-        (NOW_MS + number + 1, BASE + 2 * number + 1) for number in range(every, 10, every)]
+        (NOW_MS + number + 1, BASE + 2 * number + 1) for number in range(every, 10, every)
+    ]
     segment.finish()
     assert segment.time_index.last() == (NOW_MS + 10, BASE + 19)
 
@@ -49,13 +50,15 @@ def test_a_time_that_goes_back_makes_no_entry(ground: tuple[Disk, str]) -> None:
     add(segment, BASE + 6, timestamp=NOW_MS + 7, interval=0)
     assert segment.offset_index.entries == 3
     assert [segment.time_index.entry(number) for number in range(segment.time_index.entries)] == [
-        (NOW_MS + 1, BASE + 1), (NOW_MS + 8, BASE + 7)]
+        (NOW_MS + 1, BASE + 1),
+        (NOW_MS + 8, BASE + 7),
+    ]
     assert segment.first_timestamp() == NOW_MS + 1
     assert segment.retention_timestamp() == NOW_MS + 8
 
 
 def test_batches_without_timestamps(ground: tuple[Disk, str]) -> None:
-    disk, root = ground
+    disk = ground[0]
     segment = new_segment(ground)
     assert segment.retention_timestamp() == NOW_MS
     assert segment.first_timestamp() == -1

@@ -43,20 +43,41 @@ def patched(layout: str, position: int, *values: int, fix_crc: bool = True, **op
     return buf
 
 
-@pytest.mark.parametrize(("buf", "message"), [
-    (patched(">q", BASE_OFFSET_AT, 5), "The baseOffset of the record batch in the append to orders-0 should be 0, but it is 5"),
-    (patched(">i", LAST_OFFSET_DELTA_AT, -1), "Batch has an invalid offset range: [0, -1] in topic partition orders-0"),
-    (patched(">i", RECORDS_COUNT_AT, 0), "Invalid reported count for record batch: 0 in topic partition orders-0"),
-    (patched(">i", RECORDS_COUNT_AT, -4), "Invalid reported count for record batch: -4 in topic partition orders-0"),
-    (patched(">i", RECORDS_COUNT_AT, 4),
-     "Inconsistent batch offset range [0, 2] and count of records 4 in topic partition orders-0"),
-    (patched(">i", LAST_OFFSET_DELTA_AT, 2**31 - 1),
-     "Inconsistent batch offset range [0, 2147483647] and count of records 3 in topic partition orders-0"),
-    (patched(">h", ATTRIBUTES_AT, 0x20), "Clients are not allowed to write control records in topic partition orders-0"),
-    (batch(3, producer_id=5, producer_epoch=0, base_sequence=-1),
-     "Invalid sequence number -1 in record batch with producerId 5 in topic partition orders-0"),
-    (patched(">h", ATTRIBUTES_AT, 6), "Unknown compression type id: 6 in topic partition orders-0"),
-])
+@pytest.mark.parametrize(
+    ("buf", "message"),
+    [
+        (
+            patched(">q", BASE_OFFSET_AT, 5),
+            "The baseOffset of the record batch in the append to orders-0 should be 0, but it is 5",
+        ),
+        (
+            patched(">i", LAST_OFFSET_DELTA_AT, -1),
+            "Batch has an invalid offset range: [0, -1] in topic partition orders-0",
+        ),
+        (patched(">i", RECORDS_COUNT_AT, 0), "Invalid reported count for record batch: 0 in topic partition orders-0"),
+        (
+            patched(">i", RECORDS_COUNT_AT, -4),
+            "Invalid reported count for record batch: -4 in topic partition orders-0",
+        ),
+        (
+            patched(">i", RECORDS_COUNT_AT, 4),
+            "Inconsistent batch offset range [0, 2] and count of records 4 in topic partition orders-0",
+        ),
+        (
+            patched(">i", LAST_OFFSET_DELTA_AT, 2**31 - 1),
+            "Inconsistent batch offset range [0, 2147483647] and count of records 3 in topic partition orders-0",
+        ),
+        (
+            patched(">h", ATTRIBUTES_AT, 0x20),
+            "Clients are not allowed to write control records in topic partition orders-0",
+        ),
+        (
+            batch(3, producer_id=5, producer_epoch=0, base_sequence=-1),
+            "Invalid sequence number -1 in record batch with producerId 5 in topic partition orders-0",
+        ),
+        (patched(">h", ATTRIBUTES_AT, 6), "Unknown compression type id: 6 in topic partition orders-0"),
+    ],
+)
 @pytest.mark.spec("L7")
 def test_malformed_batches_of_clients(buf: memoryview, message: str) -> None:
     log = log_with()
@@ -69,7 +90,9 @@ def test_several_batches_of_a_client() -> None:
     two = memoryview(bytearray(bytes(batch(1)) * 2))
     refusal = refused(log_with(), two)
     assert (refusal.error, refusal.message) == (
-        ErrorCode.INVALID_RECORD, "Produce requests must have exactly one record batch per partition")
+        ErrorCode.INVALID_RECORD,
+        "Produce requests must have exactly one record batch per partition",
+    )
 
 
 @pytest.mark.spec("L7")
@@ -79,7 +102,9 @@ def test_a_wrong_checksum() -> None:
     header = split_batches(buf)[0]
     refusal = refused(log_with(), buf)
     assert (refusal.error, refusal.message) == (
-        ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}) in topic partition orders-0.")
+        ErrorCode.CORRUPT_MESSAGE,
+        f"Record is corrupt (stored crc = {header.crc}) in topic partition orders-0.",
+    )
     coordinators = log_with().append(buf, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR)
     assert isinstance(coordinators, AppendRefusal)
 
@@ -90,7 +115,8 @@ def test_a_batch_that_is_too_large() -> None:
     assert (refusal.error, refusal.message) == (
         ErrorCode.MESSAGE_TOO_LARGE,
         f"The record batch size in the append to orders-0 is {len(buf)} bytes which exceeds the maximum configured "
-        f"value of {len(buf) - 1}.")
+        f"value of {len(buf) - 1}.",
+    )
     append(log_with(max_message_bytes=len(buf)), buf)
 
 
@@ -110,7 +136,9 @@ def test_a_length_that_cannot_be(length: int) -> None:
 def test_a_batch_that_is_cut_off_is_none(length: int) -> None:
     refusal = refused(log_with(), patched(">i", LENGTH_AT, length, fix_crc=False))
     assert (refusal.error, refusal.message) == (
-        ErrorCode.INVALID_RECORD, "Produce requests must have at least one record batch per partition")
+        ErrorCode.INVALID_RECORD,
+        "Produce requests must have at least one record batch per partition",
+    )
 
 
 # Compacted topics
@@ -124,7 +152,8 @@ def test_compacted_topics_need_keys() -> None:
     assert refusal.error == ErrorCode.INVALID_RECORD
     assert refusal.message.startswith("One or more records have been rejected due to 2 record errors in total")
     assert refusal.record_errors == tuple(
-        (index, "Compacted topic cannot accept message without key in topic partition orders-0.") for index in (1, 2))
+        (index, "Compacted topic cannot accept message without key in topic partition orders-0.") for index in (1, 2)
+    )
     append(log, batch(3))
     append(log, of_records([Record(0, NOW_MS, b"", None, ())]))
     append(log_with(), of_records(without))
@@ -145,10 +174,13 @@ def test_timestamps_too_far_ahead() -> None:
     append(log, batch(1, timestamp=NOW_MS + 1000))
     refusal = refused(log, batch(3, timestamp=NOW_MS + 999))
     assert (refusal.error, refusal.message) == (
-        ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp")
+        ErrorCode.INVALID_TIMESTAMP,
+        "One or more records have been rejected due to invalid timestamp",
+    )
     assert refusal.record_errors[0][1] == (
         f"Timestamp {NOW_MS + 1001} of message with offset 2 is out of range. The timestamp should be within "
-        f"[{NOW_MS - LONGEST}, {NOW_MS + 1000}]")
+        f"[{NOW_MS - LONGEST}, {NOW_MS + 1000}]"
+    )
 
 
 def test_timestamps_too_old() -> None:
@@ -162,8 +194,9 @@ def test_timestamps_too_old() -> None:
 
 
 def test_log_append_time_does_not_look_at_the_producers_times() -> None:
-    log = log_with(message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=10,
-                   message_timestamp_after_max_ms=10)
+    log = log_with(
+        message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=10, message_timestamp_after_max_ms=10
+    )
     append(log, batch(1, timestamp=5))
     append(log, batch(1, timestamp=NOW_MS * 2))
 
