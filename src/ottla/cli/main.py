@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ottla import __version__
+from ottla.cli.demo import demo
 
 app = typer.Typer(
     name="ottla",
@@ -53,11 +54,9 @@ def serve(
     sys.exit(run(options))
 
 
+app.command()(demo)
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends with a message and an exit code, never with a traceback."""
-    if len(sys.argv) > 1 and sys.argv[1] == "demo":
-        # The demo's options need its own imports, which no other command should pay for.
-        from ottla.cli.demo import demo
-
-        app.command()(demo)
     app()
