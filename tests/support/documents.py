@@ -81,7 +81,8 @@ def _option_rows(parameters: Iterable[object]) -> Iterator[str]:
             continue
         names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
         meaning = re.sub(r"\s+", " ", parameter.help or "").replace("|", "\\|")
-        yield f"| {names} | {meaning} |"
+        default = "" if parameter.default in (None, False) else f" [{parameter.default}]"
+        yield f"| {names} | {meaning}{default} |"
 
 
 def _paragraphs(text: str) -> str:
