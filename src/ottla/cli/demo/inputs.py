@@ -23,6 +23,7 @@ MOST_FOLDERS = 40
 MOST_DAYS_BY_KEY = 4_000
 _NOT_AFTER_MS = 253_402_300_799_000
 _ARCHIVE_COLUMNS = frozenset({"record_key", "record_timestamp", "record_partition", "record_offset", "_unreadable"})
+_LARGEST_NUMBER = 1e22
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _TIMES = "ISO 8601 as in 2013-01-01T05:15:00Z, or seconds, milliseconds, microseconds or nanoseconds since 1970"
@@ -65,7 +66,7 @@ def parse_time(value: object) -> int | None:
     Times without an offset are UTC. Numbers are seconds, milliseconds, microseconds or nanoseconds by their size.
     """
     if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
-        value = float(value) if "." in value or "e" in value.lower() else int(value)
+        value = _number(value.strip())
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value.strip())
@@ -74,7 +75,7 @@ def parse_time(value: object) -> int | None:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         number = round(moment.timestamp() * 1_000)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _LARGEST_NUMBER:
         number = _to_ms(value)
     else:
         return None
@@ -82,10 +83,11 @@ def parse_time(value: object) -> int | None:
 
 
 def _to_ms(number: float) -> int:
-    for limit, scale in ((1e11, 1_000.0), (1e14, 1.0), (1e17, 1e-3)):
-        if abs(number) < limit:
-            return math.floor(number * scale) if scale != 1.0 else math.floor(number)
-    return math.floor(number) // 1_000_000
+    if number < 1e11:
+        return math.floor(number * 1_000)
+    if number < 1e14:
+        return math.floor(number)
+    return math.floor(number) // (1_000 if number < 1e17 else 1_000_000)
 
 
 class _Types:
@@ -95,8 +97,8 @@ class _Types:
         self.found: dict[str, str | None] = {}
 
     def see(self, name: str, kind: str | None) -> None:
-        known = self.found.get(name)
-        if known == kind or (kind is None and name in self.found):
+        known = self.found.setdefault(name, kind)
+        if known == kind or kind is None:
             return
         numbers = {"BIGINT", "DOUBLE"}
         if known is None:

@@ -68,10 +68,8 @@ def _count(number: int, noun: str) -> str:
 def parse_rebalance(value: bytes) -> Rebalance:
     """One record of the evidence topic. Raises ValueError or KeyError for anything else."""
     told: dict[str, Any] = json.loads(value)
-    names = {
-        each["member_id"]: each.get("client_id") or each["member_id"]
-        for each in (*told.get("members", ()), *told.get("removed", ()), *told["causes"])
-    }
+    named = (*told.get("members", ()), *told.get("removed", ()), *told["causes"])
+    names = {each["member_id"]: each["client_id"] for each in named if each.get("client_id")}
     pauses = [each.get("pause_ms") or 0 for each in told.get("members", ())]
     return Rebalance(
         group=told["group"],
@@ -88,7 +86,8 @@ def parse_rebalance(value: bytes) -> Rebalance:
 
 
 def _cause(told: dict[str, Any], names: dict[str, str]) -> str:
-    who: str = names.get(told.get("member_id", ""), "") or "a member"
+    member_id = told.get("member_id", "")
+    who = names.get(member_id, member_id) or "a member"
     cause: str = told["cause"]
     return _WORDS.get(cause, cause.replace("_", " ") + " ({who})").format(who=who)
 
