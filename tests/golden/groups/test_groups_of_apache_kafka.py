@@ -1,0 +1,130 @@
+"""Groups change hands with their folder: Apache Kafka's are taken over by us, ours are read by its tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from support.apache import ApacheKafka, ApacheZooKeeper
+from support.java import java_tool
+from support.ottla_server import OttlaServer
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.spec("G12")]
+
+TOPIC = "t"
+PARTITIONS = 3
+#: confluent-kafka sends the zero byte behind the text, too, and cuts it off when it reads.
+METADATA = "so far\x00"
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
+    zookeeper = ApacheZooKeeper(tmp_path / "zookeeper").start()
+    kafka = ApacheKafka(tmp_path / "kafka", zookeeper=zookeeper)
+    try:
+        yield kafka.start()
+    finally:
+        kafka.stop()
+        zookeeper.stop()
+
+
+def make_topic(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+        made.result(20)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(30):
+        producer.produce(TOPIC, key=str(number), value=str(number), partition=number % PARTITIONS)
+    assert producer.flush(20) == 0
+
+
+def static_member(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "stable",
+            "group.instance.id": "instance-1",
+            "client.id": "client-1",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 60_000,
+            "log_level": 0,
+        }
+    )
+
+
+def assigned(consumer: Consumer) -> bool:
+    consumer.poll(0.1)
+    return len(consumer.assignment()) == PARTITIONS
+
+
+def use_groups(bootstrap: str) -> Consumer:
+    """A group with one static member, which is returned, and one that only keeps offsets."""
+    make_topic(bootstrap)
+    consumer = static_member(bootstrap)
+    consumer.subscribe([TOPIC])
+    wait_until(lambda: assigned(consumer), "the assignment")
+    consumer.commit(offsets=[TopicPartition(TOPIC, 1, 7, metadata="so far")], asynchronous=False)
+    simple = Consumer({"bootstrap.servers": bootstrap, "group.id": "simple"})
+    simple.commit(offsets=[TopicPartition(TOPIC, 2, 9)], asynchronous=False)
+    simple.close()
+    return consumer
+
+
+def test_groups_of_apache_kafka_are_taken_over(kafka: ApacheKafka, tmp_path: Path) -> None:
+    member = use_groups(kafka.bootstrap)
+    kafka.kill9()
+    ours = OttlaServer(tmp_path / "ottla", data=kafka.log_dir, arguments=["--id", str(kafka.broker_id)]).start()
+    try:
+        admin = AdminClient({"bootstrap.servers": ours.bootstrap})
+        group = admin.describe_consumer_groups(["stable"])["stable"].result(20)
+        assert group.state is ConsumerGroupState.STABLE
+        (described,) = group.members
+        assert (described.group_instance_id, described.client_id) == ("instance-1", "client-1")
+        assert sorted(tp.partition for tp in described.assignment.topic_partitions) == [0, 1, 2]
+        kept = {}
+        for name in ("stable", "simple"):
+            found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(20)
+            kept[name] = [(tp.partition, tp.offset, tp.metadata) for tp in found.topic_partitions]
+        assert kept == {"stable": [(1, 7, "so far")], "simple": [(2, 9, None)]}
+
+        back = static_member(ours.bootstrap)
+        back.subscribe([TOPIC])
+        wait_until(lambda: assigned(back), "the static member's old assignment")
+        (described,) = admin.describe_consumer_groups(["stable"])["stable"].result(20).members
+        assert described.group_instance_id == "instance-1"
+        back.close()
+    finally:
+        ours.server.terminate()
+        member.close()
+
+
+def test_groups_of_ours_are_read_by_apache_kafkas_tools(ottla_server: OttlaServer) -> None:
+    member = use_groups(ottla_server.bootstrap)
+    ottla_server.server.terminate()
+    records = []
+    for log in sorted(ottla_server.log_dir.glob("__consumer_offsets-*/*.log")):
+        if log.stat().st_size:
+            told = java_tool("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log)).stdout
+            for line in told.splitlines():
+                _, key, rest = line.partition(" key: ")
+                if key:
+                    decoded, _, payload = rest.partition(" payload: ")
+                    records.append((json.loads(decoded), json.loads(payload)))
+    offsets = {
+        (key["data"]["group"], key["data"]["partition"]): (payload["data"]["offset"], payload["data"]["metadata"])
+        for key, payload in records
+        if key["type"] == "1"
+    }
+    assert offsets == {("stable", 1): (7, METADATA), ("simple", 2): (9, "")}
+    generations = [payload["data"] for key, payload in records if key["type"] == "2"]
+    last = generations[-1]
+    assert (last["generation"], last["protocolType"], last["protocol"]) == (1, "consumer", "range")
+    assert [m["groupInstanceId"] for m in last["members"]] == ["instance-1"]
+    member.close()
