@@ -17,17 +17,21 @@ rebalance begins, whichever comes first. All times are milliseconds since the Un
     stable_at_ms          the leader's assignment was written, null likewise
     duration_ms           from the first cause to the last event
     causes                [{cause, at_ms, member_id, group_instance_id, client_id, client_host, detail}]: in order;
-                          cause is one of `Cause`, detail is the client's reason or null; at most 100
+                          cause is one of `Cause`, detail is the client's reason (its first 255 characters) or
+                          null; at most 100
     cause_count           how many there were
     leader                member id of the leader, null where there is none
     members               [{member_id, group_instance_id, client_id, client_host, told_at_ms, joined_at_ms,
                           synced_at_ms, answered_at_ms, pause_ms, cooperative, partitions_before, partitions_after,
-                          partitions_kept, partitions_gained, partitions_given_up}]: those in the group at the end.
+                          partitions_kept, partitions_gained, partitions_given_up}]: those in the group at the end,
+                          at most 1000.
                           told_at_ms: first answered REBALANCE_IN_PROGRESS; joined_at_ms, synced_at_ms: its requests
                           came; answered_at_ms: SyncGroup was answered; null where it did not come to that.
                           pause_ms: from told (or joined, if that was earlier) to answered; for a cooperative member
                           0 unless it gave partitions up
-    removed               [{member_id, group_instance_id, client_id, client_host, cause}]: those that went
+    member_count          how many there were
+    removed               [{member_id, group_instance_id, client_id, client_host, cause}]: those that went, at
+                          most 100
     moved                 [{topic, partition, from, to}]: partitions that changed their owner, by member id; from or
                           to is null for a partition that had or has none; at most 1000
     moved_count           how many changed from one owner to another
@@ -56,7 +60,10 @@ EVIDENCE_TOPIC = "__ottla_rebalances"
 EVIDENCE_VERSION = 1
 
 CAUSE_LIMIT = 100
+MEMBER_LIMIT = 1000
 MOVED_LIMIT = 1000
+DETAIL_LIMIT = 255
+"""As long as KIP-800 lets a client's reason be."""
 
 COOPERATIVE_PROTOCOL = "cooperative-sticky"
 
@@ -134,7 +141,7 @@ class Evidence:
         return (
             f"group {self.group_id}: generation {self.value['generation']} {self.value['outcome']} after "
             f"{self.value['duration_ms']} ms; {first['cause']} {first['member_id']}{more}; "
-            f"{len(self.value['members'])} members, {self.value['moved_count']} partitions moved"
+            f"{self.value['member_count']} members, {self.value['moved_count']} partitions moved"
         )
 
 
@@ -223,7 +230,8 @@ class RebalanceRecorder:
             "causes": [_cause_json(entry, "at_ms", "detail") for entry in self.causes],
             "cause_count": self.cause_count,
             "leader": leader,
-            "members": [self._member_json(m, protocol_name, after) for m in present],
+            "members": [self._member_json(m, protocol_name, after) for m in present[:MEMBER_LIMIT]],
+            "member_count": len(present),
             "removed": [_cause_json(entry) for entry in self.removed],
             "moved": moved[:MOVED_LIMIT],
             "moved_count": sum(move["from"] is not None and move["to"] is not None for move in moved),
@@ -341,5 +349,5 @@ def _cause_json(entry: CauseEntry, *extra: str) -> dict[str, Any]:
     value["client_id"] = entry.client_id
     value["client_host"] = entry.client_host
     if "detail" in extra:
-        value["detail"] = entry.detail
+        value["detail"] = None if entry.detail is None else entry.detail[:DETAIL_LIMIT]
     return value

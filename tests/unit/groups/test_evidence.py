@@ -10,6 +10,7 @@ from ottla.assign.consumer_protocol import encode_assignment, encode_subscriptio
 from ottla.groups import evidence as module
 from ottla.groups.evidence import (
     CAUSE_LIMIT,
+    MEMBER_LIMIT,
     MOVED_LIMIT,
     Cause,
     CauseEntry,
@@ -81,6 +82,7 @@ def test_every_field_of_the_schema():
             told_of("b", None, 350, before=1, after=1, kept=1, gained=0, given_up=0),
             told_of("c", None, 350, before=0, after=1, kept=0, gained=1, given_up=0),
         ],
+        "member_count": 3,
         "removed": [],
         "moved": [{"topic": "t", "partition": 1, "from": "a", "to": "c"}],
         "moved_count": 1,
@@ -154,7 +156,11 @@ def test_lists_are_bounded_and_counts_are_not():
     for number in range(CAUSE_LIMIT * 2):
         made.add_cause(CauseEntry(Cause.MEMBER_LEFT, number, f"m{number}"))
         made.remove(CauseEntry(Cause.MEMBER_LEFT, number, f"m{number}"))
-    value = made.close(5, "range", "b", [member("b", list(range(MOVED_LIMIT + 10)))], 1500).value
+    many = [member("b", list(range(MOVED_LIMIT + 10)))] + [member(f"x{n}", []) for n in range(MEMBER_LIMIT)]
+    made.causes[0].detail = "x" * 1000
+    value = made.close(5, "range", "b", many, 1500).value
+    assert (len(value["members"]), value["member_count"]) == (MEMBER_LIMIT, MEMBER_LIMIT + 1)
+    assert len(value["causes"][0]["detail"]) == 255
     assert (len(value["causes"]), value["cause_count"], len(value["removed"])) == (100, 201, 100)
     assert (len(value["moved"]), value["moved_count"]) == (MOVED_LIMIT, MOVED_LIMIT + 10)
 
