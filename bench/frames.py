@@ -1,0 +1,173 @@
+"""Requests as bytes, made before a measurement begins, and the few calls around it that wait for their answers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import uuid
+from typing import Any
+
+from ottla.records.record import Record, encode_batch
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.codec import decode, encode
+from ottla.wire.framing import RequestHeader, encode_request_frame, parse_response_header
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+HOST = "127.0.0.1"
+CLIENT_ID = "bench"
+#: What the Java clients of Apache Kafka 3.9 send.
+VERSIONS = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.FETCH: 17,
+    ApiKey.LIST_OFFSETS: 8,
+    ApiKey.METADATA: 12,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 5,
+}
+CALL_TIMEOUT_S = 60.0
+LATEST = -1
+#: Record timestamps: any fixed time will do, batches must only be encoded once.
+TIMESTAMP_MS = 1_700_000_000_000
+
+_SIZE = struct.Struct(">i")
+
+
+class CallFailed(Exception):
+    """A broker answered with an error; the message shows the answer."""
+
+
+def request_frame(key: ApiKey, message: Any, correlation_id: int = 1) -> bytes:
+    """A whole request, size field included."""
+    header = RequestHeader(int(key), VERSIONS[key], correlation_id, CLIENT_ID)
+    return encode_request_frame(header, encode(message, VERSIONS[key]))
+
+
+def record_batch(record_bytes: int, batch_bytes: int) -> tuple[bytes, int]:
+    """A batch of at most `batch_bytes` with values of `record_bytes`, at least one; returns it and its record count."""
+
+    def batch(count: int) -> bytes:
+        value = b"v" * record_bytes
+        return encode_batch([Record(index, TIMESTAMP_MS, None, value, ()) for index in range(count)])
+
+    count = max(1, batch_bytes // (record_bytes + 7))
+    encoded = batch(count)
+    while len(encoded) > batch_bytes and count > 1:
+        count -= max(1, (len(encoded) - batch_bytes) // (record_bytes + 12))
+        encoded = batch(count)
+    return encoded, count
+
+
+def produce_frame(topic: str, batches: dict[int, bytes]) -> bytes:
+    """A Produce request (acks=1) with one batch for each of the partitions given."""
+    data = [PartitionProduceData(index=index, records=memoryview(batch)) for index, batch in batches.items()]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
+    return request_frame(ApiKey.PRODUCE, ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics))
+
+
+def fetch_frame(topic_id: uuid.UUID, partition: int, offset: int, max_bytes: int) -> bytes:
+    """A Fetch request without a session for one partition."""
+    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    message = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+    )
+    return request_frame(ApiKey.FETCH, message)
+
+
+class Caller:
+    """One blocking connection for the calls around a measurement."""
+
+    def __init__(self, port: int, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        self._sock = socket.create_connection((HOST, port), timeout=timeout_s)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Caller:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._sock.close()
+
+    def exchange(self, frame: bytes) -> bytearray:
+        """Send a request and return the answer, without its size field."""
+        self._sock.sendall(frame)
+        (size,) = _SIZE.unpack(self._receive(_SIZE.size))
+        return self._receive(size)
+
+    def _receive(self, length: int) -> bytearray:
+        data = bytearray(length)
+        view = memoryview(data)
+        while view:
+            received = self._sock.recv_into(view)
+            if received == 0:
+                raise CallFailed("the broker closed the connection")
+            view = view[received:]
+        return data
+
+    def call(self, key: ApiKey, message: Any) -> Any:
+        """Send a request and return the decoded answer."""
+        return self.decoded(key, self.exchange(request_frame(key, message)))
+
+    def decoded(self, key: ApiKey, answer: bytearray) -> Any:
+        """The message in an answer."""
+        version = VERSIONS[key]
+        _, offset = parse_response_header(memoryview(answer), int(key), version)
+        return decode(API[key].response, memoryview(answer), version, offset)
+
+    def create_topic(self, name: str, partitions: int, **config: str) -> uuid.UUID:
+        """Create a topic and give its id."""
+        configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+        answer = self.call(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+        if any(created.error_code for created in answer.topics):
+            raise CallFailed(f"CreateTopics: {answer}")
+        topic_id: uuid.UUID = answer.topics[0].topic_id
+        return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        answer = self.call(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000))
+        if any(deleted.error_code for deleted in answer.responses):
+            raise CallFailed(f"DeleteTopics: {answer}")
+
+    def leaders(self, topic: str) -> int:
+        """How many partitions of the topic have a leader."""
+        wanted = [MetadataRequestTopic(name=topic)]
+        answer = self.call(ApiKey.METADATA, MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        return sum(partition.leader_id >= 0 for partition in answer.topics[0].partitions)
+
+    def brokers(self) -> int:
+        """How many brokers Metadata names."""
+        return len(self.call(ApiKey.METADATA, MetadataRequest(topics=[])).brokers)
+
+    def end_offsets(self, topic: str, partitions: int) -> list[int]:
+        """The log end offset of each partition."""
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
+        topics = [ListOffsetsTopic(name=topic, partitions=asked)]
+        answer = self.call(ApiKey.LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, topics=topics))
+        found = answer.topics[0].partitions
+        if any(partition.error_code for partition in found):
+            raise CallFailed(f"ListOffsets: {answer}")
+        return [partition.offset for partition in sorted(found, key=lambda partition: partition.partition_index)]
+
+    def probe(self, key: ApiKey, frame: bytes) -> int:
+        """Send a Produce or Fetch request, check every error code of its answer, and return the answer's length."""
+        answer = self.exchange(frame)
+        response = self.decoded(key, answer)
+        for topic in response.responses:
+            for partition in topic.partition_responses if key is ApiKey.PRODUCE else topic.partitions:
+                if partition.error_code:
+                    raise CallFailed(f"{key.name}: {partition}")
+        return len(answer)

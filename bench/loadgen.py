@@ -1,0 +1,199 @@
+"""The raw load generator: one thread, requests encoded beforehand, answers counted and not decoded.
+
+It must cost less than the brokers it loads, on the same machine: edge-triggered epoll, a few requests in flight on
+each connection, one large receive buffer for all, and of every answer only the size field is looked at (where it did
+not come in two parts). An answer of another length than the first, which was decoded and checked, is an error.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from frames import HOST
+
+RECEIVE_BUFFER = 1024 * 1024
+#: A broker that answers nothing for so long has failed.
+STALL_LIMIT_S = 30.0
+SIZE_FIELD = 4
+
+_SIZE = struct.Struct(">i")
+_EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
+
+
+class LoadFailed(Exception):
+    """A broker closed a connection, stalled, or gave another answer than expected."""
+
+
+@dataclass
+class Load:
+    """What a measurement saw; the broker's own CPU time is read by whoever runs it."""
+
+    requests: int
+    seconds: float
+    generator_cpu_s: float
+    bytes_in: int = 0
+    bytes_out: int = 0
+    latencies_ns: list[int] = field(default_factory=list)
+
+    def percentile_ms(self, percent: float) -> float:
+        """Of the latencies, by the nearest rank."""
+        ordered = sorted(self.latencies_ns)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1e6
+
+
+class _Stream:
+    """One connection with its requests, some of them in flight."""
+
+    def __init__(self, sock: socket.socket, frames: Iterator[bytes], answer_size: int, in_flight: int) -> None:
+        self._sock = sock
+        self._frames = frames
+        self._answer_size = answer_size
+        self._in_flight = in_flight
+        self._sent = 0
+        self._exhausted = False
+        self._rest = memoryview(b"")
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether all was sent (nothing more was to be had from `frames`) and answered."""
+        return self._exhausted and self._sent == self.answers
+
+    @property
+    def answers(self) -> int:
+        """Answers that came whole."""
+        return self.bytes_in // (SIZE_FIELD + self._answer_size)
+
+    def write(self) -> None:
+        """Send until enough is in flight, the socket is full, or all is sent."""
+        rest = self._rest
+        while True:
+            if not rest:
+                if self._sent - self.answers >= self._in_flight:
+                    break
+                frame = next(self._frames, None)
+                if frame is None:
+                    self._exhausted = True
+                    break
+                rest = memoryview(frame)
+                self._sent += 1
+            try:
+                sent = self._sock.send(rest)
+            except BlockingIOError:
+                break
+            self.bytes_out += sent
+            rest = rest[sent:]
+        self._rest = rest
+
+    def read(self, buffer: bytearray) -> None:
+        """Receive until the socket is empty."""
+        received = len(buffer)
+        while received == len(buffer):
+            try:
+                received = self._sock.recv_into(buffer)
+            except BlockingIOError:
+                return
+            if received == 0:
+                raise LoadFailed("the broker closed the connection")
+            self._check(buffer, received)
+            self.bytes_in += received
+
+    def _check(self, buffer: bytearray, received: int) -> None:
+        whole = SIZE_FIELD + self._answer_size
+        for start in range(-self.bytes_in % whole, received - SIZE_FIELD + 1, whole):
+            (size,) = _SIZE.unpack_from(buffer, start)
+            if size != self._answer_size:
+                raise LoadFailed(f"an answer of {size} bytes instead of {self._answer_size}")
+
+
+def connect(port: int) -> socket.socket:
+    """A connection to the broker; blocking until `setblocking(False)`."""
+    sock = socket.create_connection((HOST, port), timeout=STALL_LIMIT_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def stream(port: int, requests: Sequence[Iterable[bytes]], answer_size: int, in_flight: int) -> Load:
+    """Send each connection's requests with `in_flight` of them unanswered; every answer has `answer_size` bytes."""
+    socks = [connect(port) for _ in requests]
+    buffer = bytearray(RECEIVE_BUFFER)
+    streams: dict[int, _Stream] = {}
+    with select.epoll() as epoll:
+        for sock, frames in zip(socks, requests, strict=True):
+            sock.setblocking(False)
+            streams[sock.fileno()] = _Stream(sock, iter(frames), answer_size, in_flight)
+        cpu_before, begun = time.process_time(), time.perf_counter()
+        for descriptor in streams:
+            epoll.register(descriptor, _EVENTS)
+        busy = set(streams)
+        while busy:
+            events = epoll.poll(STALL_LIMIT_S)
+            if not events:
+                raise LoadFailed(f"no answer for {STALL_LIMIT_S:g} s")
+            for descriptor, event in events:
+                one = streams[descriptor]
+                if event & ~select.EPOLLOUT:
+                    one.read(buffer)
+                one.write()
+                if one.done:
+                    busy.discard(descriptor)
+        seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu_before
+    for sock in socks:
+        sock.close()
+    return Load(
+        requests=sum(one.answers for one in streams.values()),
+        seconds=seconds,
+        generator_cpu_s=cpu,
+        bytes_in=sum(one.bytes_in for one in streams.values()),
+        bytes_out=sum(one.bytes_out for one in streams.values()),
+    )
+
+
+def ping_pong(port: int, frames: Sequence[bytes], answer_size: int, requests: int) -> Load:
+    """Send each connection's own request again whenever it was answered, `requests` times over all connections."""
+    socks = [connect(port) for _ in frames]
+    whole = SIZE_FIELD + answer_size
+    buffer = bytearray(64 * 1024)
+    latencies: list[int] = []
+    now = time.perf_counter_ns
+    begun_at = dict.fromkeys((sock.fileno() for sock in socks), 0)
+    by_descriptor = {sock.fileno(): (sock, frame) for sock, frame in zip(socks, frames, strict=True)}
+    missing = dict.fromkeys(by_descriptor, whole)
+    with select.epoll() as epoll:
+        for sock in socks:
+            sock.setblocking(False)
+            epoll.register(sock.fileno(), select.EPOLLIN)
+        left = requests - len(socks)
+        cpu_before, begun = time.process_time(), time.perf_counter()
+        for descriptor, (sock, frame) in by_descriptor.items():
+            begun_at[descriptor] = now()
+            sock.send(frame)
+        while len(latencies) < requests:
+            events = epoll.poll(STALL_LIMIT_S)
+            if not events:
+                raise LoadFailed(f"no answer for {STALL_LIMIT_S:g} s")
+            for descriptor, _ in events:
+                sock, frame = by_descriptor[descriptor]
+                received = sock.recv_into(buffer)
+                if received != missing[descriptor]:
+                    if not 0 < received < missing[descriptor]:
+                        raise LoadFailed(f"an answer of {received} bytes instead of {missing[descriptor]}")
+                    missing[descriptor] -= received
+                    continue
+                missing[descriptor] = whole
+                time_ns = now()
+                latencies.append(time_ns - begun_at[descriptor])
+                if left > 0:
+                    left -= 1
+                    begun_at[descriptor] = time_ns
+                    sock.send(frame)
+        seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu_before
+    for sock in socks:
+        sock.close()
+    return Load(requests=requests, seconds=seconds, generator_cpu_s=cpu, latencies_ns=latencies)
