@@ -20,7 +20,10 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start_offset:
     for segment in segments:
         if segment.retention_timestamp() >= timestamp:
             from_offset = max(segment.time_index.lookup(timestamp), start_offset)
-            return _search(segment, segment.offset_index.lookup(from_offset), timestamp, start_offset)
+            found = _search(segment, segment.offset_index.lookup(from_offset), timestamp, start_offset)
+            if found is not None:
+                return found
+            # Only records below the log's start were late enough (Apache Kafka gives up here).
     return None
 
 

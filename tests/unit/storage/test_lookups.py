@@ -50,6 +50,13 @@ def test_records_below_the_start_are_not_found(ground: tuple[Disk, str]) -> None
     assert log.offset_for_timestamp(NOW_MS) == OffsetTimestamp(NOW_MS + 2, 2, 6)
 
 
+def test_a_segment_whose_late_records_lie_below_the_start_is_passed_over(ground: tuple[Disk, str]) -> None:
+    log = filled(ground, [[NOW_MS + 50] * 6, [NOW_MS], [NOW_MS] * 4, [NOW_MS + 9] * 5])
+    assert [segment.base_offset for segment in log.segments][:2] == [0, 11]
+    log.delete_records(6)
+    assert log.offset_for_timestamp(NOW_MS + 5) == OffsetTimestamp(NOW_MS + 9, 11, 6)
+
+
 def test_an_empty_log_has_no_times(ground: tuple[Disk, str]) -> None:
     log = filled(ground, [])
     assert log.offset_for_timestamp(0) is None
