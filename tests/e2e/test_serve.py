@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from support.ports import free_port
 
 #: A second for the stop itself, as promised, and room for a machine that does other things too.
