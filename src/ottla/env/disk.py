@@ -11,7 +11,6 @@ import fcntl
 import itertools
 import os
 import resource
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -403,6 +402,8 @@ class RealDisk:
 
     def remove_tree(self, path: str) -> None:
         """See `Disk.remove_tree`."""
+        import shutil  # it brings in the archivers, which a start has no use for
+
         try:
             shutil.rmtree(path)
         except FileNotFoundError:

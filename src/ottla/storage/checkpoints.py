@@ -7,12 +7,12 @@ In a folder of `log.dirs`: `meta.properties`, `recovery-point-offset-checkpoint`
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+from ottla.cluster.ids import format_uuid, parse_uuid
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
@@ -71,22 +71,12 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartitionKey, int]:
 
 def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
     """The file that says that the last stop was a clean one."""
-    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
-
-
-def encode_topic_id(topic_id: UUID) -> str:
-    """A topic id as Kafka prints it: base64 for URLs, without padding."""
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-
-
-def decode_topic_id(text: str) -> UUID:
-    """A topic id as Kafka prints it. Raises ValueError."""
-    return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
     """The file that ties a partition's folder to the id of its topic (KIP-516)."""
-    return f"version: {_VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
+    return f"version: {_VERSION}\ntopic_id: {format_uuid(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes, path: str) -> UUID:
@@ -95,7 +85,7 @@ def decode_partition_metadata(data: bytes, path: str) -> UUID:
     try:
         if int(fields["version"]) != _VERSION:
             raise CheckpointError(f"{path}: unknown version {fields['version']}, only {_VERSION} is known")
-        return decode_topic_id(fields["topic_id"])
+        return parse_uuid(fields["topic_id"])
     except (KeyError, ValueError) as error:
         if isinstance(error, CheckpointError):
             raise

@@ -40,7 +40,6 @@ from ottla.storage.validation import (
     COORDINATOR,
     LOG_APPEND_TIME,
     check_batch,
-    check_client_batch,
     check_contents,
     split,
     stamp,
@@ -227,9 +226,7 @@ class PartitionLog:
                 ErrorCode.INVALID_RECORD, f"Produce requests must have {many} one record batch per partition"
             )
         for header in headers:
-            refusal = check_client_batch(header, name) if origin == CLIENT else None
-            if refusal is None:
-                refusal = check_batch(buf, header, name, config.max_message_bytes)
+            refusal = check_batch(buf, header, name, config.max_message_bytes, origin)
             if refusal is None and origin == CLIENT:
                 refusal = check_contents(buf, header, config, now_ms, name)
             if refusal is not None:

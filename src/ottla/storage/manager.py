@@ -409,7 +409,7 @@ class LogManager:
 
         def done(_: None, error: BaseException | None) -> None:
             log.end_flush(job, error, self._clock.now_ms())
-            if error is not None:
+            if error is not None and not log.closed:
                 self._note(f"flush of {log.name}: {error}")
             self._flushing.discard(key)
             self._start_flushes()

@@ -45,16 +45,27 @@ def split(buf: memoryview) -> list[BatchHeader] | AppendRefusal:
     try:
         return split_batches(buf, partial_tail=True)
     except UnsupportedMagicError as error:
-        return AppendRefusal(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"Record format (magic) {error.magic} is not supported for appends, only 2 is",
-        )
+        if error.magic in (0, 1):
+            return AppendRefusal(
+                ErrorCode.INVALID_RECORD,
+                "Produce requests with version 3 or later are only allowed to contain record batches with magic "
+                f"version 2, not {error.magic}",
+            )
+        return AppendRefusal(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({error})")
     except BatchError as error:
         return AppendRefusal(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({error})")
 
 
-def check_batch(buf: memoryview, header: BatchHeader, partition: str, max_message_bytes: int) -> AppendRefusal | None:
-    """Size and checksum, which hold for whoever appends."""
+def check_batch(
+    buf: memoryview, header: BatchHeader, partition: str, max_message_bytes: int, origin: int
+) -> AppendRefusal | None:
+    """What a batch must be as a whole, in the order in which Kafka looks: offset, size, checksum, then the rest."""
+    if origin == CLIENT and header.base_offset != 0:
+        return AppendRefusal(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {partition} should be 0, "
+            f"but it is {header.base_offset}",
+        )
     if header.length > max_message_bytes:
         return AppendRefusal(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -66,15 +77,14 @@ def check_batch(buf: memoryview, header: BatchHeader, partition: str, max_messag
             ErrorCode.CORRUPT_MESSAGE,
             f"Record is corrupt (stored crc = {header.crc}) in topic partition {partition}.",
         )
-    return None
+    return _check_client_batch(header, partition) if origin == CLIENT else None
 
 
-def check_client_batch(header: BatchHeader, partition: str) -> AppendRefusal | None:
+def _check_client_batch(header: BatchHeader, partition: str) -> AppendRefusal | None:
     """What clients in particular may not send."""
     delta = header.last_offset_delta
     if (
-        header.base_offset == 0
-        and 0 <= delta < MAX_INT32
+        0 <= delta < MAX_INT32
         and header.records_count == delta + 1
         and not header.attributes & 0x20
         and (header.producer_id < 0 or header.base_sequence >= 0)
@@ -86,8 +96,6 @@ def check_client_batch(header: BatchHeader, partition: str) -> AppendRefusal | N
 
 def _client_fault(header: BatchHeader, partition: str) -> str:
     first, last, count = header.base_offset, header.last_offset, header.records_count
-    if first != 0:
-        return f"The baseOffset of the record batch in the append to {partition} should be 0, but it is {first}"
     if last - first + 1 <= 0:
         return f"Batch has an invalid offset range: [{first}, {last}] in topic partition {partition}"
     if count <= 0:

@@ -123,7 +123,18 @@ def test_a_batch_that_is_too_large() -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_not_taken_yet(magic: int) -> None:
     refusal = refused(log_with(), patched(">b", MAGIC_AT, magic, fix_crc=False))
-    assert refusal.error == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert refusal.error == ErrorCode.INVALID_RECORD
+    assert "magic version 2" in refusal.message
+
+
+def test_formats_that_nobody_knows() -> None:
+    assert refused(log_with(), patched(">b", MAGIC_AT, 3, fix_crc=False)).error == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("count", [-1, 0, 2**31 - 1])
+def test_the_checksum_is_looked_at_before_the_counts(count: int) -> None:
+    refusal = refused(log_with(), patched(">i", RECORDS_COUNT_AT, count, fix_crc=False))
+    assert refusal.error == ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("length", [-1, 0, 10, -(2**31)])
