@@ -13,7 +13,7 @@ from ottla.cli.demo.rebalances import Rebalance
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How far everything was at one moment: seconds since the start of loading, and records by task."""
+    """How far everything was at one moment: seconds since the first events were through, and records by task."""
 
     at_s: float
     done: dict[str, int]
@@ -21,7 +21,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Results:
-    """Everything that the report shows. `began_at` is the start of loading, in seconds since 1970."""
+    """Everything that the report shows. `began_at` is when the first events were through, in seconds since 1970."""
 
     feed: Feed
     partitions: int
@@ -42,6 +42,6 @@ class Results:
         return bool(self.checks) and all(check.passed for check in self.checks)
 
     def seconds(self, task: str) -> float | None:
-        """When a task had done all events, in seconds since the start of loading; None if it never had."""
+        """When a task had done all events, in seconds since `began_at`; None if it never had."""
         wanted = len(self.feed.events)
         return next((sample.at_s for sample in self.samples if sample.done.get(task, 0) >= wanted), None)

@@ -172,29 +172,29 @@ class Stage:
         evidence = Evidence(
             self._cleanup.enter_context(Client(places.source, client_id="demo", unknown_topic_timeout_ms=1))
         )
-        results.began_at, start = time.time(), time.monotonic()
         results.members = churn.members
-        loader.start()
         partitions = [TopicPartition(places.topic, number) for number in range(PARTITIONS)]
-        moved_at = start
+        start = moved_at = time.monotonic()
         last: dict[str, int] = {}
         released = False
+        loader.start()
         while True:
             self._look_after(loader, churn, jobs)
             done = {"loaded": loader.sent} | {group: _position(client, group, partitions) for group in GROUPS}
             now = time.monotonic()
             if done != last:
                 moved_at, last = now, done
-            results.samples.append(Sample(now - start, done))
-            for name, count in done.items():
-                self._screen.progress(name, count, len(feed.events))
             if not released and all(done.values()):
-                released = True
                 self._screen.say(f"the first events are through; sending the rest over {self._options.pace_s:.0f} s")
+                released, start, results.began_at = True, now, time.time()
                 loader.release()
                 churn.start()
+            if released:
+                results.samples.append(Sample(now - start, done))
+            for name, count in done.items():
+                self._screen.progress(name, count, len(feed.events))
             self._tell(evidence)
-            if all(count == len(feed.events) for count in done.values()) and not churn.running:
+            if released and all(count == len(feed.events) for count in done.values()) and not churn.running:
                 break
             if now - moved_at > STALL_LIMIT_S:
                 raise DemoFailed(f"nothing moved for {STALL_LIMIT_S:.0f} s: {done}")
