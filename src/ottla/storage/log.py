@@ -87,6 +87,7 @@ class PartitionLog:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "name",
         "partition",
         "producers",
         "recovery_point",
@@ -113,6 +114,8 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
+        #: Topic and partition, as Kafka prints them.
+        self.name = f"{topic}-{partition}"
         self.config = config
         self.log_start_offset = segments[0].base_offset
         self.log_end_offset = segments[-1].base_offset
@@ -136,11 +139,6 @@ class PartitionLog:
         self.closed = False
 
     # -- what is known
-
-    @property
-    def name(self) -> str:
-        """Topic and partition, as Kafka prints them."""
-        return f"{self.topic}-{self.partition}"
 
     @property
     def leader_epoch(self) -> int:

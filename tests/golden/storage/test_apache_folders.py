@@ -92,8 +92,8 @@ def consume(kafka: ApacheKafka, count: int) -> list[tuple[bytes | None, bytes | 
     return found
 
 
-def our_manager(kafka: ApacheKafka) -> LogManager:
-    manager = LogManager(
+def unopened_manager(kafka: ApacheKafka) -> LogManager:
+    return LogManager(
         RealDisk(),
         SystemClock(),
         InlineExecutor(),
@@ -102,6 +102,10 @@ def our_manager(kafka: ApacheKafka) -> LogManager:
             **{name.replace(".", "_"): value for name, value in SETTINGS.items()} if topic == TOPIC else {}
         ),
     )
+
+
+def our_manager(kafka: ApacheKafka) -> LogManager:
+    manager = unopened_manager(kafka)
     assert manager.open() is None
     return manager
 
@@ -115,6 +119,9 @@ def test_there_and_back(kafka: ApacheKafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, 2, 1, config=SETTINGS)])[TOPIC].result(30)
     pairs = produce(kafka, 0, 3000, "none")
+    refusal = unopened_manager(kafka).open()
+    assert refusal is not None
+    assert "Failed to acquire lock on file .lock" in refusal.message
     kafka.stop()
 
     shutdown = (kafka.log_dir / CLEAN_SHUTDOWN_FILE).read_bytes()
