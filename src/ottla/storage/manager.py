@@ -83,6 +83,8 @@ class FoundPartition:
     topic: str
     topic_id: UUID | None
     partition: int
+    #: The newest leader epoch in its log, -1 where there is none: whoever adopts it leads with a later one.
+    leader_epoch: int = -1
 
 
 class LogManager:
@@ -258,7 +260,7 @@ class LogManager:
     @property
     def found(self) -> list[FoundPartition]:
         """Every partition that there is, with the topic id its folder names: for adoption into the cluster."""
-        return [FoundPartition(log.topic, log.topic_id, log.partition) for log in self._logs.values()]
+        return [FoundPartition(log.topic, log.topic_id, log.partition, log.leader_epoch) for log in self._logs.values()]
 
     def logs(self) -> Iterable[PartitionLog]:
         """All logs."""

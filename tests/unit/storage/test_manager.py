@@ -80,9 +80,9 @@ def test_what_is_created_is_found_again(setup: Setup) -> None:
     assert not setup.disk.exists(f"{setup.folders[0]}/.kafka_cleanshutdown")
     assert again.was_clean
     assert again.stored_identity == MetaProperties("cluster", 3)
-    assert [(found.topic, found.topic_id, found.partition) for found in again.found] == [
-        ("orders", TOPIC_ID, 0),
-        ("orders", TOPIC_ID, 1),
+    assert [(found.topic, found.topic_id, found.partition, found.leader_epoch) for found in again.found] == [
+        ("orders", TOPIC_ID, 0, 0),
+        ("orders", TOPIC_ID, 1, -1),
     ]
     found = again.get("orders", 0)
     assert found is not None
