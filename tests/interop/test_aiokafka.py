@@ -98,7 +98,7 @@ async def until(condition: Callable[[], bool], what: Callable[[], str]) -> None:
     try:
         async with asyncio.timeout(30):
             while not condition():  # noqa: ASYNC110  the client has no event to wait for
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02)  # sleep: between two looks at the condition
     except TimeoutError:
         raise AssertionError(f"waited in vain for {what()}") from None
 
