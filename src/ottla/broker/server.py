@@ -215,7 +215,7 @@ class Broker:
             endpoints=self.config.advertised_endpoints(bound_ports, own_name),
             clock=self.clock,
             stored_cluster_id=stored_cluster_id,
-            found=[(found.topic, found.topic_id, found.partition) for found in self.logs.found],
+            found=[(found.topic, found.topic_id, found.partition, found.leader_epoch) for found in self.logs.found],
         )
 
     # Changes of the cluster
@@ -263,8 +263,12 @@ class Broker:
         self.tend_connections(self.clock.monotonic_ms())
 
     def tend_connections(self, now_ms: float) -> None:
-        """Take large buffers from connections that ask nothing, and close those idle for `connections.max.idle.ms`."""
+        """Take large buffers from connections that ask nothing; close those idle for `connections.max.idle.ms`, and
+        those whose client is gone."""
         for connection in self.connections.snapshot():
+            connection.close_if_broken()
+            if connection.closed:
+                continue
             idle_ms = now_ms - connection.last_active_ms
             if idle_ms > SHRINK_AFTER_MS:
                 connection.shrink_if_idle()

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.topics")
 
-FoundPartition: TypeAlias = tuple[str, UUID | None, int]
-"""Topic, topic id and partition of a log folder."""
+FoundPartition: TypeAlias = tuple[str, UUID | None, int, int]
+"""Topic, topic id, partition and newest leader epoch (-1: none) of a log folder."""
 
 
 class CreatedTopic(NamedTuple):
@@ -204,9 +204,12 @@ class TopicManager:
         """Register topics that have log folders but no znode: the folder came from elsewhere, or the tree was lost."""
         partitions: dict[str, set[int]] = {}
         ids: dict[str, UUID] = {}
-        for name, topic_id, partition in self._found:
+        epochs: dict[tuple[str, int], int] = {}
+        for name, topic_id, partition, leader_epoch in self._found:
             if name not in self.image.topics:
                 partitions.setdefault(name, set()).add(partition)
+                # Leading goes on with the epoch that the log knows: an older one would end its history.
+                epochs[name, partition] = max(leader_epoch, 0)
                 if topic_id is not None:
                     ids[name] = topic_id
         for name in sorted(partitions):
@@ -216,6 +219,11 @@ class TopicManager:
                 spec = internal_topic_spec(name, self._config, 1)
                 configs = {setting: value for setting, value in spec.configs.items() if value is not None}
             topic = self._topic(name, ids.get(name) or self._new_uuid(), assignment, configs)
+            led = [
+                partition._replace(leader_epoch=epochs.get((name, index), 0))
+                for index, partition in enumerate(topic.partitions)
+            ]
+            topic = topic._replace(partitions=tuple(led))
             await self._zk.multi(await creation(self._zk, topic, self._controller_epoch))
             self.image = self.image.with_topic(topic)
             log.info("adopted topic %s with %d partitions from its folders", name, len(assignment))

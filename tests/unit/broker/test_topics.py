@@ -151,11 +151,11 @@ def test_the_folders_cluster_id_is_taken_into_an_empty_tree() -> None:
 def test_topics_are_adopted_from_their_folders() -> None:
     async def scenario() -> None:
         known = UUID(int=77)
-        found = [("old", known, 2), ("old", known, 0), (GROUP_METADATA_TOPIC, None, 0)]
+        found = [("old", known, 2, 5), ("old", known, 0, -1), (GROUP_METADATA_TOPIC, None, 0, 3)]
         cluster = await Cluster(found=found).started()
         topics = cluster.topics.image.topics
         assert topics["old"].topic_id == known
-        assert len(topics["old"].partitions) == 3
+        assert [partition.leader_epoch for partition in topics["old"].partitions] == [0, 0, 5]
         assert topics[GROUP_METADATA_TOPIC].configs["cleanup.policy"] == "compact"
         assert topics[GROUP_METADATA_TOPIC].is_internal
         assert cluster.images == [cluster.topics.image]
@@ -308,7 +308,7 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start() -> None
         again = await cluster.topics.create_topic(TopicSpec("t"))
         assert again == TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' is marked for deletion.")
 
-        restarted = await Cluster(disk, found=[("t", None, 0)]).started()
+        restarted = await Cluster(disk, found=[("t", None, 0, -1)]).started()
         assert ["t" in image.topics for image in restarted.images] == [True, False], "its logs are known, then deleted"
         assert restarted.nodes("/admin/delete_topics/") == []
         assert restarted.nodes("/brokers/topics/") == []
