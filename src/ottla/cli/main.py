@@ -9,6 +9,7 @@ import typer
 
 from ottla import __version__
 from ottla.cli.demo import demo
+from ottla.cli.pipeline import pipeline
 
 app = typer.Typer(
     name="ottla",
@@ -55,6 +56,7 @@ def serve(
 
 
 app.command()(demo)
+app.command()(pipeline)
 
 
 def main() -> None:

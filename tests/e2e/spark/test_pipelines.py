@@ -21,6 +21,7 @@ from ottla.client.sync import Client
 from ottla.records.record import Record
 from ottla.spark.pipelines import archive, mirror, online
 from ottla.spark.pipelines.config import PipelineConfigError
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 FIELDS = "carrier STRING, delay INT, origin STRING"
 KILLED = """
-import sys, time
+import sys
 from pathlib import Path
 import ottla.spark
 from ottla.spark.pipelines import archive, online
@@ -40,7 +41,7 @@ folder = Path(sys.argv[1])
 spark = ottla.spark.session(folder=folder / "spark", log_file=folder / "killed.log")
 online.start(spark, load_config(online.OnlineConfig, folder / "online.toml"))
 archive.start(spark, load_config(archive.ArchiveConfig, folder / "archive.toml"))
-time.sleep(600)
+spark.streams.awaitAnyTermination()
 """
 
 
@@ -176,9 +177,12 @@ def test_killed_pipelines_go_on_without_loss_or_duplicate(
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], start_new_session=True)
     try:
         commits = [tmp_path / "checkpoints" / name / "commits" for name in settings]
-        while not all(folder.is_dir() and any(each.name == "2" for each in folder.iterdir()) for folder in commits):
-            assert process.poll() is None, (tmp_path / "killed.log").read_text()[-2_000:]
-            time.sleep(0.05)
+        wait_until(
+            lambda: process.poll() is not None or all((each / "2").exists() for each in commits),
+            "three batches of each",
+            timeout_s=120,
+        )
+        assert process.poll() is None, (tmp_path / "killed.log").read_text()[-2_000:]
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

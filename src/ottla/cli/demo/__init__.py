@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
+    from ottla.cli.demo.feed import Feed
     from ottla.cli.demo.results import Results
     from ottla.cli.demo.screen import Screen
     from ottla.cli.demo.stage import DemoOptions
@@ -48,22 +48,23 @@ def demo(
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         _refuse(f"the demo needs {', '.join(missing)}: pip install 'ottla[demo]'")
-    from ottla.cli.demo.inputs import InputError
+    from ottla.cli.demo.flights import flights_file, read_flights
+    from ottla.cli.demo.inputs import InputError, read_input
     from ottla.cli.demo.screen import make_screen
     from ottla.cli.demo.stage import DemoOptions, prepare_output
+    from ottla.cli.java_home import java_home
 
     try:
-        options = DemoOptions(output, pace, input_file, key, time, _java_home())
+        feed = read_flights(flights_file()) if input_file is None else read_input(input_file, str(key), str(time))
         prepare_output(output)
-        with make_screen() as screen:
-            code = _run(options, screen)
     except InputError as problem:
         _refuse(str(problem))
+    with make_screen() as screen:
+        code = _run(feed, DemoOptions(output, pace, java_home()), screen)
     sys.exit(code)
 
 
-def _run(options: DemoOptions, screen: Screen) -> int:
-    from ottla.cli.demo.inputs import InputError
+def _run(feed: Feed, options: DemoOptions, screen: Screen) -> int:
     from ottla.cli.demo.jobs import JobFailed
     from ottla.cli.demo.loading import LoadFailed
     from ottla.cli.demo.processes import ProcessFailed
@@ -71,15 +72,13 @@ def _run(options: DemoOptions, screen: Screen) -> int:
     from ottla.client.errors import ClientError
     from ottla.spark.java import JavaNotFound
 
-    stage = Stage(options, screen)
+    stage = Stage(feed, options, screen)
     try:
         with _signals_interrupt():
             results = stage.run()
             _report(results, options.output, screen)
         return 0 if results.passed else EXIT_FAILED
     except (DemoFailed, ProcessFailed, LoadFailed, JobFailed, ClientError, JavaNotFound, OSError) as problem:
-        if isinstance(problem, InputError):
-            raise
         screen.say(f"the demo failed: {problem}", strong=True)
         screen.say(f"what Spark and the brokers said is in {stage.keep_logs()}")
         return EXIT_FAILED
@@ -129,19 +128,6 @@ def _signals_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _java_home() -> str | None:
-    """JAVA_HOME where it names a Java that Spark can run on."""
-    from ottla.spark.java import JavaNotFound, find_java
-
-    named = os.environ.get("JAVA_HOME")
-    try:
-        if named:
-            find_java(named)
-    except JavaNotFound:
-        return None
-    return named or None
-
-
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     print(f"ottla demo: {message}", file=sys.stderr)
     sys.exit(EXIT_USAGE)

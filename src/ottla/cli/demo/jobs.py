@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import warnings
@@ -116,6 +117,8 @@ class SparkJobs:
 
     def _start_spark(self) -> None:
         warnings.filterwarnings("ignore", module="pyspark")
+        # Ctrl-C may come in the middle of a call to Java; py4j would tell of it with a stack.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         import ottla.spark
 
         self._spark = ottla.spark.session(

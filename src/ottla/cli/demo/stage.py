@@ -13,8 +13,7 @@ from pathlib import Path
 from ottla.cli.demo import checks
 from ottla.cli.demo.churn import GROUP, Churn
 from ottla.cli.demo.feed import Feed
-from ottla.cli.demo.flights import flights_file, read_flights
-from ottla.cli.demo.inputs import InputError, read_input
+from ottla.cli.demo.inputs import InputError
 from ottla.cli.demo.jobs import GROUPS, Places, SparkJobs
 from ottla.cli.demo.loading import Loader, slice_size
 from ottla.cli.demo.processes import BrokerProcess
@@ -49,19 +48,7 @@ class DemoOptions:
 
     output: Path
     pace_s: float
-    input: Path | None = None
-    key: str | None = None
-    time: str | None = None
     java_home: str | None = None
-
-
-def read_feed(options: DemoOptions) -> Feed:
-    """The events to send. Raises InputError."""
-    if options.input is None:
-        return read_flights(flights_file())
-    assert options.key is not None
-    assert options.time is not None
-    return read_input(options.input, options.key, options.time)
 
 
 def prepare_output(folder: Path) -> None:
@@ -84,7 +71,8 @@ def prepare_output(folder: Path) -> None:
 class Stage:
     """One run. Everything that is started is put on `cleanup`, and so ends with it, whatever happens."""
 
-    def __init__(self, options: DemoOptions, screen: Screen) -> None:
+    def __init__(self, feed: Feed, options: DemoOptions, screen: Screen) -> None:
+        self._feed = feed
         self._options = options
         self._screen = screen
         self._began = time.monotonic()
@@ -108,16 +96,17 @@ class Stage:
 
     def run(self) -> Results:
         """The whole demo, but for the report."""
+        events = self._feed.events
+        span = f"{_day(events[0].time_ms)} to {_day(events[-1].time_ms)}"
+        self._screen.say(f"{len(events):,} events to send ({self._feed.name}, {span})")
         source, target = self._start_broker("first"), self._start_broker("second")
         self._screen.say(
             f"two brokers are up (in {source.ready_s:.2f} s and {target.ready_s:.2f} s): "
             f"{source.address}, and {target.address} for the mirror"
         )
-        self._screen.say("starting Spark, reading the events")
-        feed = read_feed(self._options)
+        feed = self._feed
         results = Results(feed, PARTITIONS, broker_ready_s=source.ready_s)
-        span = f"{_day(feed.events[0].time_ms)} to {_day(feed.events[-1].time_ms)}"
-        self._screen.say(f"{len(feed.events):,} events read ({feed.name}, {span})")
+        self._screen.say("starting Spark")
         places = Places(
             source.address,
             target.address,
