@@ -138,9 +138,10 @@ class Broker:
     def _bind(self) -> list[tuple[ListeningSocket, Endpoint]]:
         """Bind first: a port in use is found before any data is touched, and early clients wait in the backlog."""
         sockets: list[tuple[ListeningSocket, Endpoint]] = []
+        send_buffer_bytes = self.config.int("socket.send.buffer.bytes")
         try:
             for endpoint in self.config.listeners:
-                listening = listen(endpoint.host, endpoint.port)
+                listening = listen(endpoint.host, endpoint.port, send_buffer_bytes=send_buffer_bytes)
                 sockets.append((listening, endpoint.with_port(listening.port)))
         except NetworkError:
             for listening, _ in sockets:
@@ -264,7 +265,8 @@ class Broker:
 
     def tend_connections(self, now_ms: float) -> None:
         """Take large buffers from connections that ask nothing; close those idle for `connections.max.idle.ms`, and
-        those whose client is gone."""
+        those whose client is gone.
+        """
         for connection in self.connections.snapshot():
             connection.close_if_broken()
             if connection.closed:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 INITIAL_CAPACITY = 4 * 1024
 #: A buffer never grows in one step beyond this multiple of the bytes that arrived (or `FIRST_GROWTH`), so that a
 #: size field alone makes nobody allocate.
-GROWTH_FACTOR = 4
+GROWTH_FACTOR = 2
 FIRST_GROWTH = 64 * 1024
 #: Beside a large frame there is room for this much of the next one, so that pipelined frames share a `recv`.
 READ_AHEAD = 64 * 1024

@@ -350,6 +350,13 @@ class PlaintextConnection:
         if self.is_idle:
             self._buffer.shrink()
 
+    def close_if_broken(self) -> None:
+        """Close a connection that was reset without the loop telling: nobody reads it now, or uvloop, which calls the
+        reader just once after a reset, did so while there was still a request to be read.
+        """
+        if self._socket.is_broken():
+            self.close()
+
     def close_if_idle(self) -> None:
         """Close a connection that has nothing to do; one that waits for an answer is left alone."""
         if self.is_idle:
