@@ -26,6 +26,9 @@ log = logging.getLogger("ottla.broker")
 #: Bytes read at a time when a cold range is brought into the page cache.
 READ_AHEAD_CHUNK = 256 * 1024
 
+#: How a request of HTTP begins, whatever its method.
+HTTP_METHODS = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI "))
+
 #: Hand-tuned decoders of the requests that come by the thousand.
 HOT_DECODERS: dict[int, Callable[[memoryview, int, int], Any]] = {
     0: decode_produce,
@@ -181,6 +184,6 @@ def _protocol_guess(size: int) -> str:
     head = size.to_bytes(4, "big")
     if head[:2] == b"\x16\x03":
         return "; this looks like TLS sent to a plaintext listener: use security.protocol=PLAINTEXT in the client"
-    if head in (b"GET ", b"POST", b"PUT ", b"HEAD"):
+    if head in HTTP_METHODS:
         return "; this looks like HTTP: the Kafka protocol is spoken here"
     return ""

@@ -43,7 +43,7 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
             CreatePartitionsTopicResult(
                 name=topic.name,
                 error_code=int(refusal.error) if refusal is not None else 0,
-                error_message=refusal.message if refusal is not None else None,
+                error_message=refusal.told if refusal is not None else None,
             )
         )
     context.reply(CreatePartitionsResponse(results=results))

@@ -59,7 +59,7 @@ async def _delete(context: RequestContext, topics: list[DeleteTopicState]) -> No
             refusal = await context.broker.topics.delete_topic(name)
             if refusal is not None:
                 result.error_code = int(_known_to(refusal.error, context.api_version))
-                result.error_message = refusal.message
+                result.error_message = refusal.told
         results.append(result)
     context.reply(DeleteTopicsResponse(responses=results))
 

@@ -47,7 +47,7 @@ def _describe(
     )
     if isinstance(found, TopicRefusal):
         result.error_code = int(found.error)
-        result.error_message = found.message
+        result.error_message = found.told
         return result
     keys = frozenset(asked.configuration_keys or ())
     result.configs = [
