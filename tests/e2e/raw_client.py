@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -79,6 +80,8 @@ class RawClient:
         except ConnectionError as error:
             raise Disconnected(str(error)) from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        #: This end's host and port, as the broker's log names it.
+        self.address: tuple[str, int] = self.socket.getsockname()
 
     def __enter__(self) -> Self:
         return self
@@ -249,9 +252,10 @@ def fetch_request(topic: str, partition: int, offset: int, max_wait_ms: int, min
     )
 
 
-def batch_of(*values: bytes, timestamp: int = 1_700_000_000_000, **producer: Any) -> bytes:
-    """One record batch; `producer` has the fields of an idempotent one."""
-    records = [Record(at, timestamp, None, value, ()) for at, value in enumerate(values)]
+def batch_of(*values: bytes, **producer: Any) -> bytes:
+    """One record batch of now; `producer` has the fields of an idempotent one."""
+    now_ms = int(time.time() * 1000)
+    records = [Record(at, now_ms, None, value, ()) for at, value in enumerate(values)]
     return encode_batch(records, **producer)
 
 
