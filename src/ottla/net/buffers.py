@@ -122,7 +122,7 @@ class ReceiveBuffer:
         if total > self._capacity:
             wanted = total if total <= INITIAL_CAPACITY else total + READ_AHEAD
             allowed = max(GROWTH_FACTOR * held, FIRST_GROWTH)
-            grown = min(wanted, allowed)
+            grown = wanted if total <= allowed else allowed
             if grown > self._capacity:
                 self._view = self._pool.take(grown)
                 self._capacity = len(self._view)
