@@ -36,6 +36,8 @@ def fill(broker: RunningBroker, name: str = "first", count: int = 600) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     config = {"segment.bytes": "5000", "index.interval.bytes": "512"}
     wanted = [NewTopic(TOPIC, PARTITIONS, 1, config=config), NewTopic(SMALL, 1, 1)]
+    # A broker that has just started may not know its controller yet, and librdkafka then waits for long.
+    wait_until(lambda: admin.describe_cluster().result(TIMEOUT_S).controller, "the controller")
     for made in admin.create_topics(wanted).values():
         made.result(TIMEOUT_S)
     produce(broker, name, count)

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from interop.raw import RawConnection
@@ -18,6 +19,7 @@ OWN_FIELDS = {"host", "port", "cluster_id", "throttle_time_ms"}
 SIGN_ONLY = {"producer_id", "session_id", "log_append_time_ms"}
 #: The random part of member ids.
 RANDOM_PART = re.compile(r"(?<=-)[0-9a-zA-Z_-]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+INVALID_REPLICATION_FACTOR = 38
 ABSENT = "(absent)"
 NO_ID = uuid.UUID(int=0)
 
@@ -56,9 +58,15 @@ class Twin:
         entries = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": entries}
         for one in (self.ours, self.theirs):
-            answer = one.request("CreateTopics", 7, topics=[topic], timeout_ms=20_000)
-            assert answer["topics"][0]["error_code"] == 0, answer
+            wait_until(partial(made, one, topic), f"topic {name}")
         return Each(*(topic_id_when_usable(one, name, partitions) for one in (self.ours, self.theirs)))
+
+
+def made(connection: RawConnection, topic: Json) -> bool:
+    """Make a topic; False where the controller has not heard of its only broker yet."""
+    (answer,) = connection.request("CreateTopics", 7, topics=[topic], timeout_ms=20_000)["topics"]
+    assert answer["error_code"] in (0, INVALID_REPLICATION_FACTOR), answer
+    return bool(answer["error_code"] == 0)
 
 
 def topic_id_when_usable(connection: RawConnection, name: str, partitions: int = 1) -> uuid.UUID:
