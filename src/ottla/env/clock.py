@@ -54,3 +54,7 @@ class VirtualClock:
         if by_ms < 0:
             raise ValueError(f"a clock cannot be moved back ({by_ms} ms)")
         self._elapsed_ms += by_ms
+
+    def set_wall(self, now_ms: int) -> None:
+        """Somebody sets the wall clock, forwards or back; the monotonic one does not notice."""
+        self._start_ms = now_ms - self._elapsed_ms

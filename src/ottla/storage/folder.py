@@ -121,10 +121,17 @@ class LogFolder:
         if not self._disk.exists(path):
             return {}
         try:
-            return decode_offsets(self._disk.read_bytes(path), path)
+            data = self._disk.read_bytes(path)
+            self._written[name] = data
+            return decode_offsets(data, path)
         except (CheckpointError, DiskError) as error:
             notes.append(f"{error}; the offsets in it are found from the logs instead")
             return {}
+
+    def names(self, key: TopicPartitionKey) -> bool:
+        """Whether a checkpoint that the next start will believe says something of the partition."""
+        line = f"\n{key[0]} {key[1]} ".encode()
+        return any(line in self._written.get(name, b"") for name in (RECOVERY_POINT_FILE, LOG_START_FILE))
 
     def changed_checkpoint(self, name: str, offsets: Mapping[TopicPartitionKey, int]) -> bytes | None:
         """The content of a checkpoint file; None where it was written like that before."""

@@ -72,6 +72,7 @@ class PartitionLog:
 
     __slots__ = (
         "_active",
+        "_flush_failed",
         "_folder_changed",
         "_resources",
         "_segments",
@@ -134,6 +135,8 @@ class PartitionLog:
         #: Small files written since the last flush and not forced to disk yet.
         self._unsynced: list[str] | None = None
         self._folder_changed = False
+        #: After a failed fsync the system may forget what it could not write, and the next one says nothing of it.
+        self._flush_failed = False
         #: Why nothing can be appended any more, until the log is opened anew.
         self.failure: str | None = None
         self.closed = False
@@ -632,7 +635,9 @@ class PartitionLog:
             self._note_unsynced(f"{self.folder}/{PARTITION_METADATA_FILE}")
 
     def flush_needed(self) -> bool:
-        """Whether there is anything to force to the disk."""
+        """Whether there is anything to force to the disk; never after a flush has failed."""
+        if self._flush_failed:
+            return False
         return self.recovery_point < self.log_end_offset or self._folder_changed or self._unsynced is not None
 
     def begin_flush(self) -> FlushJob | None:
@@ -662,6 +667,7 @@ class PartitionLog:
         """Take in the outcome of a flush. After a failed one nobody knows what is on the disk: no more appends."""
         job.release()
         if error is not None:
+            self._flush_failed = True
             self.failure = self.failure or (
                 f"{error}; records acknowledged since the last flush may be lost if the machine stops. The partition "
                 f"takes no more records until the disk works again and the broker was restarted"

@@ -283,6 +283,10 @@ class LogManager:
         log = self._logs.get(key)
         if log is not None:
             return log
+        if any(home.names(key) for home in self._folders):
+            # Of a former partition of this name; after a kill it would be taken to be about the new one.
+            self._checkpoint(RECOVERY_POINT_FILE, wait=True)
+            self._checkpoint(LOG_START_FILE, wait=True)
         folder = self._emptiest_folder()
         config = log_config if log_config is not None else self._config_of(topic)
         place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)
@@ -355,7 +359,8 @@ class LogManager:
                 self._checkpoint(name, wait=False)
 
     def _is_due(self, name: str, now_ms: int, interval_ms: int) -> bool:
-        if now_ms < self._due[name]:
+        # A wall clock that was set back must not put work off by more than its interval.
+        if now_ms < self._due[name] <= now_ms + interval_ms:
             return False
         self._due[name] = now_ms + interval_ms
         return True

@@ -271,6 +271,41 @@ def test_retention_checkpoints_and_producers_in_the_background(ground: tuple[Dis
     again.close()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_topic_made_again_is_not_taken_for_its_former_self(setup: Setup, restarted: bool) -> None:
+    """Checkpoints of the deleted partition do not hold for the new one, not even after a kill."""
+    manager = setup.opened()
+    old = manager.create("t", None, 0)
+    for _ in range(4):
+        append(old)
+    assert old.delete_records(12) == 12
+    manager.checkpoint()
+    assert b"t 0 12" in setup.read("log-start-offset-checkpoint")
+    manager.delete("t", 0)
+    if restarted:
+        kill(manager)
+        manager = setup.opened()
+    append(manager.create("t", None, 0))
+    kill(manager)
+    again = setup.opened()
+    found = again.get("t", 0)
+    assert found is not None
+    assert (found.log_start_offset, len(read_all(found))) == (0, 3)
+    assert found.recovery_point == 0
+    again.close()
+
+
+def test_a_wall_clock_that_is_set_back_does_not_stop_the_flushes(setup: Setup) -> None:
+    manager = setup.opened(flush_interval_ms=5000)
+    log = manager.create("t", None, 0)
+    append(log)
+    setup.clock.set_wall(setup.clock.now_ms() - 3_600_000)
+    setup.later(manager, 1000)
+    setup.later(manager, 5000)
+    assert log.recovery_point == 3
+    manager.close()
+
+
 def test_settings_of_a_topic_change(setup: Setup) -> None:
     manager = setup.opened()
     ours, other = manager.create("t", None, 0), manager.create("u", None, 0)
@@ -311,6 +346,22 @@ def test_a_failed_flush_is_told_and_the_next_start_recovers(faulty: tuple[Faulty
     append(found)
     again.close()
     assert disk.exists("/logs/.kafka_cleanshutdown")
+
+
+def test_after_a_failed_flush_a_later_one_proves_nothing(faulty: tuple[FaultyDisk, Setup]) -> None:
+    """The system drops pages that it could not write: the next fsync says yes to what is not there."""
+    disk, setup = faulty
+    manager = setup.opened()
+    log = manager.create("t", None, 0)
+    append(log)
+    disk.fail("flush", "*/t-0/*.log", times=1)
+    setup.later(manager, 5000)
+    setup.later(manager, 5000)
+    assert log.recovery_point == 0
+    assert len(manager.notes) == 1, "one failure is told once"
+    setup.later(manager, 60_000)
+    assert setup.read("recovery-point-offset-checkpoint") == b"0\n1\nt 0 0\n"
+    manager.close()
 
 
 @pytest.mark.parametrize(
