@@ -1,6 +1,6 @@
 """Apache Kafka 3.9.1 (in ZooKeeper mode, which it needs as we need our tree) and ottla, side by side in one run.
 
-    ./run bench broker [--quick] [--write]
+    ./run bench broker [--quick] [--only start bulk tiny tools] [--write]
 
 Both brokers get the same requests in turns; figures are medians of three rounds. See README.md beside this file for
 what each row means, and RESULTS.md for the last complete run.
@@ -53,6 +53,7 @@ from support.apache import ApacheZooKeeper  # noqa: E402
 from support.java import java_executable, kafka_libs  # noqa: E402
 
 TITLE = "bench/broker.py"
+START, BULK, TINY, TOOLS = PARTS = ("start", "bulk", "tiny", "tools")
 MANY_PARTITIONS = 1000
 #: More than this used by others, and the figures are not worth keeping.
 QUIET_SHARE = 0.05
@@ -92,8 +93,9 @@ QUICK = Plan(
 class Bench:
     """One run: its figures, and the brokers that it has to stop."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, parts: frozenset[str], folder: Path) -> None:
         self._plan = plan
+        self._parts = parts
         self._folder = folder
         self._zookeeper = ApacheZooKeeper(folder)
         self._running: dict[str, Started] = {}
@@ -103,21 +105,24 @@ class Bench:
         """Measure everything."""
         compile_package()
         self._zookeeper.start()
-        self._starts()
+        if START in self._parts:
+            self._starts()
+        if not self._parts & {BULK, TINY, TOOLS}:
+            return
         for name in NAMES:
             self._start(name, "load")
             _say(f"warming up {name}")
             warm_up(self._running[name], self._plan.warm_up_s[name])
         for number in range(1, self._plan.rounds + 1):
-            for bulk in BULK_LOADS:
+            for bulk in BULK_LOADS if BULK in self._parts else ():
                 self._in_turn(number, bulk.title, partial(self._bulk, bulk=bulk))
-            for connections in TINY_CONNECTIONS:
+            for connections in TINY_CONNECTIONS if TINY in self._parts else ():
                 self._in_turn(
                     number,
                     f"tiny requests, {connections} connections",
                     partial(self._tiny, connections=connections),
                 )
-            for record_bytes, records in self._plan.tool_records.items():
+            for record_bytes, records in self._plan.tool_records.items() if TOOLS in self._parts else ():
                 self._in_turn(
                     number,
                     f"Apache Kafka's tools, {record_bytes} B records",
@@ -215,7 +220,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round, less than 90 seconds")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="measure these parts only")
     arguments = parser.parse_args()
+    if arguments.write and (arguments.quick or set(arguments.only) != set(PARTS)):
+        parser.error("--write keeps complete runs only")
     if java_executable() is None or kafka_libs() is None:
         print("bench: Java 17 or Apache Kafka's jars are missing; use ./run bench, which fetches them", file=sys.stderr)
         return 1
@@ -225,7 +233,7 @@ def main() -> int:
     cache = PROJECT / ".cache"
     cache.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=cache))
-    bench = Bench(plan, folder)
+    bench = Bench(plan, frozenset(arguments.only), folder)
     begun, bystanders = time.monotonic(), machine.Bystanders()
     try:
         bench.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.records.record import Record, encode_batch
@@ -126,9 +127,9 @@ class Caller:
         _, offset = parse_response_header(memoryview(answer), int(key), version)
         return decode(API[key].response, memoryview(answer), version, offset)
 
-    def create_topic(self, name: str, partitions: int, **config: str) -> uuid.UUID:
+    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> uuid.UUID:
         """Create a topic and give its id."""
-        configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
+        configs = [CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
         answer = self.call(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
         if any(created.error_code for created in answer.topics):

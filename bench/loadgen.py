@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from frames import HOST
 
-RECEIVE_BUFFER = 1024 * 1024
+#: Small enough to stay in a processor's cache.
+RECEIVE_BUFFER = 256 * 1024
 #: A broker that answers nothing for so long has failed.
 STALL_LIMIT_S = 30.0
 SIZE_FIELD = 4

@@ -25,8 +25,8 @@ IN_FLIGHT = 3
 #: What a fetch asks for, in whole batches.
 FETCH_BYTES = 4 * MIB
 TINY_RECORD_BYTES = 16
-#: Deleted topics give their room (and the kernel its dirty pages) back at once.
-DELETE_DELAY_MS = "100"
+#: The records are old, and are to stay.
+TOPIC_SETTINGS = {"retention.ms": "-1"}
 TOPIC_TIMEOUT_S = 30.0
 
 
@@ -75,13 +75,19 @@ _numbers = itertools.count(1)
 def make_topic(caller: Caller, partitions: int) -> tuple[str, uuid.UUID]:
     """A new topic, ready for use, and its id."""
     name = f"bench-{next(_numbers)}"
-    topic_id = caller.create_topic(name, partitions, file_delete_delay_ms=DELETE_DELAY_MS)
+    topic_id = caller.create_topic(name, partitions, TOPIC_SETTINGS)
     deadline = time.monotonic() + TOPIC_TIMEOUT_S
     while caller.leaders(name) < partitions:
         if time.monotonic() > deadline:
             raise loadgen.LoadFailed(f"{name} had no leaders after {TOPIC_TIMEOUT_S:g} s")
         time.sleep(0.01)
     return name, topic_id
+
+
+def delete_topic(caller: Caller, broker: Started, topic: str) -> None:
+    """Delete a topic, files and all."""
+    caller.delete_topic(topic)
+    broker.wait_until_deleted(topic)
 
 
 def produce_and_consume(broker: Started, bulk: Bulk, total_bytes: int, passes: int) -> tuple[BulkFigures, BulkFigures]:
@@ -116,7 +122,7 @@ def produce_and_consume(broker: Started, bulk: Bulk, total_bytes: int, passes: i
             lambda: loadgen.stream(broker.port, [one * passes for one in reads], answer_size, IN_FLIGHT),
             fetch_bytes * fetches * CONNECTIONS * passes,
         )
-        caller.delete_topic(topic)
+        delete_topic(caller, broker, topic)
     return produced, consumed
 
 
@@ -141,7 +147,7 @@ def tiny(broker: Started, connections: int, requests: int) -> TinyFigures:
         appended = sum(caller.end_offsets(topic, connections))
         if appended != requests + connections:
             raise loadgen.LoadFailed(f"{appended} records were appended instead of {requests + connections}")
-        caller.delete_topic(topic)
+        delete_topic(caller, broker, topic)
     return TinyFigures(
         per_s=requests / done.seconds,
         p50_ms=done.percentile_ms(50),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from contestants import Started
 from frames import HOST, Caller
-from loads import make_topic
+from loads import delete_topic, make_topic
 
 from support.java import java_command
 from support.processes import run_tool
@@ -56,7 +56,7 @@ def run_perf_tools(broker: Started, record_bytes: int, records: int) -> ToolFigu
         after = broker.cpu_seconds()
         if len(row) != _CONSUMED_COLUMNS:
             raise AssertionError(f"unknown output of {CONSUMER}: {row}")
-        caller.delete_topic(topic)
+        delete_topic(caller, broker, topic)
     million = records / 1e6
     return ToolFigures(
         produced_per_s=float(found[-1]["per_s"]),

@@ -216,8 +216,8 @@ ROWS: tuple[Row, ...] = (
         "The largest request taken, in bytes; a larger one closes its connection.",
     ),
     (
-        "socket.send.buffer.bytes", "int", "102400", "", "high", "read-only", "no_effect",
-        "Size of the sockets' send buffer (SO_SNDBUF), in bytes; left to the system here, which adapts it.",
+        "socket.send.buffer.bytes", "int", "102400", "", "high", "read-only", "honoured",
+        "Size of the sockets' send buffer (SO_SNDBUF), in bytes; -1 leaves it to the system, which adapts it.",
     ),
     (
         "telemetry.max.bytes", "int", "1048576", "[1,...]", "low", "read-only", "no_effect",
