@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ PROJECT = Path(__file__).resolve().parents[1]
 REPORT_PATH = PROJECT / ".cache" / "spec-report.txt"
 #: Helpers of Python's own that end with the interpreter.
 OWN_CHILDREN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+#: Topics may have 249 characters, and tests add to theirs.
+MOST_OF_A_NAME = 150
 
 REPORT = pytest.StashKey[SpecReport]()
 
@@ -166,6 +170,6 @@ def broker(request: pytest.FixtureRequest) -> RunningBroker:
 
 @pytest.fixture
 def unique(request: pytest.FixtureRequest) -> str:
-    """A name for topics and groups that no other test uses: the test's own."""
-    allowed = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    return f"{allowed.strip('-')}-{os.getpid()}"[-200:]
+    """A name for topics and groups that no other test uses: the test's own, made different by where it stands."""
+    allowed = "".join(c if c.isalnum() else "-" for c in request.node.name).strip("-")
+    return f"{allowed[:MOST_OF_A_NAME]}-{zlib.crc32(request.node.nodeid.encode()):08x}"

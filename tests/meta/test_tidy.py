@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -145,9 +146,10 @@ def test_tests_do_not_sleep_for_luck() -> None:
 
 def committed_files() -> list[Path]:
     """Files under version control; without git (an unpacked archive), all files outside of hidden folders."""
-    listing = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=False)
-    if listing.returncode == 0:
-        return [PROJECT / name for name in listing.stdout.split("\0") if name and (PROJECT / name).is_file()]
+    if shutil.which("git"):
+        listing = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=False)
+        if listing.returncode == 0:
+            return [PROJECT / name for name in listing.stdout.split("\0") if name and (PROJECT / name).is_file()]
     hidden = (path for path in PROJECT.rglob("*") if path.is_file())
     return [path for path in hidden if not any(p.startswith(".") for p in path.relative_to(PROJECT).parts)]
 
