@@ -47,6 +47,22 @@ def shared_ottla_server(tmp_path_factory: pytest.TempPathFactory, request: pytes
         server.stop()
 
 
+@pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.long)])
+def broker(request: pytest.FixtureRequest) -> RunningBroker:
+    """Ours; in long runs Apache Kafka too, to see that a failure is not a fault of the test."""
+    name = {"ottla": "shared_ottla_server", "apache": "apache_kafka"}[request.param]
+    found: RunningBroker = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> str:
+    """A name for topics and groups that no other test uses: the module's and the test's own."""
+    module = request.path.stem.removeprefix("test_")
+    allowed = "".join(c if c.isalnum() else "-" for c in f"{module}-{request.node.name}")
+    return f"{allowed.strip('-')}-{os.getpid()}"[-200:]
+
+
 @pytest.fixture
 def ottla_only(shared_ottla_server: Server) -> OttlaServer:
     """Our broker, for what Apache Kafka does otherwise."""

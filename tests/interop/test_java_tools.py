@@ -31,14 +31,6 @@ API_VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
-@pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.long)])
-def broker(request: pytest.FixtureRequest) -> RunningBroker:
-    """Ours; in long runs Apache Kafka too, to see that a failure is not a fault of the test."""
-    name = {"ottla": "shared_ottla_server", "apache": "apache_kafka"}[request.param]
-    found: RunningBroker = request.getfixturevalue(name)
-    return found
-
-
 @pytest.fixture
 def tool(broker: RunningBroker) -> Callable[..., str]:
     """Runs a tool with `--bootstrap-server` of the broker and gives what it wrote to standard output."""
