@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.purgatory import DelayedFetch
-    from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
+    from ottla.storage.log import AppendInfo, PartitionLog
 
+log = logging.getLogger("ottla.broker")
 
 #: The client does not know the leader epoch.
 NO_EPOCH = -1
+#: The disk's trouble with a partition is told again after this long.
+TELL_AGAIN_MS = 60_000
 
 
 class Partition:
     """One hosted partition: its log, and the fetches that wait for it to grow."""
 
-    __slots__ = ("index", "is_internal", "isr_size", "leader_epoch", "log", "topic", "topic_id", "waiting")
+    __slots__ = (
+        "index",
+        "is_internal",
+        "isr_size",
+        "leader_epoch",
+        "log",
+        "told_ms",
+        "topic",
+        "topic_id",
+        "waiting",
+    )
 
     def __init__(
         self, topic: str, topic_id: UUID, index: int, log: PartitionLog, leader_epoch: int, is_internal: bool
@@ -34,6 +49,8 @@ class Partition:
         #: In-sync replicas, this broker's own included.
         self.isr_size = 1
         self.waiting: set[DelayedFetch] = set()
+        #: When the log was last told of a write that the disk refused.
+        self.told_ms: int | None = None
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Fencing by leader epoch (KIP-320); -1 means that the client does not know it."""
@@ -95,11 +112,21 @@ class PartitionSet:
 
     def append(self, partition: Partition, records: memoryview, origin: int) -> AppendInfo | AppendRefusal:
         """Append batches as leader and wake the fetches that wait for them."""
-        log = partition.log
-        before = log.log_end_offset
-        info = log.append(records, None, leader_epoch=partition.leader_epoch, now_ms=self._now_ms(), origin=origin)
-        if partition.waiting and log.log_end_offset != before:
+        hosted = partition.log
+        before = hosted.log_end_offset
+        now_ms = self._now_ms()
+        info = hosted.append(records, None, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin)
+        if partition.waiting and hosted.log_end_offset != before:
             size = len(records)
             for waiting in list(partition.waiting):
                 waiting.grown(size)
+        if isinstance(info, AppendRefusal) and info.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            _tell(partition, info.message, now_ms)
         return info
+
+
+def _tell(partition: Partition, message: str, now_ms: int) -> None:
+    """Tell the operator why a partition takes nothing, now and then and not for every request."""
+    if partition.told_ms is None or now_ms - partition.told_ms >= TELL_AGAIN_MS:
+        partition.told_ms = now_ms
+        log.error("partition %s-%d refuses records: %s", partition.topic, partition.index, message)

@@ -301,5 +301,8 @@ class Broker:
         self._report_storage()
         await self.topics.close()
         if self._store is not None:
-            self._store.close()
+            try:
+                self._store.close()
+            except DiskError as error:
+                log.error("the tree of coordination data could not be forced to disk: %s", error)
         self.executor.close()

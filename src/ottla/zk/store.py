@@ -56,6 +56,8 @@ class TreeStore:
         self._clock = clock
         self._executor = executor
         self._file = file
+        #: Where the last whole record of the log ends.
+        self._end = file.size
         self._flushing = False
         self._dirty = False
         self._closed = False
@@ -103,6 +105,7 @@ class TreeStore:
         self._disk.write_atomic(f"{self._folder}/{SNAPSHOT_NAME}", b"".join(record))
         # A crash between the two leaves records that the snapshot holds already; their ids tell.
         self._file.truncate(0)
+        self._end = 0
 
     def close(self) -> None:
         """Force the log to disk and close it; a long one is replaced by a snapshot."""
@@ -122,6 +125,9 @@ class TreeStore:
         if not durable:
             return
         try:
+            if self._file.damaged:
+                # A write failed and its remains stayed: records behind them would not be found again.
+                self._file.truncate(self._end)
             self._file.append(
                 _record(
                     [
@@ -134,6 +140,7 @@ class TreeStore:
         except DiskError:
             self.tree.undo_last()
             raise
+        self._end = self._file.size
         self._dirty = True
         self._flush_soon()
         if self._file.size > SNAPSHOT_AFTER_BYTES:

@@ -2,18 +2,23 @@
 
 2 is flexible; 3 lets a producer name the id and epoch it has, to bump the epoch (KIP-360); 4 adds PRODUCER_FENCED, 5
 aborts over the wire (KIP-890). Transactional ids wait for the transaction coordinator; until then they get an error
-that no client retries (`UNSUPPORTED_VERSION`).
+that no client retries (`UNSUPPORTED_VERSION`). Where the disk does not let us take a block of ids, clients are told to
+ask again (`COORDINATOR_LOAD_IN_PROGRESS`), as Kafka's brokers do while they wait for their controller's next block.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+
+log = logging.getLogger("ottla.broker")
 
 MIN_VERSION = 0
 MAX_VERSION = 5
@@ -34,5 +39,11 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
 
 
 async def _give_out(context: RequestContext) -> None:
-    producer_id = await context.broker.topics.next_producer_id()
+    try:
+        producer_id = await context.broker.topics.next_producer_id()
+    except DiskError as error:
+        log.error("no producer ids can be given out: %s", error)
+        refused = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        context.reply(InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1))
+        return
     context.reply(InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0))
