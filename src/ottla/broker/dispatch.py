@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import API_VERSIONS, ClientState, RequestContext
 from ottla.broker.served import SERVED
+from ottla.env.disk import DiskError
 from ottla.wire.apis import API
 from ottla.wire.codec import decode
 from ottla.wire.errors import ErrorCode, WireError
@@ -106,6 +107,9 @@ class Dispatcher:
         connection.last_active_ms = self._broker.clock.monotonic_ms()
         try:
             handle(RequestContext(self._broker, connection, header), request)
+        except DiskError as error:
+            log.error("a request of %s:%d failed: %s", connection.peer_host, connection.peer_port, error)
+            connection.close()
         except Exception:
             log.exception("a request of %s:%d failed", connection.peer_host, connection.peer_port)
             connection.close()
@@ -150,14 +154,12 @@ class Dispatcher:
     async def _guard(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
         try:
             await work
+        except DiskError as error:
+            log.error("a request of %s failed: %s", context.client_host, error)
+            _fail(context, ErrorCode.KAFKA_STORAGE_ERROR)
         except Exception:
             log.exception("a request of %s failed", context.client_host)
-            response = API[context.header.api_key].response()
-            if hasattr(response, "error_code"):
-                response.error_code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
-                context.reply(response)
-            else:
-                context.disconnect()
+            _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def stop(self) -> None:
         """Cancel what is in work."""
@@ -165,6 +167,16 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _fail(context: RequestContext, error: ErrorCode) -> None:
+    """Answer with an error where the response as a whole can carry one, else close the connection."""
+    response = API[context.header.api_key].response()
+    if hasattr(response, "error_code"):
+        response.error_code = int(error)
+        context.reply(response)
+    else:
+        context.disconnect()
 
 
 def _touch(file: DiskFile, position: int, length: int) -> None:
