@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from ottla.net.connection import Part, PlaintextConnection
     from ottla.wire.framing import RequestHeader
     from ottla.wire.schema import Message
+
+log = logging.getLogger("ottla.broker")
 
 _PLAIN_HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iiB")
@@ -76,8 +79,18 @@ class RequestContext:
         return state
 
     def reply(self, response: Message) -> None:
-        """Answer with a message, encoded for the request's version."""
-        self.reply_body(encode(response, self.api_version))
+        """Answer with a message, encoded for the request's version.
+
+        One that cannot be encoded closes the connection: whoever answers late, from a timer or for another client,
+        must neither fail over it nor leave this client waiting.
+        """
+        try:
+            body = encode(response, self.api_version)
+        except Exception:
+            log.exception("closing the connection of %s: its answer cannot be written", self.client_host)
+            self.disconnect()
+            return
+        self.reply_body(body)
 
     def reply_body(self, body: bytes) -> None:
         """Answer with a body that is encoded already."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ from ottla.groups.shard import GroupShard, refused, refused_while_loading
 from ottla.groups.states import GroupState
 from ottla.records.compression import Compression
 from ottla.records.record import Record, encode_batch
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:
     from ottla.cluster.image import ClusterImage
@@ -286,7 +287,11 @@ class GroupRuntime:
 
     def _append(self, shard: GroupShard, batch: Batch) -> ErrorCode | None:
         now_ms = self._clock.now_ms()
-        records = [Record(0, now_ms, *encode_record(record)) for record in batch.records]
+        try:
+            records = [Record(0, now_ms, *encode_record(record)) for record in batch.records]
+        except (WireError, struct.error):
+            log.exception("a record of %s cannot be written", OFFSETS_TOPIC)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         encoded = encode_batch(
             records,
             compression=self._compression,

@@ -112,6 +112,18 @@ def test_answers_wait_until_the_record_is_committed():
     run(test)
 
 
+def test_a_record_that_cannot_be_written_is_refused_and_stops_nobody_else():
+    async def test(broker: FakeBroker) -> None:
+        broker.begin()
+        value = OffsetAndMetadata(1, -1, "m" * 40_000, broker.groups.now_ms())
+        (refused,) = commit(broker, 1, offsets=[("t", 0, value)])
+        assert list(refused.errors) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        (taken,) = commit(broker, 2)
+        assert list(taken.errors) == [ErrorCode.NONE]
+
+    run(test, offset_metadata_max_bytes="50000")
+
+
 @pytest.mark.spec("C3")
 def test_a_commit_is_served_once_it_is_committed():
     async def test(broker: FakeBroker) -> None:

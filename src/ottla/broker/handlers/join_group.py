@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.groups.events import JoinGroup, JoinResult
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
@@ -25,11 +26,19 @@ FIRST_VERSION_THAT_REQUIRES_MEMBER_ID = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 
+#: Bytes of a client or instance id that a member id can be made of: a dash and a UUID follow, and a string on the wire
+#: has at most 32,767 bytes.
+LONGEST_NAME = 32_767 - 37
+
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> None:
     """Hand the join to its group; the answer comes when the join completes."""
     version = context.api_version
     groups = context.broker.groups
+    name = context.client_id if request.group_instance_id is None else request.group_instance_id
+    if not request.member_id and len(name.encode()) > LONGEST_NAME:
+        _answer(context, JoinResult(ErrorCode.INVALID_REQUEST, request.member_id))
+        return
     has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     groups.submit(
         JoinGroup(

@@ -28,6 +28,7 @@ MAX_VERSION = 9
 
 NO_TIMESTAMP = -1
 NO_RETENTION = -1
+LATEST_TIMESTAMP = 2**63 - 1
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> None:
@@ -36,7 +37,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> None:
     known = broker.image.topics
     now_ms = broker.groups.now_ms()
     retention_ms = request.retention_time_ms
-    expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else now_ms + retention_ms
+    expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else min(now_ms + retention_ms, LATEST_TIMESTAMP)
     offsets: list[tuple[str, int, OffsetAndMetadata]] = []
     refused = False
     for topic in request.topics:

@@ -227,6 +227,34 @@ async def test_commit_and_fetch(broker: FakeBroker, version: int):
 
 
 @in_loop
+async def test_a_retention_without_end_is_kept_as_long_as_time_lasts(broker: FakeBroker):
+    broker.begin()
+    broker.topics.put("t", 1)
+    assert commit(broker, 3, 5, retention_time_ms=2**63 - 1) == ErrorCode.NONE
+    [(_, _, committed, _)] = broker.groups.committed("g", None, False)
+    assert committed.expire_timestamp_ms == 2**63 - 1
+
+
+@pytest.mark.parametrize("more", [{}, {"group_instance_id": "i" * 32_760}])
+@in_loop
+async def test_names_too_long_for_a_member_id_are_refused(broker: FakeBroker, more: dict[str, str]):
+    """They would fit into no answer and no record, and keep the whole group from its next generation."""
+    broker.begin()
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=METADATA)],
+        **more,
+    )
+    refused = ask(broker, join_group, 5, request, client_id="c" if more else "c" * 32_731).answer
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert join(broker, 3).error_code == ErrorCode.NONE
+
+
+@in_loop
 async def test_a_commit_timestamp_of_version_1_is_kept(broker: FakeBroker):
     broker.begin()
     broker.topics.put("t", 1)
