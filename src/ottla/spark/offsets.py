@@ -107,12 +107,9 @@ def limit_offsets(start: Offsets, latest: Offsets, max_records: int) -> Offsets:
     available = {each: max(0, latest[each] - start.get(each, latest[each])) for each in latest}
     total = sum(available.values())
     if total <= max_records:
-        return {each: max(latest[each], start.get(each, 0)) for each in latest}
-    limited: Offsets = {}
-    for each, size in available.items():
-        share = max(1, max_records * size // total) if size else 0
-        limited[each] = start.get(each, latest[each]) + min(size, share)
-    return limited
+        return dict(latest)
+    shares = {each: min(size, max(1, max_records * size // total)) for each, size in available.items()}
+    return {each: start[each] + shares[each] if shares[each] else latest[each] for each in latest}
 
 
 def plan_ranges(start: Offsets, end: Offsets, min_partitions: int | None = None) -> list[OffsetRange]:

@@ -94,6 +94,24 @@ def check_kept(client: Client, start: Offsets, *, fail: bool) -> None:
     log.warning("records were deleted before they were read, going on without them: %s", detail)
 
 
+def check_not_made_anew(latest: Offsets, done: Offsets, *, fail: bool) -> None:
+    """See that the partitions that were read to `done` still are and reach as far. As `check_kept` in what it does."""
+    lost = [each for each, offset in done.items() if latest.get(each, -1) < offset]
+    if not lost:
+        return
+    detail = ", ".join(
+        f"{each.topic}-{each.partition} was read to {done[each]}, "
+        + (f"ends at {latest[each]}" if each in latest else "is gone")
+        for each in lost
+    )
+    if fail:
+        raise DataLossError(
+            f"a topic was deleted or made anew while it was read ({detail}); start anew with another checkpoint, "
+            "or set failOnDataLoss to false to go on with what is there"
+        )
+    log.warning("a topic was deleted or made anew while it was read, going on with what is there: %s", detail)
+
+
 def _resolve(
     client: Client, partitions: Sequence[TopicPartition], bound: Bound, side: str
 ) -> dict[TopicPartition, int | None]:

@@ -43,6 +43,7 @@ from ottla.spark.offsets import OffsetRange, Offsets, from_json, limit_offsets, 
 from ottla.spark.options import OptionError, ReadOptions, parse_read_options, parse_write_options
 from ottla.spark.partitions import (
     check_kept,
+    check_not_made_anew,
     connect,
     earliest_offsets,
     ending_offsets,
@@ -169,13 +170,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_ends_at = self._newest()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
-        """The end of the next batch; and commit `start`, up to which the query has finished."""
+        """The end of the next batch; and commit `start`, up to which the query has finished. Raises DataLossError."""
         done = from_json(start)
         self._commit(done)
-        latest = dict(self._newest() if self._last_batch_ends_at is None else self._last_batch_ends_at)
-        self._latest = latest
-        for partition, offset in done.items():
-            latest[partition] = max(offset, latest.get(partition, offset))
+        newest = self._newest() if self._last_batch_ends_at is None else self._last_batch_ends_at
+        check_not_made_anew(newest, done, fail=self._options.fail_on_data_loss)
+        self._latest = newest
+        latest = done | newest
         if not isinstance(limit, ReadMaxRows):
             return to_json(latest)
         known = self._with_new_partitions(done, latest)

@@ -91,8 +91,9 @@ def test_a_limited_stream_arrives_at_its_end() -> None:
     assert batches == 11
 
 
-def test_a_partition_never_goes_backwards() -> None:
-    assert limit_offsets({A0: 50}, {A0: 20}, 10) == {A0: 50}
+def test_a_partition_that_was_made_anew_ends_where_it_ends() -> None:
+    assert limit_offsets({A0: 50, A1: 0}, {A0: 20, A1: 100}, 10) == {A0: 20, A1: 10}
+    assert limit_offsets({A0: 50}, {A0: 20}, 10) == {A0: 20}
 
 
 def test_one_range_per_partition_with_records() -> None:

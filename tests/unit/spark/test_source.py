@@ -117,9 +117,16 @@ def test_new_partitions_are_read_from_their_beginning(cluster) -> None:
     assert reader.partitions(start, {"a": {"0": 10, "1": 9}}) == [OffsetRange("a", 1, 4, 9)]
 
 
-def test_the_latest_offset_never_goes_back(cluster) -> None:
+def test_a_topic_that_is_gone_or_made_anew_stops_the_stream(cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.holds("a", (0, 3))
-    assert _stream().latestOffset({"a": {"0": 8}, "gone": {"0": 4}}, ALL) == {"a": {"0": 8}, "gone": {"0": 4}}
+    start = {"a": {"0": 8}, "gone": {"0": 4}}
+    with pytest.raises(DataLossError, match="a-0 was read to 8, ends at 3, gone-0 was read to 4, is gone"):
+        _stream().latestOffset(start, ALL)
+    lenient = _stream(failOnDataLoss="false")
+    end = lenient.latestOffset(start, ALL)
+    assert end == {"a": {"0": 3}, "gone": {"0": 4}}
+    assert "made anew" in caplog.text
+    assert lenient.partitions(start, end) == []
 
 
 def test_lost_records_stop_the_stream(cluster) -> None:

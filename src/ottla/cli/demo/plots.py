@@ -89,23 +89,25 @@ def plot_heat(axes: Axes, results: Results) -> None:
         cell = cells[name, column_of(start)]
         cell[0] += total.total if feed.measure_field else total.events
         cell[1] += total.measured
+    what = f"mean {feed.measure_field}" if feed.measure_field else "events"
+    more = f", the {_MOST_ROWS} most frequent" if len(events) > _MOST_ROWS else ""
+    when = "hour" if label.startswith("hour") else "time"
+    axes.set_title(f"Online: {what} per {feed.group_field or 'key'} and {when}{more}")
+    axes.set_xlabel(label)
+    axes.grid(visible=False)
     rows = [name for name, _ in events.most_common(_MOST_ROWS)]
+    if not rows:
+        return
     grid = [
         [_cell(cells.get((row, column)), mean=bool(feed.measure_field)) for column in range(len(columns))]
         for row in rows
     ]
-    axes.grid(visible=False)
     low, high = _range(grid)
     # The few cells with hardly any events would otherwise take all the colours for themselves.
     image = axes.imshow(grid, aspect="auto", cmap="YlOrRd", vmin=low, vmax=high, interpolation="nearest")
     axes.set_yticks(range(len(rows)), [_short(row) for row in rows])
     step = max(1, len(columns) // 12)
     axes.set_xticks(range(0, len(columns), step), columns[::step])
-    axes.set_xlabel(label)
-    what = f"mean {feed.measure_field}" if feed.measure_field else "events"
-    by = feed.group_field or "key"
-    more = f", the {_MOST_ROWS} most frequent" if len(events) > _MOST_ROWS else ""
-    axes.set_title(f"Online: {what} per {by} and {'hour' if label.startswith('hour') else 'time'}{more}")
     bar = axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=30)
     bar.outline.set_visible(False)
 
@@ -185,7 +187,8 @@ def plot_throughput(axes: Axes, results: Results) -> None:
     axes.set_ylabel("thousand records")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.01)
-    axes.legend(loc="upper left")
+    if names:
+        axes.legend(loc="upper left")
     axes.set_title("Throughput: loaded by the producer, processed by each group")
 
 
