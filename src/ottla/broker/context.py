@@ -94,7 +94,7 @@ class RequestContext:
 
     def reply_body(self, body: bytes) -> None:
         """Answer with a body that is encoded already."""
-        self.connection.send((self._head(len(body)) + body,))
+        self.connection.send_bytes(self._head(len(body)) + body)
 
     def reply_parts(self, parts: Sequence[Part], length: int) -> None:
         """Answer with a body in parts (bytes and file ranges) of `length` bytes together."""

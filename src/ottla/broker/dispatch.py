@@ -133,7 +133,7 @@ class Dispatcher:
         if header.api_key == API_VERSIONS:
             from ottla.broker.handlers.api_versions import unsupported_version
 
-            connection.send((unsupported_version(header),))
+            connection.send_bytes(unsupported_version(header))
             return
         self.refused_frames += 1
         log.warning(

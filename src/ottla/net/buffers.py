@@ -103,11 +103,14 @@ class ReceiveBuffer:
             return None
         return self._view[begin : begin + size]
 
-    def consume(self, size: int) -> None:
-        """Drop the next frame of `size` bytes together with its size field."""
-        self._start += SIZE_FIELD + size
-        if self._start == self._end:
+    def consume(self, size: int) -> bool:
+        """Drop the next frame of `size` bytes together with its size field; returns whether any bytes are left."""
+        start = self._start + SIZE_FIELD + size
+        if start == self._end:
             self._start = self._end = 0
+            return False
+        self._start = start
+        return True
 
     def make_room(self, size: int) -> None:
         """Make room for more of a frame of `size` bytes: moves what is held to the front, or grows the buffer.

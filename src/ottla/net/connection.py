@@ -175,13 +175,15 @@ class PlaintextConnection:
             self._in_turn = False
             if self.closed:
                 return
-            buffer.consume(size)
-            if self._close_when_sent and not self._in_work:
-                self.close()
-                return
+            more = buffer.consume(size)
             if self._in_work:
                 self._limit_waiting()
                 return
+            if self._close_when_sent:
+                self.close()
+                return
+            if not more:
+                break
         if not self._reading:
             self._reading = True
             self._loop.add_reader(self._socket.fd, self._on_readable)
@@ -208,13 +210,31 @@ class PlaintextConnection:
         if self.closed:
             _release(parts)
             return
-        if len(parts) == 1 and type(parts[0]) is bytes:
-            self._send_now(parts[0])
-        else:
-            self._outgoing.extend(parts)
-            self._flush()
+        self._outgoing.extend(parts)
+        self._flush()
         if self._outgoing:
             self._answered = True
+        else:
+            self.complete()
+
+    def send_bytes(self, data: bytes) -> None:
+        """The same for an answer of one part; most take this shorter way."""
+        if self.closed:
+            return
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.close()
+            return
+        self.bytes_out += sent
+        if sent < len(data):
+            self._outgoing.append(memoryview(data)[sent:])
+            self._answered = True
+            self._want_write()
+        elif self._in_turn:
+            self._in_work = False
         else:
             self.complete()
 
@@ -233,19 +253,6 @@ class PlaintextConnection:
         self._close_when_sent = True
         if not self._outgoing:
             self.close()
-
-    def _send_now(self, data: bytes) -> None:
-        try:
-            sent = self._socket.send(data)
-        except (BlockingIOError, InterruptedError):
-            sent = 0
-        except OSError:
-            self.close()
-            return
-        self.bytes_out += sent
-        if sent < len(data):
-            self._outgoing.append(memoryview(data)[sent:])
-            self._want_write()
 
     def _flush(self) -> None:
         """Send from the queue until it is empty, the client is slow, the disk is, or this turn's budget is spent."""

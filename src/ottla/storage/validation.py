@@ -17,6 +17,7 @@ from ottla.records.batch import (
     BatchHeader,
     TimestampType,
     check_crc,
+    parse_batch_header,
     patch_max_timestamp,
     split_batches,
 )
@@ -42,6 +43,13 @@ _COMPRESSIONS: Final = frozenset(int(compression) for compression in Compression
 
 def split(buf: memoryview) -> list[BatchHeader] | AppendRefusal:
     """The batches in what a client sent. As in Kafka a last one that is cut off is left out."""
+    try:
+        only = parse_batch_header(buf)
+        if only.length == len(buf):
+            return [only]
+    except BatchError:
+        # It may be cut off, which is no fault, or it is told below what is wrong with it.
+        pass
     try:
         return split_batches(buf, partial_tail=True)
     except UnsupportedMagicError as error:

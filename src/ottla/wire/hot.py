@@ -29,7 +29,6 @@ from ottla.wire.messages.fetch import (
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.produce import (
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -145,15 +144,34 @@ def encode_produce_response(response: ProduceResponse, version: int) -> bytes:
                 and not one.unknown_tagged_fields
             ):
                 try:
-                    return _encode_produced(topic.name, one, response.throttle_time_ms, version)
+                    return encode_produced(
+                        topic.name,
+                        one.index,
+                        one.error_code,
+                        one.base_offset,
+                        one.log_append_time_ms,
+                        one.log_start_offset,
+                        version,
+                        response.throttle_time_ms,
+                    )
                 except (struct.error, AttributeError, UnicodeEncodeError, WireError):
                     pass
     return codec.encode(response, version)
 
 
-def _encode_produced(topic: str, one: PartitionProduceResponse, throttle_time_ms: int, version: int) -> bytes:
+def encode_produced(
+    topic: str,
+    index: int,
+    error_code: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+    version: int,
+    throttle_time_ms: int = 0,
+) -> bytes:
+    """The body of a produce response of version 5 or later for one partition without a message."""
     name = topic.encode()
-    fixed = (one.index, one.error_code, one.base_offset, one.log_append_time_ms, one.log_start_offset)
+    fixed = (index, error_code, base_offset, log_append_time_ms, log_start_offset)
     if version < PRODUCE_FLEXIBLE_SINCE:
         head = _PRODUCED_HEAD(1, len(name)) + name
         if version < PRODUCE_RECORD_ERRORS_SINCE:

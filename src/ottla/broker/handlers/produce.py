@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from ottla.records.batch import ATTRIBUTES_AT
 from ottla.records.compression import Compression
-from ottla.storage.log import CLIENT, AppendRefusal
+from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
 from ottla.wire.errors import ErrorCode
-from ottla.wire.hot import encode_produce_response
+from ottla.wire.hot import encode_produce_response, encode_produced
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -39,6 +39,8 @@ MAX_VERSION = 11
 BATCHES_SINCE = 3
 #: The first version in which a batch may be compressed with zstd (KIP-110).
 ZSTD_SINCE = 7
+#: The first version whose answer holds what `encode_produced` writes.
+FIXED_ANSWER_SINCE = 5
 #: The bits of a batch's attributes that name its compression.
 COMPRESSION_MASK = 0x07
 #: Errors with which Kafka does not tell the log start.
@@ -57,25 +59,49 @@ ADMIN_CLIENT_ID = "__admin_client"
 def handle(context: RequestContext, request: ProduceRequest) -> None:
     """Append what each partition got and answer with its offsets, or with its own error."""
     refusal = _refuse_request(context, request)
+    topics, acks = request.topic_data, request.acks
+    if refusal is not None or acks == 0 or len(topics) != 1 or len(topics[0].partition_data) != 1:
+        _append_all(context, request, refusal)
+        return
+    # What nearly every request is: one batch, answered without the objects of a whole response.
+    (topic,) = topics
+    (data,) = topic.partition_data
+    done = _append(context, topic.name, data, acks)
+    version = context.api_version
+    if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE:
+        context.reply_body(
+            encode_produced(
+                topic.name, data.index, 0, done.first_offset, done.log_append_time_ms, done.log_start_offset, version
+            )
+        )
+    else:
+        _reply(context, [TopicProduceResponse(name=topic.name, partition_responses=[_answer(data.index, done)])])
+
+
+def _append_all(context: RequestContext, request: ProduceRequest, refusal: tuple[ErrorCode, str | None] | None) -> None:
     failed = False
     responses = []
     for topic in request.topic_data:
         name = topic.name
         answers = []
         for data in topic.partition_data:
-            answer = _append(context, name, data, request.acks) if refusal is None else _refused(data.index, *refusal)
+            done = _append(context, name, data, request.acks) if refusal is None else _refused(data.index, *refusal)
+            answer = _answer(data.index, done)
             failed = failed or answer.error_code != 0
             answers.append(answer)
         responses.append(TopicProduceResponse(name=name, partition_responses=answers))
     if request.acks != 0:
-        response = ProduceResponse(responses=responses)
-        context.reply_body(encode_produce_response(response, context.api_version))
+        _reply(context, responses)
     elif failed:
         # The only way to tell a client that waits for no answer, as Kafka does it.
         log.info("closing the connection of %s: its produce request with acks=0 failed", context.client_host)
         context.disconnect()
     else:
         context.no_reply()
+
+
+def _reply(context: RequestContext, responses: list[TopicProduceResponse]) -> None:
+    context.reply_body(encode_produce_response(ProduceResponse(responses=responses), context.api_version))
 
 
 def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:
@@ -89,7 +115,10 @@ def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[E
     return None
 
 
-def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> PartitionProduceResponse:
+def _append(
+    context: RequestContext, topic: str, data: PartitionProduceData, acks: int
+) -> AppendInfo | PartitionProduceResponse:
+    """Append one partition's batch; what was appended, or the answer that refuses it."""
     partitions = context.broker.partitions
     partition = partitions.get(topic, data.index)
     if partition is None:
@@ -107,12 +136,18 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
     info = partitions.append(partition, data.records, CLIENT)
     if isinstance(info, AppendRefusal):
         return _refused_by_log(data.index, info, partition.log.log_start_offset)
+    return info
+
+
+def _answer(index: int, done: AppendInfo | PartitionProduceResponse) -> PartitionProduceResponse:
+    if isinstance(done, PartitionProduceResponse):
+        return done
     return PartitionProduceResponse(
-        index=data.index,
+        index=index,
         error_code=0,
-        base_offset=info.first_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
+        base_offset=done.first_offset,
+        log_append_time_ms=done.log_append_time_ms,
+        log_start_offset=done.log_start_offset,
         record_errors=[],
     )
 
