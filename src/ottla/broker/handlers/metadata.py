@@ -38,29 +38,35 @@ TOPIC_OPERATIONS = 0b1101_1111_1000
 #: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
+#: Encoded answers that are kept, and their bytes together: a request may name a million topics.
 CACHED_ANSWERS = 256
+CACHED_BYTES = 8 * 1024 * 1024
 
 
 class MetadataCache:
     """Encoded answers, dropped whenever the cluster image changes."""
 
-    __slots__ = ("_answers", "_version")
+    __slots__ = ("_answers", "_bytes", "_version")
 
     def __init__(self) -> None:
         self._version = -1
         self._answers: dict[object, bytes] = {}
+        self._bytes = 0
 
     def get(self, image_version: int, key: object) -> bytes | None:
         """The cached body for `key` made from this version of the image."""
         if image_version != self._version:
             self._answers.clear()
+            self._bytes = 0
             self._version = image_version
         return self._answers.get(key)
 
     def put(self, image_version: int, key: object, body: bytes) -> None:
         """Keep a body, unless it was made from an older image or the cache is full."""
-        if image_version == self._version and len(self._answers) < CACHED_ANSWERS:
+        size = self._bytes + len(body)
+        if image_version == self._version and len(self._answers) < CACHED_ANSWERS and size <= CACHED_BYTES:
             self._answers[key] = body
+            self._bytes = size
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> None:
