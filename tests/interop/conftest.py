@@ -56,14 +56,6 @@ def broker(request: pytest.FixtureRequest) -> RunningBroker:
 
 
 @pytest.fixture
-def unique(request: pytest.FixtureRequest) -> str:
-    """A name for topics and groups that no other test uses: the module's and the test's own."""
-    module = request.path.stem.removeprefix("test_")
-    allowed = "".join(c if c.isalnum() else "-" for c in f"{module}-{request.node.name}")
-    return f"{allowed.strip('-')}-{os.getpid()}"[-200:]
-
-
-@pytest.fixture
 def ottla_only(shared_ottla_server: Server) -> OttlaServer:
     """Our broker, for what Apache Kafka does otherwise."""
     if not isinstance(shared_ottla_server, OttlaServer):
