@@ -9,6 +9,7 @@ An answer is a head in memory per partition and, behind it, a range of a segment
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from ottla.broker.partitions import Partition
     from ottla.env.disk import FileSlice
     from ottla.storage.log import PartitionLog
+
+log = logging.getLogger("ottla.broker")
 
 MIN_VERSION = 4
 MAX_VERSION = 17
@@ -81,10 +84,10 @@ class Fetch:
         self._incremental = incremental
 
     def run(self) -> None:
-        """Answer now if there is enough or an error to tell; else wait for the partitions to grow."""
+        """Answer now if there is enough, or an error or the end of a segment; else wait for the partitions to grow."""
         request = self._request
-        found, size, failed = self._read_all()
-        if failed or size >= request.min_bytes or request.max_wait_ms <= 0 or not self._wanted:
+        found, size, at_once = self._read_all()
+        if at_once or size >= request.min_bytes or request.max_wait_ms <= 0 or not self._wanted:
             self._answer(found)
             return
         for _, data in found:
@@ -97,7 +100,12 @@ class Fetch:
         )
 
     def _answer_late(self) -> None:
-        self._answer(self._read_all()[0])
+        """Called by a timer, or by whoever appended: an error here must stay here."""
+        try:
+            self._answer(self._read_all()[0])
+        except Exception:
+            log.exception("a fetch of %s failed", self._context.client_host)
+            self._context.disconnect()
 
     def _find(self, wanted: SessionPartition) -> Partition | None:
         partitions = self._context.broker.partitions
@@ -107,20 +115,23 @@ class Fetch:
         return partitions.get_by_id(topic, wanted.index)
 
     def _read_all(self) -> tuple[list[tuple[SessionPartition, PartitionData]], int, bool]:
-        """What each partition has to tell, the bytes of records in it, and whether there is an error among it."""
+        """What each partition has to tell, the bytes of records in it, and whether it must be told at once.
+
+        That is so with an error, and, as in Kafka, where an older segment ends: it will not grow.
+        """
         request = self._request
         isolation_level = request.isolation_level
         budget = min(request.max_bytes, self._context.broker.fetch_max_bytes)
         found: list[tuple[SessionPartition, PartitionData]] = []
         total = 0
-        failed = False
+        at_once = False
         zstd_unknown = self._context.api_version < ZSTD_SINCE
         for wanted in self._wanted:
             partition = self._find(wanted)
             error = self._unknown(wanted) if partition is None else partition.check_epoch(wanted.current_leader_epoch)
             if partition is None or error is not ErrorCode.NONE:
                 found.append((wanted, _failed(wanted.index, error, unknown=partition is None)))
-                failed = True
+                at_once = True
                 continue
             log = partition.log
             up_to = partition.visible_end(isolation_level)
@@ -128,11 +139,11 @@ class Fetch:
             diverged = wanted.last_fetched_epoch >= 0 and _diverged(wanted, log)
             if diverged:
                 found.append((wanted, diverged))
-                failed = True
+                at_once = True
                 continue
             if zstd_unknown and log.config.compression_type == "zstd":
                 found.append((wanted, _failed(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
-                failed = True
+                at_once = True
                 continue
             if wanted.fetch_offset != up_to:
                 read = log.read(
@@ -140,15 +151,16 @@ class Fetch:
                 )
                 if isinstance(read, ReadRefusal):
                     found.append((wanted, _failed(wanted.index, read.error)))
-                    failed = True
+                    at_once = True
                     continue
                 records = read.slice
                 total += read.size
+                at_once = at_once or (records is not None and not records.active)
                 budget = max(budget - read.size, 0)
             elif self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
                 continue
             found.append((wanted, _success(wanted.index, partition, records, isolation_level)))
-        return found, total, failed
+        return found, total, at_once
 
     def _answer(self, found: list[tuple[SessionPartition, PartitionData]]) -> None:
         session = self._session
