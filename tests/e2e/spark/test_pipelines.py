@@ -248,3 +248,17 @@ def test_a_mirror_needs_as_many_partitions(
     )
     with pytest.raises(PipelineConfigError, match=r"has 1 partitions, .* has 3; add partitions"):
         mirror.start(spark, config)
+
+
+@pytest.mark.spec("D3")
+def test_a_pipeline_is_one_command_and_one_small_file(
+    shared_ottla_server: OttlaServer, unique: str, tmp_path: Path, fill
+) -> None:
+    fill(shared_ottla_server, unique, _partitions(100))
+    settings = _common(shared_ottla_server, unique, tmp_path, "archive") | {"output": "archive", "fields": FIELDS}
+    (tmp_path / "archive.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+    command = [sys.executable, "-m", "ottla", "pipeline", "archive", "archive.toml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "batch 0: 100 records" in done.stdout
+    _check_archive(tmp_path / "archive", 100)
