@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ottla.env.disk import DiskFile
 from ottla.records.batch import NO_TIMESTAMP, TimestampType, parse_batch_header
-from ottla.records.record import decode_batch
+from ottla.storage.bounded import decode_bounded
 from ottla.storage.results import OffsetTimestamp
 from ottla.storage.scan import Place, batch_at, max_timestamp_at
 from ottla.storage.segment import Segment
@@ -63,7 +63,7 @@ def _in_batch(file: DiskFile, place: Place, timestamp: int, start_offset: int) -
         return OffsetTimestamp(
             header.max_timestamp, max(header.base_offset, start_offset), header.partition_leader_epoch
         )
-    for record in decode_batch(data, header):
+    for record in decode_bounded(data, header):
         if record.timestamp >= timestamp and record.offset >= start_offset:
             return OffsetTimestamp(record.timestamp, record.offset, header.partition_leader_epoch)
     return None

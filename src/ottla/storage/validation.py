@@ -23,7 +23,8 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import Compression
 from ottla.records.errors import BatchError, UnsupportedMagicError
-from ottla.records.record import Record, decode_batch
+from ottla.records.record import Record
+from ottla.storage.bounded import decode_bounded
 from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
 
@@ -140,7 +141,7 @@ def check_contents(
     if not compact and (append_time or before >= NO_BOUND):
         return None
     try:
-        records = decode_batch(buf, header)
+        records = decode_bounded(buf, header)
     except BatchError as error:
         return AppendRefusal(ErrorCode.INVALID_RECORD, f"Record batch for topic partition {partition}: {error}")
     if not append_time:
