@@ -89,7 +89,7 @@ class RawLoad(Load):
                     while not self.stopping:
                         self.step(client)
             except Disconnected:
-                time.sleep(RETRY_S)
+                time.sleep(RETRY_S)  # sleep: between attempts at a dead broker
             except TimeoutError:
                 self.problems.append(f"{self.name}: no answer within {ANSWER_S:g} s")
                 return
@@ -139,7 +139,8 @@ class Committer(RawLoad):
             self.acknowledged += 1
         elif error not in PASSING:
             self.problems.append(f"{self.name}: commit refused with {error_name(error)}")
-        time.sleep(0 if error == 0 else RETRY_S)
+        if error:
+            time.sleep(RETRY_S)  # sleep: between attempts at a broker that starts
 
 
 class TopicMaker(RawLoad):

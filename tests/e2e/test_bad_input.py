@@ -27,6 +27,7 @@ from e2e.raw_client import (
     request_frame,
 )
 from e2e.valid_requests import VICTIM, Maker, apis_and_versions
+from ottla.records.compression import Compression, compress
 from ottla.records.crc import crc32c
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
@@ -379,6 +380,41 @@ def test_a_batch_that_is_too_large(server: OttlaServer, client: RawClient) -> No
     assert client.metadata(VICTIM).topics[0].error_code == 0, "the connection goes on"
 
 
+@pytest.mark.parametrize(
+    ("codec", "expanded", "count"),
+    [
+        (Compression.GZIP, bytes(300_000_000), 1),
+        (Compression.ZSTD, bytes(1_000_000_000), 1),
+        (Compression.ZSTD, b"\x10\0\0\0\2k\0\0" * 4_000_000, 4_000_000),
+    ],
+    ids=["gzip", "zstd", "records"],
+)
+def test_compression_bombs(
+    server: OttlaServer, client: RawClient, codec: Compression, expanded: bytes, count: int
+) -> None:
+    """Where the broker has to look into batches (keys on compacted topics, timestamps) they may not blow up."""
+    assert client.create_topic(f"bombed-{codec}-{count}", cleanup_policy="compact") == 0
+    bomb = bomb_of(codec, expanded, count)
+    peak = server.server.peak_memory_bytes()
+    answer = client.produce(f"bombed-{codec}-{count}", 0, bomb)
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    # A plain topic takes it unseen, as any batch; a lookup by timestamp looks into it.
+    assert client.produce(VICTIM, 0, bomb).error_code == 0
+    with suppress(AssertionError):
+        client.end_offset(VICTIM, 0, timestamp=1)
+    assert server.server.peak_memory_bytes() - peak < 3 * MOST_GROWTH_BYTES
+
+
+def bomb_of(codec: Compression, expanded: bytes, count: int) -> bytes:
+    """A batch with a right header and checksum, whose records are `expanded`."""
+    batch = bytearray(batch_of(b"", compression=codec)[:61] + compress(codec, expanded))
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">i", batch, 23, count - 1)
+    struct.pack_into(">i", batch, 57, count)
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    return bytes(batch)
+
+
 # Other protocols
 
 
@@ -411,7 +447,7 @@ def test_a_byte_at_a_time(client: RawClient) -> None:
     client.correlation_id = 1
     for at in range(len(frame)):
         client.send_bytes(frame[at : at + 1])
-        time.sleep(0.001)
+        time.sleep(0.001)  # sleep: what makes this client slow
     assert client.receive(ApiVersionsResponse, 3).error_code == 0
 
 

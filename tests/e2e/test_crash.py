@@ -88,7 +88,7 @@ class Storm:
 
     def kill(self) -> None:
         """Kill the broker at some moment while it works, or as it starts again."""
-        time.sleep(self.random.uniform(0.0, LONGEST_LIFE_S))
+        time.sleep(self.random.uniform(0.0, LONGEST_LIFE_S))  # sleep: kills come at any moment
         self.server.kill9()
         self._check_stderr()
         if self.random.randrange(EARLY_KILL_IN) == 0:
@@ -104,7 +104,7 @@ class Storm:
 
     def _kill_while_starting(self) -> None:
         start = ServerProcess("ottla", self.server.command(), self.server.folder)
-        time.sleep(self.random.uniform(0.0, self.server.ready_after_s * 1.2))
+        time.sleep(self.random.uniform(0.0, self.server.ready_after_s * 1.2))  # sleep: likewise
         start.kill9()
         self.early_kills += 1
 
