@@ -30,6 +30,7 @@ from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import (
+    MOST_PARTITIONS,
     Chance,
     TopicSpec,
     already_exists,
@@ -37,6 +38,7 @@ from ottla.cluster.topics import (
     is_internal_topic,
     plan_partitions,
     plan_topic,
+    topic_name_problem,
 )
 from ottla.config.broker import BrokerConfig, ConfigRefusal
 from ottla.config.listeners import Endpoint
@@ -85,6 +87,7 @@ class TopicManager:
         random: Random | None = None,
         stored_cluster_id: str | None = None,
         found: Iterable[FoundPartition] = (),
+        highest_producer_id: int = -1,
     ) -> None:
         self.broker_id = broker_id
         self.image = ClusterImage()
@@ -95,6 +98,7 @@ class TopicManager:
         self._random = random if random is not None else Random()
         self._stored_cluster_id = stored_cluster_id
         self._found = list(found)
+        self._highest_producer_id = highest_producer_id
         self._cluster_id = ""
         self._controller_epoch = 0
         self._changing = asyncio.Lock()
@@ -213,6 +217,10 @@ class TopicManager:
                 if topic_id is not None:
                     ids[name] = topic_id
         for name in sorted(partitions):
+            if topic_name_problem(name) is not None or max(partitions[name]) >= MOST_PARTITIONS:
+                # Not ours, as `backup-20241121`: as a topic it would get a folder for each lower number, too.
+                log.warning("the folder %s-%d is not taken for a partition", name, max(partitions[name]))
+                continue
             assignment: Assignment = dict.fromkeys(range(max(partitions[name]) + 1), (self.broker_id,))
             configs: dict[str, str] = {}
             if is_internal_topic(name):
@@ -306,7 +314,7 @@ class TopicManager:
         """A producer id that nobody has. Ids are taken from the tree in blocks of 1,000, as Kafka takes them."""
         async with self._changing:
             if not self._producer_ids:
-                block = await take_producer_ids(self._zk, self.broker_id)
+                block = await take_producer_ids(self._zk, self.broker_id, self._highest_producer_id)
                 self._producer_ids = range(block.first, block.last + 1)
             producer_id = self._producer_ids[0]
             self._producer_ids = self._producer_ids[1:]

@@ -148,6 +148,15 @@ def test_the_folders_cluster_id_is_taken_into_an_empty_tree() -> None:
     run(scenario())
 
 
+def test_folders_that_only_look_like_partitions_are_not_adopted() -> None:
+    async def scenario() -> None:
+        found = [("backup", None, 20_241_121, -1), ("my data", None, 1, -1), ("orders", None, 0, -1)]
+        cluster = await Cluster(found=found).started()
+        assert list(cluster.topics.image.topics) == ["orders"]
+
+    run(scenario())
+
+
 def test_topics_are_adopted_from_their_folders() -> None:
     async def scenario() -> None:
         known = UUID(int=77)
