@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.zk.client import ZkClient
 
 PRODUCER_IDS_PER_BLOCK = 1000
+HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
 
 
@@ -192,12 +193,19 @@ async def deletion(zk: ZkClient, name: str) -> list[Operation]:
     return [Delete(path) for path in reversed(paths)]
 
 
-async def take_producer_ids(zk: ZkClient, broker_id: int) -> ProducerIdBlock:
-    """Take the next block of producer ids; tried again when another broker took it at the same time."""
+async def take_producer_ids(zk: ZkClient, broker_id: int, seen_in_logs: int = -1) -> ProducerIdBlock:
+    """Take the next block of producer ids; tried again when another broker took it at the same time.
+
+    The first block of a tree begins above `seen_in_logs`, the highest id that the logs know: logs that came from
+    elsewhere would take a new producer with an old one's id for that one, and refuse its sequence numbers.
+    """
+    begin = -(-(seen_in_logs + 1) // PRODUCER_IDS_PER_BLOCK) * PRODUCER_IDS_PER_BLOCK
+    if begin > HIGHEST_PRODUCER_ID - PRODUCER_IDS_PER_BLOCK:
+        begin = 0
     while True:
         data, stat = await zk.get(ProducerIdBlockZnode.PATH)
         latest = ProducerIdBlockZnode.decode(data)
-        first = 0 if latest is None else latest.last + 1
+        first = begin if latest is None else latest.last + 1
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_IDS_PER_BLOCK - 1)
         try:
             await zk.set(ProducerIdBlockZnode.PATH, ProducerIdBlockZnode.encode(block), stat.version)

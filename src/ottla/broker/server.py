@@ -217,6 +217,7 @@ class Broker:
             clock=self.clock,
             stored_cluster_id=stored_cluster_id,
             found=[(found.topic, found.topic_id, found.partition, found.leader_epoch) for found in self.logs.found],
+            highest_producer_id=self.logs.highest_producer_id,
         )
 
     # Changes of the cluster

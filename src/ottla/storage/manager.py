@@ -262,6 +262,11 @@ class LogManager:
         """Every partition that there is, with the topic id its folder names: for adoption into the cluster."""
         return [FoundPartition(log.topic, log.topic_id, log.partition, log.leader_epoch) for log in self._logs.values()]
 
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest producer id that any log remembers, -1 where none does."""
+        return max((entry.producer_id for log in self._logs.values() for entry in log.producers), default=-1)
+
     def logs(self) -> Iterable[PartitionLog]:
         """All logs."""
         return self._logs.values()

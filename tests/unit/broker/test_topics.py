@@ -421,3 +421,24 @@ def test_topic_ids_never_begin_with_a_dash() -> None:
         assert not any(text.startswith("-") for text in ids)
 
     run(scenario())
+
+
+@pytest.mark.parametrize(("seen_in_logs", "first"), [(-1, 0), (0, 1000), (999, 1000), (1000, 2000), (2**63 - 2, 0)])
+def test_the_first_producer_ids_lie_above_those_that_adopted_logs_know(seen_in_logs: int, first: int) -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        config = parse_broker_config({"broker.id": "8"})
+        assert isinstance(config, BrokerConfig)
+        topics = TopicManager(
+            LocalClient(cluster.store, 2),
+            config,
+            broker_id=8,
+            endpoints=[ENDPOINT],
+            clock=CLOCK,
+            highest_producer_id=seen_in_logs,
+        )
+        assert await topics.next_producer_id() == first
+        # Once the tree has a block, it alone counts.
+        assert await cluster.topics.next_producer_id() == first + 1000
+
+    run(scenario())
