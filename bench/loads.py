@@ -22,8 +22,8 @@ GB = 1e9
 #: Connections of the bulk loads, each with a partition of its own.
 CONNECTIONS = 4
 IN_FLIGHT = 3
-#: What a fetch asks for, in whole batches.
-FETCH_BYTES = 4 * MIB
+#: What a fetch asks for, in whole batches: the default of the Java consumer (`max.partition.fetch.bytes`).
+FETCH_BYTES = MIB
 TINY_RECORD_BYTES = 16
 #: The records are old, and are to stay.
 TOPIC_SETTINGS = {"retention.ms": "-1"}

@@ -1,5 +1,5 @@
 """`python -m ottla`: the command line."""
 
-from ottla.cli.main import main
+from ottla.cli.entry import main
 
 main()
