@@ -272,7 +272,7 @@ class Broker:
             connection.close_if_broken()
             if connection.closed:
                 continue
-            idle_ms = now_ms - connection.last_active_ms
+            idle_ms = connection.idle_ms(now_ms)
             if idle_ms > SHRINK_AFTER_MS:
                 connection.shrink_if_idle()
             if 0 <= self._idle_limit_ms < idle_ms:

@@ -62,6 +62,7 @@ class PlaintextConnection:
         "_in_turn",
         "_in_work",
         "_loop",
+        "_moved_bytes",
         "_outgoing",
         "_reading",
         "_reading_ahead",
@@ -102,7 +103,9 @@ class PlaintextConnection:
         self.peer_port = stream.peer_port
         self.bytes_in = 0
         self.bytes_out = 0
+        #: When a request came, or `idle_ms` last saw bytes come or go.
         self.last_active_ms = 0.0
+        self._moved_bytes = 0
         self.closed = False
         #: What the broker keeps with this connection (client software, principal).
         self.state: object = None
@@ -364,9 +367,19 @@ class PlaintextConnection:
         if self._socket.is_broken():
             self.close()
 
+    def idle_ms(self, now_ms: float) -> float:
+        """For how long no request has come and, as far as calls of this can tell, no byte was received or sent."""
+        moved = self.bytes_in + self.bytes_out
+        if moved != self._moved_bytes:
+            self._moved_bytes = moved
+            self.last_active_ms = now_ms
+        return now_ms - self.last_active_ms
+
     def close_if_idle(self) -> None:
-        """Close a connection that has nothing to do; one that waits for an answer is left alone."""
-        if self.is_idle:
+        """Close a connection that has nothing to do, that never sends the rest of a request, or whose client does not
+        take its answer (which may pin a deleted segment); one that waits for an answer is left alone.
+        """
+        if not self._in_work or self._outgoing:
             self.close()
 
     def close(self) -> None:

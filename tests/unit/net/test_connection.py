@@ -317,3 +317,44 @@ def test_idle_connections_give_large_buffers_back(wired: Wired) -> None:
     wired.connection.shrink_if_idle()
     wired.send(b"again")
     assert wired.received() == b"again"
+
+
+def test_idle_time_begins_anew_with_every_byte_that_comes_or_goes(wired: Wired) -> None:
+    assert wired.connection.idle_ms(1000) == 1000
+    wired.client.send(b"\0")
+    wired.loop.settle()
+    assert wired.connection.idle_ms(2000) == 0
+    assert wired.connection.idle_ms(2500) == 500
+    wired.client.send(b"\0\0\1x")
+    assert wired.received() == b"x"
+    assert wired.connection.idle_ms(3000) == 0
+    assert wired.connection.idle_ms(3001) == 1
+
+
+def test_who_does_not_send_the_rest_of_a_request_is_idle(wired: Wired) -> None:
+    wired.client.send(b"\0\0\1\0half")
+    wired.loop.settle()
+    wired.connection.close_if_idle()
+    assert wired.service.closed == 1
+
+
+def test_who_does_not_take_its_answer_is_idle(wired: Wired) -> None:
+    released: list[int] = []
+    disk = MemoryDisk()
+    disk.mkdirs("/d")
+    file = disk.open("/d/segment", create=True)
+    file.append([bytes(8 << 20)])
+    wired.service.answer = lambda frame: [FileSlice(file, 0, 8 << 20, lambda: released.append(1))]
+    wired.send(b"fetch")
+    wired.loop.settle()
+    assert wired.connection.unsent_parts
+    wired.connection.close_if_idle()
+    assert (wired.service.closed, released) == (1, [1])
+
+
+def test_who_waits_for_an_answer_is_not_idle(wired: Wired) -> None:
+    wired.service.answer = lambda frame: None
+    wired.send(b"join")
+    wired.loop.settle()
+    wired.connection.close_if_idle()
+    assert not wired.connection.closed
