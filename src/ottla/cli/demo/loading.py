@@ -80,6 +80,8 @@ class Loader:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "partitioner": "murmur2_random",
+                # What goes wrong is told by the flush, once.
+                "log_level": 2,
             }
         )
         size = slice_size(len(self._events), self._seconds)
