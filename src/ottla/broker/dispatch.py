@@ -103,6 +103,10 @@ class Dispatcher:
             )
             connection.close()
             return
+        except Exception:
+            log.exception("a request of %s:%d could not be taken up", connection.peer_host, connection.peer_port)
+            connection.close()
+            return
         self.requests[key] += 1
         connection.last_active_ms = self._broker.clock.monotonic_ms()
         try:

@@ -37,6 +37,10 @@ log = logging.getLogger("ottla.broker")
 TICK_S = 1.0
 #: Threads for fsync, cold reads, recovery and removal.
 DISK_THREADS = 4
+#: Files that are left for folders, checkpoints, the tree and modules when connections and logs have taken theirs.
+RESERVED_FILES = 32
+#: Connections that are accepted however few files the process may open.
+LEAST_CONNECTIONS = 16
 #: A connection that asked nothing for so long gives a large receive buffer back.
 SHRINK_AFTER_MS = 5_000
 
@@ -76,7 +80,9 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: 1 + self.randomness.below(2**31 - 1)
         )
-        self.connections = ConnectionSet(config.int("max.connections"), config.int("max.connections.per.ip"))
+        # Logs take half of the files that the process may open; connections must leave some for everything else.
+        most = max(LEAST_CONNECTIONS, self.disk.open_files() // 2 - RESERVED_FILES)
+        self.connections = ConnectionSet(min(config.int("max.connections"), most), config.int("max.connections.per.ip"))
         self.dispatcher = Dispatcher(self, config.int("socket.request.max.bytes"))
         #: The endpoints listened on, ports resolved.
         self.listening: list[Endpoint] = []

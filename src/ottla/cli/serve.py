@@ -43,7 +43,10 @@ class UsageProblem(Exception):
 
 def run(options: ServeOptions) -> int:
     """Run the broker; returns the exit code."""
+    from ottla.env.limits import raise_open_files_limit
+
     started = _process_start_s()
+    raise_open_files_limit()
     logging.basicConfig(
         level=os.environ.get("OTTLA_LOG_LEVEL", "WARNING").upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

@@ -19,7 +19,7 @@ class ConnectionSet:
     """All open connections, counted per address, under `max.connections` and `max.connections.per.ip`."""
 
     def __init__(self, limit: int, limit_per_host: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._limit_per_host = limit_per_host
         self._per_host: Counter[str] = Counter()
         self._open: set[PlaintextConnection] = set()
@@ -30,7 +30,7 @@ class ConnectionSet:
 
     def admits(self, host: str) -> bool:
         """Whether one more connection from `host` is allowed; a refusal is counted."""
-        if len(self._open) < self._limit and self._per_host[host] < self._limit_per_host:
+        if len(self._open) < self.limit and self._per_host[host] < self._limit_per_host:
             return True
         self.refused += 1
         return False
@@ -75,6 +75,7 @@ class Acceptor:
         self._monotonic_ms = monotonic_ms
         self._pool = BufferPool()
         self._reported = False
+        self._refusing = False
         self._closed = False
         loop.add_reader(listening.fd, self._on_acceptable)
 
@@ -106,7 +107,15 @@ class Acceptor:
     def _welcome(self, stream: StreamSocket) -> None:
         if not self._connections.admits(stream.peer_host):
             stream.close()
+            if not self._refusing:
+                self._refusing = True
+                self._report(
+                    f"refusing connections, now from {stream.peer_host}: {len(self._connections)} are open; "
+                    f"max.connections and the limit of open files (ulimit -n) allow {self._connections.limit}, "
+                    f"max.connections.per.ip may allow one host fewer"
+                )
             return
+        self._refusing = False
         connection = PlaintextConnection(self._loop, stream, self._service, self._listener_name, self._pool)
         # An idle connection is closed by its age since the last request: a new one has the age of its acceptance.
         connection.last_active_ms = self._monotonic_ms()

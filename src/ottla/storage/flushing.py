@@ -4,14 +4,24 @@ and its outcome taken in on the loop again.
 
 from __future__ import annotations
 
+import errno
+
 from ottla.env.disk import Disk, DiskError, DiskFile
 from ottla.storage.files import SegmentFile
+
+#: The process has too many files open: a file could not be forced because it could not be opened.
+_TOO_MANY_FILES = frozenset((errno.EMFILE, errno.ENFILE))
+
+
+def may_be_repeated(error: BaseException) -> bool:
+    """Whether a flush failed before the system was asked to force anything that it then may have forgotten."""
+    return isinstance(error, DiskError) and error.errno in _TOO_MANY_FILES
 
 
 class FlushJob:
     """One flush of one log, up to `end_offset`. Its segment files are pinned until `release`."""
 
-    __slots__ = ("_disk", "_handles", "_paths", "_pinned", "end_offset", "folder", "unflushed_bytes")
+    __slots__ = ("_disk", "_handles", "_pinned", "end_offset", "folder", "paths", "unflushed_bytes")
 
     def __init__(self, disk: Disk, folder: str | None, end_offset: int, unflushed_bytes: int) -> None:
         self._disk = disk
@@ -22,7 +32,8 @@ class FlushJob:
         self.unflushed_bytes = unflushed_bytes
         self._pinned: list[SegmentFile] = []
         self._handles: list[DiskFile] = []
-        self._paths: list[str] = []
+        #: Small files to be forced, too.
+        self.paths: list[str] = []
 
     def add(self, file: SegmentFile) -> None:
         """Force this file too. Raises DiskError where it cannot be opened."""
@@ -31,13 +42,13 @@ class FlushJob:
 
     def add_paths(self, paths: list[str]) -> None:
         """Force these small files too; one that is gone by then needs no forcing."""
-        self._paths.extend(paths)
+        self.paths.extend(paths)
 
     def run(self) -> None:
         """Force everything; in a disk thread. Raises DiskError."""
         for handle in self._handles:
             handle.flush()
-        for path in self._paths:
+        for path in self.paths:
             self._flush_path(path)
         if self.folder is not None:
             self._disk.fsync_dir(self.folder)

@@ -18,7 +18,7 @@ from ottla.records.errors import BatchError
 from ottla.storage import lookups
 from ottla.storage.checkpoints import PARTITION_METADATA_FILE
 from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name
-from ottla.storage.flushing import FlushJob
+from ottla.storage.flushing import FlushJob, may_be_repeated
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from ottla.storage.producer_snapshots import ProducerSnapshots, replay_log
@@ -666,6 +666,10 @@ class PartitionLog:
     def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
         """Take in the outcome of a flush. After a failed one nobody knows what is on the disk: no more appends."""
         job.release()
+        if error is not None and may_be_repeated(error):
+            self._unsynced = [*job.paths, *(self._unsynced or ())] or None
+            self._folder_changed = self._folder_changed or job.folder is not None
+            return
         if error is not None:
             self._flush_failed = True
             self.failure = self.failure or (
