@@ -500,6 +500,44 @@ def test_connections_that_come_and_go(server: OttlaServer) -> None:
                 reset_on_close(one.socket)
 
 
+@pytest.mark.slow
+def test_more_connections_than_the_process_may_open_files(tmp_path: Path) -> None:
+    """A flood does not take the files that logs need: who is connected goes on, the rest is refused in words."""
+
+    class Limited(OttlaServer):
+        def command(self) -> list[str]:
+            return ["/bin/sh", "-c", 'ulimit -n 128; exec "$@"', "sh", *super().command()]
+
+    limited = Limited(tmp_path / "limited", overrides={"log.flush.interval.messages": "1"}).start()
+    try:
+        with RawClient(limited.port) as client:
+            assert client.create_topic("t", 3) == 0
+            with ExitStack() as stack:
+                for _ in range(400):
+                    stack.enter_context(RawClient(limited.port))
+                wait_until(lambda: "refusing connections" in limited.server.stderr, "a word about refused connections")
+                assert "limit of open files (ulimit -n) allow 32" in limited.server.stderr
+                for partition in range(3):
+                    assert client.produce("t", partition, batch_of(b"x")).error_code == 0
+                assert client.create_topic("more", 20) == 0
+                assert client.find_coordinator("g") == 0
+                assert client.commit("g", "t", 0, 1) == 0
+            wait_until(lambda: is_served(limited.port), "new connections to be accepted")
+            assert client.produce("t", 0, batch_of(b"y")).error_code == 0
+        assert limited.server.stderr.count("\n") == limited.server.stderr.count("refusing connections")
+        assert limited.stop() == 0
+    finally:
+        limited.stop()
+
+
+def is_served(port: int) -> bool:
+    try:
+        with RawClient(port) as client:
+            return bool(client.topics())
+    except Disconnected:
+        return False
+
+
 def test_half_closed_after_a_request(server: OttlaServer) -> None:
     """What was asked before the end of the stream is done; the connection ends."""
     for number in range(20):

@@ -220,6 +220,26 @@ def test_a_failed_fsync_stops_the_partition_and_says_why(tmp_path: Path, caplog:
 
 
 @pytest.mark.slow
+def test_a_flush_that_finds_no_file_handle_is_repeated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Too many open files: nothing was forced, and nothing is lost by trying again."""
+    broker = EmbeddedBroker(tmp_path / "data", log_flush_interval_messages="1").start()
+    try:
+        with RawClient(broker.port) as client:
+            broker.disk.fail("open", "*/t-0/partition.metadata", errno.EMFILE, after=1)
+            assert client.create_topic("t") == 0
+            assert client.produce("t", 0, batch_of(b"one")).error_code == 0
+            wait_until(lambda: said(caplog, "t-0", "Too many open files"), "the flush to fail")
+            assert client.produce("t", 0, batch_of(b"two")).error_code == 0
+            broker.disk.heal()
+            log = broker.broker.logs.get("t", 0)
+            assert log is not None
+            wait_until(lambda: not log.flush_needed(), "the flush to be repeated")
+        assert restarted_values(broker, "t") == [b"one", b"two"]
+    finally:
+        broker.stop()
+
+
+@pytest.mark.slow
 @both_errors
 def test_checkpoints_that_cannot_be_written(tmp_path: Path, error: int) -> None:
     """They only shorten the next start."""
