@@ -100,12 +100,17 @@ class PartitionSet:
         self._by_name.setdefault(partition.topic, {})[partition.index] = partition
         self._by_id.setdefault(partition.topic_id, self._by_name[partition.topic])
 
-    def remove_topic(self, topic: str) -> list[Partition]:
-        """Stop hosting a topic; its waiting fetches are completed (and will find it gone)."""
-        partitions = self._by_name.pop(topic, {})
-        removed = list(partitions.values())
+    def remove_from(self, topic: str, first: int) -> list[Partition]:
+        """Stop hosting a topic's partitions from `first` on; fetches that wait for them are completed, and will find
+        them gone.
+        """
+        partitions = self._by_name.get(topic, {})
+        removed = [partitions.pop(index) for index in list(partitions) if index >= first]
+        if not partitions:
+            self._by_name.pop(topic, None)
         for partition in removed:
-            self._by_id.pop(partition.topic_id, None)
+            if not partitions:
+                self._by_id.pop(partition.topic_id, None)
             for waiting in list(partition.waiting):
                 waiting.complete()
         return removed

@@ -239,8 +239,10 @@ class Broker:
     def _host(self, image: ClusterImage) -> None:
         """Host what the image says is ours: make missing logs, delete those of topics that are gone."""
         for name in self.partitions.topics():
-            if name not in image.topics:
-                for partition in self.partitions.remove_topic(name):
+            known = image.topics.get(name)
+            kept = len(known.partitions) if known is not None else 0
+            if kept <= self.partitions.indexes(name)[-1]:
+                for partition in self.partitions.remove_from(name, kept):
                     self.logs.delete(name, partition.index)
         for topic in image.topics.values():
             if len(self.partitions.indexes(topic.name)) < len(topic.partitions):

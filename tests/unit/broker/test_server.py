@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.server import Broker
+from ottla.broker.topics import CreatedTopic
+from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import RealDisk
 from ottla.env.disk_faulty import FaultyDisk
+from ottla.wire.errors import ErrorCode
 
 Scenario = Callable[[], Awaitable[None]]
 
@@ -191,6 +194,28 @@ def test_stopping_tells_how_much_is_forced_to_disk(tmp_path: Path) -> None:
         told: list[int] = []
         await broker.stop(told.append)
         assert told == [len(batch)]
+
+    run(scenario)
+
+
+def test_partitions_that_could_not_all_be_added_are_not_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk(RealDisk())
+        broker = Broker(config(tmp_path), disk=disk)
+        assert await broker.start() is None
+        try:
+            assert isinstance(await broker.topics.create_topic(TopicSpec("t", 1)), CreatedTopic)
+            disk.fail("open", "*/t-2", errno.ENOSPC)
+            refusal = await broker.topics.create_partitions("t", 4)
+            assert refusal is not None
+            assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
+            assert broker.partitions.indexes("t") == [0]
+            assert [log.partition for log in broker.logs.logs() if log.topic == "t"] == [0]
+            disk.heal()
+            assert await broker.topics.create_partitions("t", 4) is None
+            assert broker.partitions.indexes("t") == [0, 1, 2, 3]
+        finally:
+            await broker.stop()
 
     run(scenario)
 
