@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -322,6 +323,36 @@ def test_an_offsets_topic_that_cannot_be_made(broker: EmbeddedBroker, client: Ra
     assert client.find_coordinator("g") == 0
     assert client.create_topic("t") == 0
     assert client.commit("g", "t", 0, 1) == 0
+
+
+@pytest.mark.slow
+def test_offsets_that_cannot_be_read_are_not_answered_by_half(
+    broker: EmbeddedBroker, client: RawClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until the disk gives them the coordinator says that it is loading; consumers wait instead of starting anew."""
+    assert client.create_topic("t") == 0
+    assert client.find_coordinator("g") == 0
+    for offset in range(1, 6):
+        assert client.commit("g", "t", 0, offset) == 0
+    broker.stop()
+    start_with_reads_failing(broker, "*/__consumer_offsets-0/*.log")
+    with RawClient(broker.port) as after:
+        assert after.committed("g", "t", 0) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+        assert after.commit("g", "t", 0, 9) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert said(caplog, "__consumer_offsets-0 cannot be read", "Input/output error")
+        broker.disk.heal()
+        wait_until(lambda: after.committed("g", "t", 0) == (0, 5), "the committed offset")
+
+
+def start_with_reads_failing(broker: EmbeddedBroker, pattern: str) -> None:
+    """Start on a disk on which the start itself still works, and reading fails soon after."""
+    for reads in range(20):
+        broker.disk.heal()
+        broker.disk.fail("read", pattern, after=reads)
+        with suppress(AssertionError):
+            broker.start()
+            return
+    raise AssertionError("the broker does not start")
 
 
 # The tree

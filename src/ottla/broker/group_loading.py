@@ -6,7 +6,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.env.disk import DiskError
 from ottla.groups.records import MalformedRecord, UnknownRecord, decode_record
 from ottla.records.batch import BatchHeader, split_batches
 from ottla.records.control import ControlRecordType, control_record_type
@@ -26,7 +25,10 @@ RECORDS_PER_LOOK = 64
 
 
 async def load_shard(shard: GroupShard, coordinator_log: CoordinatorLog, topic: str) -> int:
-    """Replay the whole partition; returns the number of records. What cannot be read is reported and skipped."""
+    """Replay the whole partition; returns the number of records. What makes no sense is reported and skipped.
+
+    Raises DiskError; the shard then knows a part of its groups, and must not answer for them.
+    """
     loop = asyncio.get_running_loop()
     slice_end = loop.time() + SLICE_S
     count = 0
@@ -43,7 +45,7 @@ async def load_shard(shard: GroupShard, coordinator_log: CoordinatorLog, topic: 
             if loop.time() >= slice_end:
                 await asyncio.sleep(0)
                 slice_end = loop.time() + SLICE_S
-    except (BatchError, DiskError) as error:
+    except BatchError as error:
         log.error("%s-%d cannot be read beyond %d records: %s", topic, shard.partition, count, error)
     return count
 

@@ -19,6 +19,7 @@ from ottla.broker.group_clock import SteadyClock
 from ottla.broker.group_evidence import EvidenceWriter, Topics
 from ottla.broker.group_loading import load_shard
 from ottla.broker.group_log import Appended, CoordinatorLog
+from ottla.env.disk import DiskError
 from ottla.groups.events import (
     AppendFailed,
     Batch,
@@ -56,6 +57,8 @@ PARTITION_CACHE_LIMIT = 100_000
 GROUPS_PER_SLICE = 200
 """Groups worked on, where all are, before the loop gets its turn."""
 EARLIEST_TIMER_MS = 1
+LOAD_RETRY_S = 2.0
+"""After this long a partition that the disk did not give is read again."""
 MS_PER_MINUTE = 60_000
 
 CommittedOffset = tuple[str, int, OffsetAndMetadata | None, ErrorCode]
@@ -397,7 +400,15 @@ class GroupRuntime:
 
     async def _load(self, shard: GroupShard) -> None:
         begun_ms = self._clock.now_ms()
-        records = await load_shard(shard, self._log, OFFSETS_TOPIC)
+        try:
+            records = await load_shard(shard, self._log, OFFSETS_TOPIC)
+        except DiskError as error:
+            # Answers from half of the records would send consumers back: none until the disk gives all of them.
+            log.error("%s-%d cannot be read, it is tried again: %s", OFFSETS_TOPIC, shard.partition, error)
+            await asyncio.sleep(LOAD_RETRY_S)
+            if self._shards.get(shard.partition) is shard:
+                self._elect(shard.partition)
+            return
         for number, step in enumerate(shard.loaded(self._clock.now_ms())):
             if number % GROUPS_PER_SLICE == 0:
                 await asyncio.sleep(0)
