@@ -33,9 +33,9 @@ _CONF = {
     "spark.sql.catalogImplementation": "in-memory",
     # Times in Parquet as every reader knows them, not in the old 96 bits.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # The collector for few cores, and no second compiler: local queries are short, and their start is most of them.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
+# The collector for few cores, and no second compiler: local queries are short, and their start is most of them.
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def register(spark: SparkSession) -> SparkSession:
@@ -75,6 +75,7 @@ def session(
         settings.set(name, value)
     settings.set("spark.driver.memory", memory)
     settings.set("spark.local.dir", str(scratch))
+    settings.set("spark.driver.extraJavaOptions", f'{_JAVA_OPTIONS} "-Djava.io.tmpdir={scratch}"')
     settings.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     for name, value in (conf or {}).items():
         settings.set(name, value)
