@@ -12,6 +12,11 @@ from ottla.records.batch import split_batches
 from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.wire.codec import decode, encode
 from ottla.wire.framing import RequestHeader, encode_request_frame, parse_response_header
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -53,6 +58,7 @@ FETCH_BYTES = 4 * 1024 * 1024
 SIZE = struct.Struct(">i")
 
 # Versions that are spoken here; each is one that some client in use speaks, too.
+CREATE_PARTITIONS_V = 2
 CREATE_TOPICS_V = 7
 DELETE_TOPICS_V = 5
 FETCH_V = 11
@@ -154,6 +160,12 @@ class RawClient:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=named)
         response = self.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, CREATE_TOPICS_V)
         return response.topics[0].error_code
+
+    def create_partitions(self, name: str, count: int) -> int:
+        """The error code of growing a topic to `count` partitions."""
+        grown = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[grown], timeout_ms=10_000)
+        return self.ask(request, CreatePartitionsResponse, CREATE_PARTITIONS_V).results[0].error_code
 
     def delete_topic(self, name: str) -> int:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)

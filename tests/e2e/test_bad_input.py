@@ -257,6 +257,14 @@ def test_announced_bytes_cost_nothing_before_they_come(server: OttlaServer) -> N
         assert server.server.memory_bytes() - before < MOST_GROWTH_BYTES
 
 
+def test_the_largest_request_leaves_no_memory_behind(server: OttlaServer) -> None:
+    before = server.server.memory_bytes()
+    with RawClient(server.port) as client:
+        answer = client.produce(VICTIM, 0, batch_of(b"x" * (LARGEST_REQUEST - 1000)))
+        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    wait_until(lambda: server.server.memory_bytes() - before < MOST_GROWTH_BYTES, "the memory to be given back")
+
+
 # Values
 
 

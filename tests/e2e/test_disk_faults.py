@@ -385,6 +385,25 @@ def test_a_topic_that_cannot_be_made_is_not_there_by_half(
         assert folders_of(broker, "half") == ["half-0", "half-1", "half-2"]
 
 
+@both_errors
+@pytest.mark.parametrize(("operation", "pattern"), [("write", "*/ottla-tree.log"), ("open", "*/grown-3*")])
+def test_a_topic_that_cannot_grow_keeps_its_partitions(
+    broker: EmbeddedBroker, client: RawClient, error: int, operation: str, pattern: str
+) -> None:
+    assert client.create_topic("grown", 2) == 0
+    broker.disk.fail(operation, pattern, error)
+    assert client.create_partitions("grown", 5) == STORAGE_ERROR
+    broker.disk.heal()
+    assert len(client.metadata("grown").topics[0].partitions) == 2
+    assert client.produce("grown", 2, batch_of(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert folders_of(broker, "grown") == ["grown-0", "grown-1"]
+    broker.restart()
+    with RawClient(broker.port) as after:
+        assert len(after.metadata("grown").topics[0].partitions) == 2
+        assert after.create_partitions("grown", 5) == 0
+        assert after.produce("grown", 4, batch_of(b"x")).error_code == 0
+
+
 def folders_of(broker: EmbeddedBroker, topic: str) -> list[str]:
     """Its partitions' folders, those that are being removed not counted."""
     names = (path.name for path in broker.folder.iterdir())
