@@ -98,7 +98,11 @@ class RequestContext:
 
     def reply_parts(self, parts: Sequence[Part], length: int) -> None:
         """Answer with a body in parts (bytes and file ranges) of `length` bytes together."""
-        self.connection.send((self._head(length), *parts))
+        first = parts[0]
+        if type(first) is bytes:
+            self.connection.send((self._head(length) + first, *parts[1:]))
+        else:
+            self.connection.send((self._head(length), *parts))
 
     def no_reply(self) -> None:
         """Finish without an answer (Produce with acks=0)."""

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 #: Tells the kernel that more of the same answer follows, so that a header and the file range behind it share packets.
@@ -52,10 +53,11 @@ class StreamSocket:
     """A connected, non-blocking TCP socket.
 
     `recv_into`, `send` and `sendmsg` are the socket's own methods, so the hot path pays for no wrapper; they raise
-    `BlockingIOError` when the call would block and `OSError` when the connection is gone.
+    `BlockingIOError` when the call would block and `OSError` when the connection is gone. `sendfile` (descriptor of
+    the file, position, length) sends from a file and returns the bytes sent, 0 at the file's end.
     """
 
-    __slots__ = ("_sock", "fd", "peer_host", "peer_port", "recv_into", "send", "sendmsg")
+    __slots__ = ("_sock", "fd", "peer_host", "peer_port", "recv_into", "send", "sendfile", "sendmsg")
 
     def __init__(self, sock: socket.socket, peer_host: str, peer_port: int) -> None:
         self._sock = sock
@@ -63,12 +65,9 @@ class StreamSocket:
         self.peer_host = peer_host
         self.peer_port = peer_port
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
-        self.send: Callable[[bytes], int] = sock.send
+        self.send: Callable[[bytes | bytearray | memoryview, int], int] = sock.send
         self.sendmsg: Callable[[Sequence[bytes | bytearray | memoryview], Sequence[object], int], int] = sock.sendmsg  # type: ignore[assignment]
-
-    def sendfile(self, file_fd: int, position: int, length: int) -> int:
-        """Send up to `length` bytes of a file from `position`; returns the bytes sent, 0 at the file's end."""
-        return os.sendfile(self.fd, file_fd, position, length)
+        self.sendfile: Callable[[int, int, int], int] = partial(os.sendfile, self.fd)
 
     def is_broken(self) -> bool:
         """Whether the other side has reset the connection."""

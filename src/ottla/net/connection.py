@@ -225,7 +225,7 @@ class PlaintextConnection:
         if self.closed:
             return
         try:
-            sent = self._socket.send(data)
+            sent = self._socket.send(data, 0)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
@@ -292,6 +292,14 @@ class PlaintextConnection:
     def _send_bytes(self) -> int:
         """Send the run of byte parts at the head of the queue in one call; returns the bytes sent."""
         outgoing = self._outgoing
+        first = outgoing[0]
+        if not isinstance(first, FileSlice) and (len(outgoing) == 1 or isinstance(outgoing[1], FileSlice)):
+            sent = self._socket.send(first, MORE_FOLLOWS if len(outgoing) > 1 else 0)
+            if sent == len(first):
+                outgoing.popleft()
+            else:
+                outgoing[0] = memoryview(first)[sent:]
+            return sent
         run: list[bytes | bytearray | memoryview] = []
         for part in outgoing:
             if isinstance(part, FileSlice) or len(run) == PARTS_PER_CALL:
@@ -312,11 +320,11 @@ class PlaintextConnection:
         """Send from the file range at the head of the queue; returns the bytes sent, 0 while the disk is read."""
         fd = part.file.fileno()
         if fd is None:
-            sent = self._socket.send(part.file.pread(length, part.position))
+            sent = self._socket.send(part.file.pread(length, part.position), 0)
         else:
             if self._warm_bytes <= 0 and not self._prove_warm(part, length):
                 return 0
-            sent = self._socket.sendfile(fd, part.position, min(length, self._warm_bytes))
+            sent = self._send_file(fd, part.position, min(length, self._warm_bytes))
             self._warm_bytes -= sent
         if sent == 0:
             # The file is shorter than its range: the client cannot be told within this answer any more.
@@ -330,6 +338,22 @@ class PlaintextConnection:
             part.position += sent
             part.length -= sent
         return sent
+
+    def _send_file(self, fd: int, position: int, length: int) -> int:
+        """Send so many bytes of a file, or what the socket takes; raises BlockingIOError where it takes nothing."""
+        sendfile = self._socket.sendfile
+        at, left = position, length
+        try:
+            while left:
+                sent = sendfile(fd, at, left)
+                if sent == 0:
+                    break
+                at += sent
+                left -= sent
+        except (BlockingIOError, InterruptedError):
+            if at == position:
+                raise
+        return at - position
 
     def _prove_warm(self, part: FileSlice, length: int) -> bool:
         """Whether the next `length` bytes can be sent without the loop waiting for the disk; else has them read."""
