@@ -11,7 +11,7 @@ from ottla.broker.context import API_VERSIONS, ClientState, RequestContext
 from ottla.broker.served import SERVED
 from ottla.env.disk import DiskError
 from ottla.wire.apis import API
-from ottla.wire.codec import decode
+from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import RequestHeader, parse_request_header
 from ottla.wire.hot import decode_fetch, decode_heartbeat, decode_produce
@@ -92,7 +92,8 @@ class Dispatcher:
             if hot is not None:
                 request = hot(frame, header.api_version, offset)
             else:
-                request = decode(API[key].request, frame, header.api_version, offset)
+                # Whatever follows is ignored, as in Kafka: librdkafka sends three bytes too many with Metadata 12.
+                request, _ = decode_prefix(API[key].request, frame, header.api_version, offset)
         except WireError as error:
             self.refused_frames += 1
             log.warning(

@@ -41,7 +41,7 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
 async def _create(context: RequestContext, request: CreateTopicsRequest) -> None:
     asked = Counter(topic.name for topic in request.topics)
     results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    for topic in request.topics:
         if asked[topic.name] > 1:
             made: CreatedTopic | TopicRefusal = TopicRefusal(
                 ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."

@@ -59,7 +59,9 @@ async def _delete(context: RequestContext, topics: list[DeleteTopicState]) -> No
             refusal = await context.broker.topics.delete_topic(name)
             if refusal is not None:
                 result.error_code = int(_known_to(refusal.error, context.api_version))
-                result.error_message = refusal.told
+                # Of a topic that is not there Kafka says nothing more than that.
+                unknown = refusal.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                result.error_message = None if unknown else refusal.told
         results.append(result)
     context.reply(DeleteTopicsResponse(responses=results))
 
