@@ -197,7 +197,8 @@ def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
         return None
     length, crc = _HEAD.unpack_from(content, position)
     start = position + _HEAD.size
-    if length > LARGEST_RECORD or start + length > len(content):
+    # The checksum of nothing is 0: zeros, as a loss of power leaves them at a file's end, are no record.
+    if length == 0 or length > LARGEST_RECORD or start + length > len(content):
         return None
     payload = content[start : start + length]
     if crc32c(payload) != crc:

@@ -140,6 +140,19 @@ def test_a_damaged_snapshot_is_told_with_a_cure() -> None:
         TreeStore.open(disk, "/t", CLOCK)
 
 
+@pytest.mark.parametrize("tail", [bytes(3), bytes(8), bytes(4096), b"\0\0\0\5abcd"])
+def test_what_a_loss_of_power_leaves_behind_the_log_is_cut_off(tail: bytes) -> None:
+    disk = MemoryDisk()
+    store = filled(disk)
+    nodes = set(store.tree.nodes)
+    path = f"/t/{LOG_NAME}"
+    disk.write_atomic(path, disk.read_bytes(path) + tail)
+    again = TreeStore.open(disk, "/t", CLOCK)
+    assert set(again.tree.nodes) == nodes
+    again.execute([Create("/new")], SESSION)
+    assert "/new" in TreeStore.open(disk, "/t", CLOCK).tree.nodes
+
+
 def test_a_log_that_does_not_fit_is_told_with_a_cure() -> None:
     disk = MemoryDisk()
     other = TreeStore.open(disk, "/o", CLOCK)
