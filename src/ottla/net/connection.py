@@ -16,10 +16,10 @@ from ottla.net.buffers import BufferPool, ReceiveBuffer
 
 #: Requests that one connection may have answered in one turn of the loop before others get theirs.
 REQUESTS_PER_TURN = 64
-#: Bytes of requests that one connection may have handled in one turn.
+#: Bytes of requests and answers that one connection may have handled in one turn.
 REQUEST_BYTES_PER_TURN = 4 * 1024 * 1024
-#: Bytes that one connection may send from files in one turn.
-SEND_BYTES_PER_TURN = 1024 * 1024
+#: Bytes of one answer that are sent in one turn: all of what the Java consumer asks of a partition (1 MiB), head too.
+SEND_BYTES_PER_TURN = (1024 + 64) * 1024
 #: Byte parts that go to the kernel in one call (its own limit is 1,024).
 PARTS_PER_CALL = 512
 #: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
@@ -172,12 +172,13 @@ class PlaintextConnection:
                 self._limit_waiting()
                 return
             requests_left -= 1
-            bytes_left -= size
+            sent_before = self.bytes_out
             self._in_work = self._in_turn = True
             service.handle_frame(self, frame)
             self._in_turn = False
             if self.closed:
                 return
+            bytes_left -= size + self.bytes_out - sent_before
             more = buffer.consume(size)
             if self._in_work:
                 self._limit_waiting()

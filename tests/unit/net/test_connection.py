@@ -12,6 +12,7 @@ import pytest
 from ottla.env.disk import DiskFile, FileSlice, RealDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.env.network import StreamSocket
+from ottla.net import connection as connection_module
 from ottla.net.buffers import BufferPool
 from ottla.net.connection import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
 
@@ -189,6 +190,15 @@ def test_a_flood_of_requests_is_worked_off_in_turns(wired: Wired) -> None:
     wired.loop.turn()
     assert len(wired.service.frames) == REQUESTS_PER_TURN
     assert len(wired.received()) == count
+
+
+def test_large_answers_are_worked_off_in_turns(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "REQUEST_BYTES_PER_TURN", 4_000)
+    wired.service.answer = lambda frame: [frame * 1_000]
+    wired.send(*[b"r"] * 10)
+    wired.loop.turn()
+    assert len(wired.service.frames) == 4
+    assert len(wired.received()) == 10_000
 
 
 def test_the_client_going_away_closes_once_and_drops_the_answer(wired: Wired) -> None:
