@@ -150,8 +150,8 @@ def committed_files() -> list[Path]:
         listing = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=False)
         if listing.returncode == 0:
             return [PROJECT / name for name in listing.stdout.split("\0") if name and (PROJECT / name).is_file()]
-    hidden = (path for path in PROJECT.rglob("*") if path.is_file())
-    return [path for path in hidden if not any(p.startswith(".") for p in path.relative_to(PROJECT).parts)]
+    files = (path for path in PROJECT.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return [path for path in files if not any(part.startswith(".") for part in path.relative_to(PROJECT).parts)]
 
 
 @pytest.mark.parametrize("text", FORBIDDEN_TEXTS)
