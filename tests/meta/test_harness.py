@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from support.apache import ApacheKafka
 from support.brokers import RunningBroker
+from support.controller import brokers_and_controller, knows_its_controller
 from support.java import java_tool
 from support.ottla_server import OttlaServer
-from support.ports import LOOPBACK, accepts_connections
+from support.ports import LOOPBACK, accepts_connections, free_port
 from support.processes import ServerDied, ServerProcess, run_tool
 from support.spec_report import SpecReport, requirement_ids
 from support.waiting import wait_until
@@ -82,11 +84,25 @@ def test_our_broker_can_be_killed_restarted_and_stopped(ottla_server: OttlaServe
     assert 0 < ottla_server.ready_after_s < 20
     assert ottla_server.server.memory_bytes() > 1024 * 1024
     assert ottla_server.server.cpu_seconds() > 0
+    assert knows_its_controller(LOOPBACK, port)
     ottla_server.kill9()
     assert not accepts_connections(LOOPBACK, port)
     ottla_server.restart()
     assert ottla_server.port == port
     assert ottla_server.stop() == 0
+
+
+def test_brokers_and_controller_are_read_from_metadata() -> None:
+    one = struct.pack(">ih4si", 7, 4, b"host", 9092)
+    rack = struct.pack(">h1s", 1, b"r")
+    response = struct.pack(">ii", 0, 2) + one + rack + one + struct.pack(">hi", -1, 7)
+    assert brokers_and_controller(response) == ([7, 7], 7)
+    with pytest.raises(struct.error):
+        brokers_and_controller(response[:-1])
+
+
+def test_nobody_there_knows_no_controller() -> None:
+    assert not knows_its_controller(LOOPBACK, free_port())
 
 
 class TestSpecReport:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from support.controller import knows_its_controller
 from support.java import QUICK_START, java_command, java_tool
 from support.ports import LOOPBACK, accepts_connections, free_port
 from support.processes import ServerDied, ServerProcess
@@ -165,7 +166,7 @@ class ApacheKafka:
             return 0
         ports = [int(port) for port in _LISTENING.findall(told)]
         # A KRaft node opens its controller's socket first.
-        return ports[-1] if ports else 0
+        return ports[-1] if ports and knows_its_controller(LOOPBACK, ports[-1]) else 0
 
     def tool(self, *arguments: str, stdin: str | None = None, timeout_s: float = 50.0, check: bool = True) -> str:
         """The output of one of Apache Kafka's tools with `--bootstrap-server` of this broker added."""
