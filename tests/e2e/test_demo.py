@@ -76,18 +76,31 @@ def test_an_interrupted_demo_leaves_nothing_running(
     log = tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ottla", "demo", *arguments], cwd=tmp_path, stdout=output, stderr=output
+            [sys.executable, "-X", "faulthandler", "-m", "ottla", "demo", *arguments],
+            cwd=tmp_path,
+            stdout=output,
+            stderr=output,
         )
     wait_until(_said(log, "three queries run", process), "the queries", timeout_s=DEMO_TIMEOUT_S / 2)
     children = psutil.Process(process.pid).children(recursive=True)
     assert len(children) >= 3, "two brokers and Java"
     process.send_signal(how)
-    assert process.wait(60) == 130
+    assert _ended(process, log) == 130
     assert "interrupted" in log.read_text()
     assert "Traceback" not in log.read_text()
     psutil.wait_procs(children, timeout=20)
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert not list((tmp_path / "tmp").glob("ottla-demo-*"))
+
+
+def _ended(process: subprocess.Popen[bytes], log: Path) -> int:
+    """The exit status; a demo that does not end shows the stacks of its threads."""
+    try:
+        return process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        process.wait()
+        raise AssertionError(f"the demo did not end:\n{log.read_text()}") from None
 
 
 def _said(log: Path, text: str, process: subprocess.Popen[bytes]) -> Callable[[], bool]:

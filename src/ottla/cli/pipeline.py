@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import signal
 import sys
 import tempfile
-import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -78,11 +76,10 @@ def _starter(name: PipelineName, path: Path) -> Starter:
 def _run(start: Starter) -> int:
     import ottla.spark
     from ottla.cli.java_home import java_home
+    from ottla.cli.spark_noise import silence_spark
     from ottla.spark.local import stop
 
-    warnings.filterwarnings("ignore", module="pyspark")
-    # Ctrl-C may come in the middle of a call to Java; py4j would tell of it with a stack.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    silence_spark()
     with tempfile.TemporaryDirectory(prefix="ottla-pipeline-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         spark = ottla.spark.session(

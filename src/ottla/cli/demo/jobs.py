@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.demo.feed import Feed
+from ottla.cli.spark_noise import silence_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,9 +115,7 @@ class SparkJobs:
             self.failure = problem
 
     def _start_spark(self) -> None:
-        warnings.filterwarnings("ignore", module="pyspark")
-        # Ctrl-C may come in the middle of a call to Java; py4j would tell of it with a stack.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        silence_spark()
         import ottla.spark
 
         self._spark = ottla.spark.session(
