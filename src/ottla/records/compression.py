@@ -2,7 +2,8 @@
 
 gzip is RFC 1952; snappy is written in the framing of snappy-java ("xerial": a header of 16 bytes, then blocks with
 their lengths) and read in that or bare; lz4 is the lz4 frame format with independent blocks, since Java's reader takes
-no linked ones (KIP-57); zstd is RFC 8478 (KIP-110).
+no linked ones; in messages of format 0 its header has a checksum that is wrong, and old clients insist on it (KIP-57);
+zstd is RFC 8478 (KIP-110).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import IntEnum
 import cramjam
 
 from ottla.records.errors import BatchError
+from ottla.records.xxhash import xxh32
 
 Bytes = bytes | bytearray | memoryview
 
@@ -28,6 +30,11 @@ FIRST_GUESS_RATIO = 4
 """How many times its size compressed data is first assumed to have; four times more at each further try."""
 SMALLEST_GUESS = 64 * 1024
 
+_LZ4_MAGIC_BYTES = 4
+_LZ4_FLAGS_AT = 4
+_LZ4_HAS_SIZE = 0x08
+_LZ4_HAS_DICTIONARY = 0x01
+
 
 class Compression(IntEnum):
     """The codecs with their numbers in a batch's attributes."""
@@ -39,8 +46,11 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes:
-    """`data` compressed; `level` is the codec's own scale, None for its default (snappy has none)."""
+def compress(codec: Compression, data: Bytes, level: int | None = None, *, broken_lz4: bool = False) -> bytes:
+    """`data` compressed; `level` is the codec's own scale, None for its default (snappy has none).
+
+    With `broken_lz4` the header of lz4 gets the wrong checksum that messages of format 0 have.
+    """
     if codec == Compression.GZIP:
         return bytes(cramjam.gzip.compress(data, level=level))
     if codec == Compression.SNAPPY:
@@ -48,14 +58,15 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
     if codec == Compression.LZ4:
         encoder = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         encoder.compress(bytes(data))  # it takes nothing but bytes
-        return bytes(encoder.finish())
+        framed = bytes(encoder.finish())
+        return with_header_checksum(framed, broken=True) if broken_lz4 else framed
     if codec == Compression.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=level))
     return bytes(data)
 
 
-def decompress(codec: Compression, data: Bytes, limit: int) -> bytes | memoryview:
-    """`data` expanded, at most `limit` bytes of it.
+def decompress(codec: Compression, data: Bytes, limit: int, *, broken_lz4: bool = False) -> bytes | memoryview:
+    """`data` expanded, at most `limit` bytes of it. With `broken_lz4` the checksum of an lz4 header may be anything.
 
     Raises BatchError where the data is malformed or would grow beyond the limit.
     """
@@ -68,7 +79,8 @@ def decompress(codec: Compression, data: Bytes, limit: int) -> bytes | memoryvie
     if codec == Compression.GZIP:
         return _expand(cramjam.gzip.decompress_into, codec, data, limit)
     if codec == Compression.LZ4:
-        return _expand(cramjam.lz4.decompress_into, codec, data, limit)
+        whole = with_header_checksum(bytes(data), broken=False) if broken_lz4 else data
+        return _expand(cramjam.lz4.decompress_into, codec, whole, limit)
     return _expand(cramjam.zstd.decompress_into, codec, data, limit)
 
 
@@ -141,3 +153,19 @@ def _expand_snappy_block(block: memoryview, already: int, limit: int) -> bytes:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise BatchError(f"malformed snappy data: {error}") from None
+
+
+def with_header_checksum(frame: bytes, *, broken: bool) -> bytes:
+    """The lz4 frame with the checksum of its header computed anew: right, or broken as in messages of format 0.
+
+    The right one covers the header without the four bytes of the format's magic number, the broken one covers those
+    too. A frame too short to have a header is given back as it is.
+    """
+    if len(frame) <= _LZ4_FLAGS_AT:
+        return frame
+    flags = frame[_LZ4_FLAGS_AT]
+    at = _LZ4_FLAGS_AT + 2 + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
+    if len(frame) <= at:
+        return frame
+    checksum = xxh32(frame[0 if broken else _LZ4_MAGIC_BYTES : at]) >> 8 & 0xFF
+    return frame[:at] + bytes((checksum,)) + frame[at + 1 :]

@@ -16,3 +16,11 @@ class UnsupportedMagicError(BatchError):
     def __init__(self, magic: int) -> None:
         super().__init__(f"record format (magic) {magic} is not supported, only 2 is")
         self.magic = magic
+
+
+class CorruptMessageError(BatchError):
+    """A message of format 0 or 1 is damaged: its size cannot be, or its checksum is wrong."""
+
+
+class UnsupportedCompressionError(BatchError):
+    """The compression is not one that the format asked for can have: zstd, before format 2."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from ottla.records.batch import BatchHeader
 from ottla.records.errors import BatchError
+from ottla.records.message_set import MessageHeader, decode_message
 from ottla.records.record import Record, decode_batch
 
 #: What the records of any batch may expand to, bytes; a large batch may expand to `LARGEST_RATIO` times its size.
@@ -22,9 +23,24 @@ ALWAYS_ALLOWED_RECORDS: Final = 200_000
 SMALL_RECORD_BYTES: Final = 8
 
 
+def most_bytes(length: int) -> int:
+    """What the records of a batch of `length` bytes may expand to."""
+    return max(ALWAYS_ALLOWED_BYTES, length * LARGEST_RATIO)
+
+
+def most_records(length: int) -> int:
+    """How many records a batch of `length` bytes may have."""
+    return max(ALWAYS_ALLOWED_RECORDS, length // SMALL_RECORD_BYTES)
+
+
 def decode_bounded(buf: memoryview | bytes, header: BatchHeader) -> list[Record]:
     """The records of a batch as `decode_batch` gives them. Raises BatchError also where it expands beyond measure."""
-    most = max(ALWAYS_ALLOWED_RECORDS, header.length // SMALL_RECORD_BYTES)
+    most = most_records(header.length)
     if header.records_count > most:
         raise BatchError(f"{header.records_count} records in a batch of {header.length} bytes, more than {most}")
-    return decode_batch(buf, header, max(ALWAYS_ALLOWED_BYTES, header.length * LARGEST_RATIO))
+    return decode_batch(buf, header, most_bytes(header.length))
+
+
+def decode_message_bounded(buf: memoryview | bytes, header: MessageHeader) -> list[Record]:
+    """The records of a message of format 0 or 1, as `decode_message` gives them, within the same bounds."""
+    return decode_message(buf, header, most_bytes(header.length), most_records(header.length))
