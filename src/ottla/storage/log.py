@@ -6,14 +6,13 @@ read ranges that are pinned for them (`FileSlice`), nothing else.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 from zlib import crc32
 
-from ottla.env.disk import DiskError, FileSlice
-from ottla.records.batch import NO_TIMESTAMP, BatchHeader, patch_batch
+from ottla.env.disk import DiskError
+from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import lookups
 from ottla.storage.checkpoints import PARTITION_METADATA_FILE
@@ -33,8 +32,8 @@ from ottla.storage.results import (
     OffsetTimestamp,
     ReadRefusal,
 )
-from ottla.storage.scan import scan_batches
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.segments import EMPTY_READ, SegmentList
 from ottla.storage.validation import (
     CLIENT,
     COORDINATOR,
@@ -64,14 +63,12 @@ __all__ = [
 
 _OFFSET_ENTRY_BYTES: Final = OFFSET_ENTRY.size
 _TIME_ENTRY_BYTES: Final = TIME_ENTRY.size
-_EMPTY_READ: Final = LogRead(None, 0)
 
 
 class PartitionLog:
     """One partition's log. Made by `ottla.storage.recovery.load_log`."""
 
     __slots__ = (
-        "_active",
         "_flush_failed",
         "_folder_changed",
         "_resources",
@@ -109,8 +106,7 @@ class PartitionLog:
         segments: list[Segment],
     ) -> None:
         self._resources = resources
-        self._segments = segments
-        self._active = segments[-1]
+        self._segments = SegmentList(resources, folder, segments)
         self.folder = folder
         self.topic = topic
         self.partition = partition
@@ -157,12 +153,12 @@ class PartitionLog:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, oldest first; the last one is written to."""
-        return tuple(self._segments)
+        return self._segments.all()
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all batches."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size_bytes
 
     def update_high_watermark(self, offset: int) -> int:
         """The high watermark is now `offset`, as far as the log reaches; returns what it became."""
@@ -263,7 +259,7 @@ class PartitionLog:
     ) -> AppendRefusal | None:
         """Write batches that have their offsets, and take note of them."""
         length = len(buf)
-        segment = self._active
+        segment = self._segments.active
         try:
             if segment.size and self._roll_due(headers, length, end_offset, now_ms):
                 segment = self._roll(now_ms)
@@ -292,7 +288,7 @@ class PartitionLog:
     def _storage_failed(self, error: DiskError) -> AppendRefusal:
         """Refuse an append that the disk did not take. Where its remains could not be cut off, refuse all others."""
         try:
-            damaged = self._active.log.get().damaged
+            damaged = self._segments.active.log.get().damaged
         except DiskError:
             damaged = False
         if damaged:
@@ -306,7 +302,7 @@ class PartitionLog:
 
     def _roll_due(self, headers: list[BatchHeader], length: int, end_offset: int, now_ms: int) -> bool:
         """Whether the next append needs a new segment: by size, age, full index, or offsets too far apart."""
-        segment, config = self._active, self.config
+        segment, config = self._segments.active, self.config
         if segment.size > config.segment_bytes - length:
             return True
         index_bytes = config.segment_index_bytes
@@ -324,28 +320,23 @@ class PartitionLog:
     def _jitter_ms(self) -> int:
         """How much earlier this segment rolls: spread evenly, and the same whenever asked."""
         spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return crc32(f"{self.name}/{self._active.base_offset}".encode()) % spread if spread > 0 else 0
+        return crc32(f"{self.name}/{self._segments.active.base_offset}".encode()) % spread if spread > 0 else 0
 
     def _roll(self, now_ms: int) -> Segment:
         """Begin a new segment at the log's end. Raises DiskError; the old one then stays the active one."""
-        old = self._active
+        old = self._segments.active
         old.finish()
         self._note_unsynced(old.offset_index.file.path)
         self._note_unsynced(old.time_index.file.path)
         self.producers.end_offset = self.log_end_offset
         self._take_snapshot()
-        resources = self._resources
-        segment = Segment(resources.files, resources.index_memory, self.folder, self.log_end_offset, 0, now_ms)
-        segment.max_timestamp = NO_TIMESTAMP
-        segment.create_files()
-        self._segments.append(segment)
-        self._active = segment
+        segment = self._segments.begin(self.log_end_offset, now_ms)
         self._folder_changed = True
         return segment
 
     def roll(self, now_ms: int) -> bool:
         """Begin a new segment, where the active one holds anything; says whether. Raises DiskError."""
-        if not self._active.size:
+        if not self._segments.active.size:
             return False
         self._roll(now_ms)
         return True
@@ -386,61 +377,13 @@ class PartitionLog:
             return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.name} is closed")
         limit = end if up_to_offset is None or up_to_offset > end else up_to_offset
         if offset >= limit:
-            return _EMPTY_READ
+            return EMPTY_READ
         try:
-            return self._read_range(offset, max_bytes, limit, min_one_batch)
+            return self._segments.read(offset, max_bytes, limit, end, min_one_batch)
         except DiskError as error:
             return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         except BatchError as error:
             return ReadRefusal(ErrorCode.CORRUPT_MESSAGE, str(error))
-
-    def _read_range(self, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> LogRead:
-        number = self._number_of(offset)
-        segments = self._segments
-        segment = segments[number]
-        start = segment.locate(offset)
-        while start is None:
-            # Compaction may have taken the rest of a segment: go on in the next one.
-            number += 1
-            if number >= len(segments):
-                return _EMPTY_READ
-            segment = segments[number]
-            start = segment.locate(offset)
-        segment_end = segments[number + 1].base_offset if segment is not self._active else self.log_end_offset
-        if limit >= segment_end:
-            stop = segment.size
-            next_offset = segment_end
-        else:
-            found = segment.locate(limit)
-            stop = segment.size if found is None else found
-            next_offset = limit
-        length = stop - start
-        if length > max_bytes:
-            length, next_offset = self._shorten(segment, start, max_bytes, min_one_batch)
-        if length <= 0:
-            return _EMPTY_READ
-        file = segment.pin()
-        return LogRead(FileSlice(file, start, length, segment.log.unpin, segment is self._active), length, next_offset)
-
-    def _shorten(self, segment: Segment, start: int, max_bytes: int, min_one_batch: bool) -> tuple[int, int]:
-        """(length, offset to read on at or -1) of a read of at most `max_bytes`.
-
-        Ending at an indexed batch sends no half batch, and the next read's position is known already.
-        """
-        cut = segment.cut(start, max_bytes)
-        if cut is not None:
-            segment.remember(cut.base_offset, cut.position)
-            return cut.position - start, cut.base_offset
-        first = segment.batch_at(start)
-        if first is None or first.length <= max_bytes:
-            return max_bytes, -1
-        return (first.length, first.last_offset + 1) if min_one_batch else (0, -1)
-
-    def _number_of(self, offset: int) -> int:
-        """The number of the segment that `offset` belongs to."""
-        if offset >= self._active.base_offset:
-            return len(self._segments) - 1
-        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
 
     def _out_of_range(self, offset: int) -> ReadRefusal:
         if offset < self.log_start_offset:
@@ -457,28 +400,14 @@ class PartitionLog:
 
         For loading internal topics. Raises DiskError, and BatchError at a damaged batch.
         """
-        for segment in self._segments[self._number_of(max(from_offset, self.log_start_offset)) :]:
-            start = segment.locate(from_offset)
-            if start is None:
-                continue
-            size = segment.size
-            file = segment.pin()
-            try:
-                position = start
-                for batch in scan_batches(file, start, size):
-                    yield batch.data
-                    position = batch.position + batch.length
-            finally:
-                segment.log.unpin()
-            if position != size:
-                raise BatchError(f"{segment.log.path}: damaged batch at position {position}")
+        return self._segments.read_batches(max(from_offset, self.log_start_offset))
 
     # -- finding offsets
 
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetTimestamp | ReadRefusal | None:
         """The first record whose timestamp is at least `timestamp_ms`; None where there is none."""
         try:
-            return lookups.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
+            return lookups.first_at_or_after(self._segments.all(), timestamp_ms, self.log_start_offset)
         except DiskError as error:
             return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         except BatchError as error:
@@ -487,7 +416,7 @@ class PartitionLog:
     def offset_of_max_timestamp(self) -> OffsetTimestamp | ReadRefusal | None:
         """The first record that has the largest timestamp of all; None where there is none."""
         try:
-            return lookups.newest(self._segments)
+            return lookups.newest(self._segments.all())
         except DiskError as error:
             return ReadRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         except BatchError as error:
@@ -558,8 +487,8 @@ class PartitionLog:
         count = min(count, len(self._segments) - 1)
         renamed: list[str] = []
         for _ in range(count):
-            self.raise_log_start(self._segments[1].base_offset)
-            segment = self._segments.pop(0)
+            segment = self._segments.pop_first()
+            self.raise_log_start(self._segments.first.base_offset)
             renamed += segment.mark_deleted()
             renamed += self._drop_snapshot(segment.base_offset)
             self._folder_changed = True
@@ -582,7 +511,8 @@ class PartitionLog:
         if offset >= self.log_end_offset:
             return []
         try:
-            renamed = self._truncate_segments(offset, now_ms)
+            renamed = self._segments.truncate(offset, now_ms)
+            self._folder_changed = True
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             self.high_watermark = min(self.high_watermark, offset)
@@ -595,29 +525,11 @@ class PartitionLog:
             raise
         return renamed
 
-    def _truncate_segments(self, offset: int, now_ms: int) -> list[str]:
-        segments = self._segments
-        renamed: list[str] = []
-        while len(segments) > 1 and segments[-1].base_offset >= offset:
-            renamed += segments.pop().mark_deleted()
-        if offset < segments[0].base_offset:
-            renamed += segments.pop().mark_deleted()
-            resources = self._resources
-            segment = Segment(resources.files, resources.index_memory, self.folder, offset, 0, now_ms)
-            segment.max_timestamp = NO_TIMESTAMP
-            segment.create_files()
-            segments.append(segment)
-        else:
-            segments[-1].truncate(offset)
-        self._active = segments[-1]
-        self._folder_changed = True
-        return renamed
-
     def _rebuild_producers(self, now_ms: int) -> None:
         resources = self._resources
         snapshots = ProducerSnapshots(resources.disk, self.folder, resources.disk.listdir(self.folder))
         snapshots.load_newest(self.producers, self.log_end_offset, now_ms, resources.producer_expiration_ms)
-        replay_log(self.producers, self._segments, self.producers.end_offset)
+        replay_log(self.producers, self._segments.all(), self.producers.end_offset)
         self.producers.end_offset = self.log_end_offset
         self.snapshot_offset = snapshots.newest
 
@@ -652,7 +564,7 @@ class PartitionLog:
         job = FlushJob(self._resources.disk, folder, self.log_end_offset, self.unflushed_bytes)
         try:
             if self.recovery_point < self.log_end_offset:
-                for segment in self._segments[self._number_of(self.recovery_point) :]:
+                for segment in self._segments.starting_with(self.recovery_point):
                     segment.spill_indexes()
                     job.add(segment.log)
         except DiskError:
@@ -702,7 +614,7 @@ class PartitionLog:
     def prepare_close(self) -> None:
         """Complete indexes and producer snapshot, so that the next start needs no recovery. Raises DiskError."""
         if self.flush_needed() or self.producers.end_offset > self.snapshot_offset:
-            active = self._active
+            active = self._segments.active
             active.finish()
             self._note_unsynced(active.offset_index.file.path)
             self._note_unsynced(active.time_index.file.path)
@@ -713,8 +625,7 @@ class PartitionLog:
         """Close the files; ranges that are being sent stay readable until released."""
         self.closed = True
         self.failure = self.failure or f"the log of {self.name} is closed"
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
 
     def close(self, now_ms: int = 0) -> int:
         """Complete and flush everything, and close the files; returns the bytes forced. Raises DiskError."""
@@ -728,7 +639,3 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.name}, {self.log_start_offset}..{self.log_end_offset})"
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset

@@ -39,6 +39,7 @@ from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
 from ottla.storage.scan import ScannedBatch, find_batch, scan_batches
 from ottla.storage.segment import Segment
+from ottla.storage.segments import create_segment
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
@@ -221,12 +222,8 @@ class _Loader:
         for segment in segments:
             for path in segment.mark_deleted():
                 self._disk.remove(path)
-        resources = self._resources
-        segment = Segment(resources.files, resources.index_memory, self._place.folder, offset, 0, self._now_ms)
-        segment.max_timestamp = -1
-        segment.create_files()
         self._producers.clear()
-        return [segment]
+        return [create_segment(self._resources, self._place.folder, offset, self._now_ms)]
 
     # -- after a clean stop
 

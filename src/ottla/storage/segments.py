@@ -1,0 +1,170 @@
+"""The segments of one log, oldest first: which of them holds an offset, reading across them, adding and dropping."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.env.disk import FileSlice
+from ottla.records.batch import NO_TIMESTAMP
+from ottla.records.errors import BatchError
+from ottla.storage.resources import LogResources
+from ottla.storage.results import LogRead
+from ottla.storage.scan import scan_batches
+from ottla.storage.segment import Segment
+
+EMPTY_READ: Final = LogRead(None, 0)
+
+
+def create_segment(resources: LogResources, folder: str, base_offset: int, now_ms: int) -> Segment:
+    """A new, empty segment with its file. Raises DiskError."""
+    segment = Segment(resources.files, resources.index_memory, folder, base_offset, 0, now_ms)
+    segment.max_timestamp = NO_TIMESTAMP
+    segment.create_files()
+    return segment
+
+
+class SegmentList:
+    """At least one segment; the last one, `active`, is written to."""
+
+    __slots__ = ("_folder", "_resources", "_segments", "active")
+
+    def __init__(self, resources: LogResources, folder: str, segments: list[Segment]) -> None:
+        self._resources = resources
+        self._folder = folder
+        self._segments = segments
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def all(self) -> tuple[Segment, ...]:
+        """The segments as they are now."""
+        return tuple(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self._segments)
+
+    # -- finding and reading
+
+    def number_of(self, offset: int) -> int:
+        """The number of the segment that `offset` belongs to."""
+        if offset >= self.active.base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+
+    def starting_with(self, offset: int) -> list[Segment]:
+        """The segment that `offset` belongs to, and all behind it."""
+        return self._segments[self.number_of(offset) :]
+
+    def read(self, offset: int, max_bytes: int, limit: int, log_end_offset: int, min_one_batch: bool) -> LogRead:
+        """A range of one segment from the batch holding `offset` on, with nothing from `limit` on.
+
+        See `PartitionLog.read`. Raises DiskError and BatchError.
+        """
+        number = self.number_of(offset)
+        segments = self._segments
+        segment = segments[number]
+        start = segment.locate(offset)
+        while start is None:
+            # Compaction may have taken the rest of a segment: go on in the next one.
+            number += 1
+            if number >= len(segments):
+                return EMPTY_READ
+            segment = segments[number]
+            start = segment.locate(offset)
+        segment_end = segments[number + 1].base_offset if segment is not self.active else log_end_offset
+        if limit >= segment_end:
+            stop = segment.size
+            next_offset = segment_end
+        else:
+            found = segment.locate(limit)
+            stop = segment.size if found is None else found
+            next_offset = limit
+        length = stop - start
+        if length > max_bytes:
+            length, next_offset = _shorten(segment, start, max_bytes, min_one_batch)
+        if length <= 0:
+            return EMPTY_READ
+        file = segment.pin()
+        return LogRead(FileSlice(file, start, length, segment.log.unpin, segment is self.active), length, next_offset)
+
+    def read_batches(self, from_offset: int) -> Iterator[memoryview]:
+        """Each whole batch from the one that holds `from_offset` on. Raises DiskError, BatchError at a damaged one."""
+        for segment in self.starting_with(from_offset):
+            start = segment.locate(from_offset)
+            if start is None:
+                continue
+            size = segment.size
+            file = segment.pin()
+            try:
+                position = start
+                for batch in scan_batches(file, start, size):
+                    yield batch.data
+                    position = batch.position + batch.length
+            finally:
+                segment.log.unpin()
+            if position != size:
+                raise BatchError(f"{segment.log.path}: damaged batch at position {position}")
+
+    # -- changing
+
+    def begin(self, base_offset: int, now_ms: int) -> Segment:
+        """Begin a new active segment. Raises DiskError; the old one then stays the active one."""
+        segment = create_segment(self._resources, self._folder, base_offset, now_ms)
+        self._segments.append(segment)
+        self.active = segment
+        return segment
+
+    def pop_first(self) -> Segment:
+        """Take the oldest segment out of the list; there must be another one."""
+        return self._segments.pop(0)
+
+    def truncate(self, offset: int, now_ms: int) -> list[str]:
+        """Drop the records from `offset` on; returns renamed files, to be removed later. DiskError, BatchError."""
+        segments = self._segments
+        renamed: list[str] = []
+        while len(segments) > 1 and segments[-1].base_offset >= offset:
+            renamed += segments.pop().mark_deleted()
+        if offset < segments[0].base_offset:
+            renamed += segments.pop().mark_deleted()
+            segments.append(create_segment(self._resources, self._folder, offset, now_ms))
+        else:
+            segments[-1].truncate(offset)
+        self.active = segments[-1]
+        return renamed
+
+    def close(self) -> None:
+        """Let go of all files; what is pinned is closed when released."""
+        for segment in self._segments:
+            segment.close()
+
+
+def _shorten(segment: Segment, start: int, max_bytes: int, min_one_batch: bool) -> tuple[int, int]:
+    """(length, offset to read on at or -1) of a read of at most `max_bytes`.
+
+    Ending at an indexed batch sends no half batch, and the next read's position is known already.
+    """
+    cut = segment.cut(start, max_bytes)
+    if cut is not None:
+        segment.remember(cut.base_offset, cut.position)
+        return cut.position - start, cut.base_offset
+    first = segment.batch_at(start)
+    if first is None or first.length <= max_bytes:
+        return max_bytes, -1
+    return (first.length, first.last_offset + 1) if min_one_batch else (0, -1)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
