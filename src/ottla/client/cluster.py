@@ -52,6 +52,8 @@ class Cluster:
         self._refreshing = asyncio.Lock()
         self._refreshed_at_ms = 0.0
         self._was_reached = False
+        #: Addresses that once spoke Kafka's protocol: brokers of this cluster, and its bootstrap servers.
+        self._spoken_to: set[tuple[str, int]] = set()
         self._closed = False
 
     @property
@@ -119,10 +121,13 @@ class Cluster:
                 try:
                     connection = await open_connection(node.host, node.port, self.settings)
                 except ConnectError as error:
+                    # Who spoke Kafka's protocol once and now closes the connection is being stopped, and comes back.
+                    stopping = error.retriable and (node.host, node.port) in self._spoken_to
                     raise type(error)(
                         f"{error} (broker {node_id} of {self.name} is known by this address: advertised.listeners)",
-                        retriable=isinstance(error, BrokerUnreachableError),
+                        retriable=stopping or isinstance(error, BrokerUnreachableError),
                     ) from error
+                self._spoken_to.add((node.host, node.port))
                 self._connections[key] = connection
             return connection
 
@@ -141,6 +146,7 @@ class Cluster:
                 problems.append(error)
             else:
                 self._was_reached = True
+                self._spoken_to.add((host, port))
                 return self._bootstrap
         raise self._unreachable(problems)
 

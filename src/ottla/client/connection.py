@@ -102,7 +102,8 @@ class Connection(asyncio.Protocol):
         except (ClientTimeoutError, ConnectionLostError, ProtocolError) as error:
             raise NotKafkaError(
                 f"{self.address} accepts connections but does not speak Kafka's protocol in plain text ({error}); "
-                "check the port, and whether it is a TLS or SASL listener"
+                "check the port, and whether it is a TLS or SASL listener",
+                retriable=error.retriable,
             ) from error
         if answer.error_code != ErrorCode.NONE:
             raise BrokerError(answer.error_code, f"{self.address} refuses to tell its API versions")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from ottla.client.errors import (
@@ -9,10 +11,11 @@ from ottla.client.errors import (
     ClientTimeoutError,
     ConnectionLostError,
     InvalidArgumentError,
+    NotKafkaError,
     UnknownTopicError,
     UnresolvableHostError,
 )
-from ottla.client.model import TopicPartition
+from ottla.client.model import Node, TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest
@@ -96,6 +99,31 @@ def test_pauses_grow_up_to_their_limit(fake, with_cluster, monkeypatch):
     settings = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 1000}
     assert with_cluster(fake, lambda cluster: cluster.retry("x", attempt), **settings) == "done"
     assert pauses == [100, 200, 400, 800, 1000, 1000]
+
+
+def test_a_broker_that_hangs_up_while_it_is_stopped_is_asked_again(fake, with_cluster, faults):
+    fake.topic("t", 0)
+
+    async def work(cluster):
+        await cluster.refresh(["t"])
+        fake.faults[ApiKey.API_VERSIONS] += [faults["DROP"]] * 2
+        return await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
+
+    assert with_cluster(fake, work).brokers
+
+
+def test_a_listener_that_never_spoke_the_protocol_is_not_asked_again(fake, with_cluster, faults):
+    fake.topic("t", 0)
+
+    async def work(cluster):
+        await cluster.refresh(["t"])
+        cluster.metadata.nodes[0] = Node(0, "localhost", fake.ports[0])
+        fake.faults[ApiKey.API_VERSIONS] += [faults["DROP"]] * 2
+        await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
+
+    with pytest.raises(NotKafkaError, match="does not speak Kafka's protocol"):
+        with_cluster(fake, work)
+    assert fake.faults[ApiKey.API_VERSIONS] == deque([faults["DROP"]])
 
 
 def test_what_is_not_retriable_is_raised_at_once(fake, with_cluster):
