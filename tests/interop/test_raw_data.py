@@ -101,17 +101,6 @@ def create(connection: RawConnection, name: str, partitions: int = 1) -> uuid.UU
     return topic_id_when_usable(connection, name, partitions)
 
 
-@pytest.mark.parametrize("version", range(3))
-def test_old_produce_is_told_that_it_is_unsupported(
-    ottla_only: OttlaServer, connect: Any, unique: str, version: int
-) -> None:
-    raw = connect(ottla_only)
-    create(raw, unique)
-    body = producing(unique, batch([b"x"], magic=1), acks=1)
-    del body["transactional_id"]
-    assert produced(raw.request("Produce", version, **body))["error_code"] == UNSUPPORTED_VERSION
-
-
 @pytest.mark.parametrize("acks", [2, -2, 100])
 @pytest.mark.parametrize("version", [3, 8, 11])
 def test_invalid_acks(twin: Twin, unique: str, version: int, acks: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.handlers import init_producer_id, produce
+from ottla.broker.handlers import init_producer_id
 from ottla.broker.served import SERVED
 from ottla.config.broker import ConfigRefusal, parse_broker_config
 from ottla.config.settings import BROKER_SETTINGS
@@ -28,7 +28,6 @@ def refused(**settings: str) -> Callable[[], bool]:
 
 #: The beginning of a row to what makes it true.
 CHECKS: dict[str, list[Callable[[], bool]]] = {
-    "Produce 0–2": [lambda: SERVED[ApiKey.PRODUCE].min_version == 0, lambda: produce.BATCHES_SINCE == 3],
     "Fetch 0–3": [lambda: SERVED[ApiKey.FETCH].min_version == 4],
     "compaction": [lambda: BROKER_SETTINGS["log.cleaner.enable"].effect == "no_effect"],
     "moving partitions": [missing(ApiKey.ALTER_REPLICA_LOG_DIRS)],

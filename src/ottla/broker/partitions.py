@@ -115,12 +115,21 @@ class PartitionSet:
                 waiting.complete()
         return removed
 
-    def append(self, partition: Partition, records: memoryview, origin: int) -> AppendInfo | AppendRefusal:
+    def append(
+        self, partition: Partition, records: memoryview, origin: int, *, records_checked: bool = False
+    ) -> AppendInfo | AppendRefusal:
         """Append batches as leader and wake the fetches that wait for them."""
         hosted = partition.log
         before = hosted.log_end_offset
         now_ms = self._now_ms()
-        info = hosted.append(records, None, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin)
+        info = hosted.append(
+            records,
+            None,
+            leader_epoch=partition.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            records_checked=records_checked,
+        )
         if partition.waiting and hosted.log_end_offset != before:
             size = len(records)
             for waiting in list(partition.waiting):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.conversions import Conversions
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.group_log import HostedLog
@@ -75,6 +76,7 @@ class Broker:
         self.randomness = randomness if randomness is not None else Randomness()
         self.log_dirs = config.log_dirs
         self.fetch_max_bytes = config.int("fetch.max.bytes")
+        self.conversions = Conversions(self.executor)
         self.partitions = PartitionSet(self.clock.now_ms)
         self.metadata_cache = MetadataCache()
         self.fetch_sessions = FetchSessionCache(

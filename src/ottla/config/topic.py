@@ -20,8 +20,9 @@ class LogConfig:
     """
 
     __slots__ = (
-        "cleanup_policy", "compression_type", "delete_retention_ms", "file_delete_delay_ms", "flush_messages",
-        "flush_ms", "index_interval_bytes", "max_compaction_lag_ms", "max_message_bytes",
+        "cleanup_policy", "compression_gzip_level", "compression_lz4_level", "compression_type",
+        "compression_zstd_level", "delete_retention_ms", "file_delete_delay_ms", "flush_messages", "flush_ms",
+        "index_interval_bytes", "max_compaction_lag_ms", "max_message_bytes", "message_downconversion_enable",
         "message_timestamp_after_max_ms", "message_timestamp_before_max_ms", "message_timestamp_type",
         "min_cleanable_dirty_ratio", "min_compaction_lag_ms", "min_insync_replicas", "overrides", "preallocate",
         "retention_bytes", "retention_ms", "segment_bytes", "segment_index_bytes", "segment_jitter_ms", "segment_ms",
@@ -39,6 +40,10 @@ class LogConfig:
         retention_bytes: int
         cleanup_policy: tuple[str, ...]
         compression_type: str
+        compression_gzip_level: int
+        compression_lz4_level: int
+        compression_zstd_level: int
+        message_downconversion_enable: bool
         message_timestamp_type: str
         message_timestamp_before_max_ms: int
         message_timestamp_after_max_ms: int

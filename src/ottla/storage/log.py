@@ -176,11 +176,13 @@ class PartitionLog:
         now_ms: int,
         origin: int = CLIENT,
         verified_transaction: bool = False,
+        records_checked: bool = False,
     ) -> AppendInfo | AppendRefusal:
         """Check the batches in `buf`, give them offsets and `leader_epoch` in place, and write them.
 
         `buf` must be writable; it and `headers` (its batches in order, parsed here where None) are changed.
         `verified_transaction` says that the coordinator confirmed the transaction the batch belongs to (KIP-890).
+        `records_checked` says that the records inside were looked at already (`ottla.storage.rewriting`).
         After a refusal nothing of it is in the log.
         """
         if self.failure is not None:
@@ -192,7 +194,7 @@ class PartitionLog:
             if isinstance(found, AppendRefusal):
                 return found
             headers = found
-        refusal = self._check(buf, headers, now_ms, origin)
+        refusal = self._check(buf, headers, now_ms, origin, records_checked)
         if refusal is not None:
             return refusal
         config = self.config
@@ -215,7 +217,9 @@ class PartitionLog:
             return refusal
         return AppendInfo(first_offset, offset - 1, now_ms if append_time else -1, self.log_start_offset)
 
-    def _check(self, buf: memoryview, headers: list[BatchHeader], now_ms: int, origin: int) -> AppendRefusal | None:
+    def _check(
+        self, buf: memoryview, headers: list[BatchHeader], now_ms: int, origin: int, records_checked: bool
+    ) -> AppendRefusal | None:
         config, name = self.config, self.name
         if not headers or (origin == CLIENT and len(headers) != 1):
             many = "exactly" if headers else "at least"
@@ -224,7 +228,7 @@ class PartitionLog:
             )
         for header in headers:
             refusal = check_batch(buf, header, name, config.max_message_bytes, origin)
-            if refusal is None and origin == CLIENT:
+            if refusal is None and origin == CLIENT and not records_checked:
                 refusal = check_contents(buf, header, config, now_ms, name)
             if refusal is not None:
                 return refusal

@@ -8,6 +8,7 @@ header counts, and that none is newer than the header says. A reader that meets 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.records.batch import (
@@ -37,6 +38,7 @@ COORDINATOR: Final = 1
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 NO_BOUND: Final = 0x7FFFFFFFFFFFFFFF
+STAMPED_BY_PRODUCER: Final = "Producer should not set timestamp type to LogAppendTime."
 #: Record errors that a message shows.
 ERRORS_SHOWN: Final = 3
 _COMPRESSIONS: Final = frozenset(int(compression) for compression in Compression)
@@ -129,40 +131,48 @@ def check_contents(
 ) -> AppendRefusal | None:
     """Timestamps, and the keys that compacted topics need."""
     append_time = config.message_timestamp_type == LOG_APPEND_TIME
-    if append_time and header.attributes & LOG_APPEND_TIME_FLAG:
-        message = "Producer should not set timestamp type to LogAppendTime."
-        return _records_refused(ErrorCode.INVALID_TIMESTAMP, [(0, message)])
-    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    stamped = bool(header.attributes & LOG_APPEND_TIME_FLAG)
+    if append_time and stamped:
+        return _records_refused(ErrorCode.INVALID_TIMESTAMP, [(0, STAMPED_BY_PRODUCER)])
+    after = config.message_timestamp_after_max_ms
     if not append_time and header.max_timestamp != NO_TIMESTAMP and header.max_timestamp - now_ms > after:
         return _records_refused(
             ErrorCode.INVALID_TIMESTAMP, [(0, _out_of_range(header.max_timestamp, header.last_offset, now_ms, config))]
         )
-    compact = "compact" in config.cleanup_policy
-    if not compact and (append_time or before >= NO_BOUND):
+    if not config.compact and (append_time or config.message_timestamp_before_max_ms >= NO_BOUND):
         return None
     try:
         records = decode_bounded(buf, header)
     except BatchError as error:
         return AppendRefusal(ErrorCode.INVALID_RECORD, f"Record batch for topic partition {partition}: {error}")
-    if not append_time:
-        faults = [
-            (index, _out_of_range(record.timestamp, record.offset, now_ms, config))
-            for index, record in enumerate(records)
-            if _has_bad_timestamp(record, now_ms, before, after)
-        ]
-        if faults:
-            return _records_refused(ErrorCode.INVALID_TIMESTAMP, faults)
-    if compact:
-        message = f"Compacted topic cannot accept message without key in topic partition {partition}."
-        faults = [(index, message) for index, record in enumerate(records) if record.key is None]
-        if faults:
-            return _records_refused(ErrorCode.INVALID_RECORD, faults)
-    return None
+    return check_records(records, stamped, config, now_ms, partition)
 
 
-def _has_bad_timestamp(record: Record, now_ms: int, before: int, after: int) -> bool:
-    timestamp = record.timestamp
-    return timestamp != NO_TIMESTAMP and (now_ms - timestamp > before or timestamp - now_ms > after)
+def check_records(
+    records: Sequence[Record], stamped: bool, config: LogConfig, now_ms: int, partition: str
+) -> AppendRefusal | None:
+    """Each record's key, where the topic is compacted, and its timestamp, as `LogValidator.validateRecord`.
+
+    `stamped` says that the batch claims to have the broker's timestamps.
+    """
+    append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    without_key: list[tuple[int, str]] = []
+    bad_times: list[tuple[int, str]] = []
+    compact = config.compact
+    for index, record in enumerate(records):
+        timestamp = record.timestamp
+        if compact and record.key is None:
+            message = f"Compacted topic cannot accept message without key in topic partition {partition}."
+            without_key.append((index, message))
+        elif not append_time and timestamp != NO_TIMESTAMP:
+            if now_ms - timestamp > before or timestamp - now_ms > after:
+                bad_times.append((index, _out_of_range(timestamp, record.offset, now_ms, config)))
+        elif stamped:
+            bad_times.append((index, STAMPED_BY_PRODUCER))
+    if bad_times:
+        return _records_refused(ErrorCode.INVALID_TIMESTAMP, sorted(without_key + bad_times))
+    return _records_refused(ErrorCode.INVALID_RECORD, without_key) if without_key else None
 
 
 def _out_of_range(timestamp: int, offset: int, now_ms: int, config: LogConfig) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.records.batch import MAGIC_AT, TimestampType, parse_batch_header
+from ottla.records.batch import MAGIC_AT, TimestampType, parse_batch_header, patch_batch
 from ottla.records.compression import Compression
 from ottla.records.errors import UnsupportedCompressionError
 from ottla.records.message_set import (
@@ -23,8 +23,11 @@ from ottla.records.message_set import (
 )
 from ottla.records.record import Record, decode_batch
 from ottla.storage.down_conversion import down_convert
+from ottla.storage.rewriting import rewrite
+from ottla.storage.validation import stamp
 from support.java import java_command
 from support.processes import run_tool
+from support.storage_logs import log_config
 
 PROGRAM = Path(__file__).with_name("MessageSets.java")
 RECORDED = Path(__file__).with_name("message_sets.txt")
@@ -128,6 +131,25 @@ def split(data: memoryview) -> list[memoryview]:
         found.append(data[:length])
         data = data[length:]
     return found
+
+
+@pytest.mark.spec("L7")
+@pytest.mark.parametrize("name", named("up-"))
+def test_up_conversion_is_kafkas(name: str) -> None:
+    source, _, kind = name.removeprefix("up-").partition("-to-")
+    append = kind == "append"
+    config = log_config(message_timestamp_type="LogAppendTime" if append else "CreateTime")
+    ours = rewrite(memoryview(recorded()[f"set-{source}"]), config, T + 5000, "t-0")
+    assert isinstance(ours, bytearray)
+    header = parse_batch_header(ours)
+    patch_batch(ours, 0, 100, 9)
+    if append:
+        stamp(memoryview(ours), header, True, T + 5000)
+    theirs = recorded()[name]
+    if source.split("-")[1] in SAME_BYTES:
+        assert bytes(ours) == theirs
+    assert decoded(bytes(ours)) == decoded(theirs)
+    assert bytes(ours[21:61]) == theirs[21:61]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

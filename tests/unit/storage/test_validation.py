@@ -121,7 +121,7 @@ def test_a_batch_that_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_not_taken_yet(magic: int) -> None:
+def test_old_formats_are_not_for_new_versions_of_produce(magic: int) -> None:
     refusal = refused(log_with(), patched(">b", MAGIC_AT, magic, fix_crc=False))
     assert refusal.error == ErrorCode.INVALID_RECORD
     assert "magic version 2" in refusal.message

@@ -2,10 +2,12 @@
 
 1 adds the throttle time, 2 the log append time; 3 brings record batches v2 and the transactional id; 5 the log start
 offset; 7 allows zstd; 8 adds messages per record; 9 is flexible; 10 tells the current leader with an error (KIP-951);
-11 is for transactions over the wire (KIP-890). Versions 0-2 carry the older message sets, which come later: they are
-advertised, since librdkafka switches compression off otherwise, and answered with `UNSUPPORTED_VERSION`.
+11 is for transactions over the wire (KIP-890). Versions 0-2 carry the older message sets, which are stored as batches.
 
-Nothing here works per record: batches are slices of the receive buffer, and the log appends them as they are.
+Nothing here works per record: batches are slices of the receive buffer, and the log appends them as they are. Two
+things need more, and get it away from the loop unless they are small (`ottla.storage.rewriting`): message sets, and
+batches compressed otherwise than the topic wants them. The connection takes up its next request only when this one is
+answered, so a producer's batches stay in order.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.records.batch import ATTRIBUTES_AT
+from ottla.records.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
+from ottla.storage.rewriting import AS_PRODUCED, is_small, needs_rewriting, rewrite
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_produce_response, encode_produced
 from ottla.wire.messages.produce import (
@@ -29,6 +32,7 @@ from ottla.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.partitions import Partition
 
 log = logging.getLogger("ottla.broker")
 
@@ -52,8 +56,39 @@ LOG_START_UNKNOWN = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
+#: A set of the older formats without a whole message is no fault: nothing is appended, and no offset answered.
+NOTHING_APPENDED = AppendInfo(-1, -1, -1, -1)
 #: Kafka's own tools may write internal topics under this client id.
 ADMIN_CLIENT_ID = "__admin_client"
+
+
+class Rewriting:
+    """A batch that has to be rewritten before it can be appended, with a copy of its bytes."""
+
+    __slots__ = ("_config", "_name", "_now_ms", "_records", "is_done", "outcome", "partition")
+
+    def __init__(self, partition: Partition, records: memoryview, now_ms: int) -> None:
+        self.partition = partition
+        self._config = partition.log.config
+        self._name = partition.log.name
+        self._records = records
+        self._now_ms = now_ms
+        #: What to append, or why not, or None where there is nothing to append.
+        self.outcome: bytearray | AppendRefusal | None = None
+        self.is_done = False
+
+    def keep(self) -> None:
+        """Have bytes of its own: the frame's are lent for the time of the handler's call."""
+        self._records = memoryview(bytes(self._records))
+
+    def run(self) -> None:
+        """Do the work; touches nothing but this object."""
+        self.outcome = rewrite(self._records, self._config, self._now_ms, self._name)
+        self.is_done = True
+
+
+#: What became of a partition's batch; a `Rewriting` is still to be done.
+Done = AppendInfo | PartitionProduceResponse | Rewriting
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> None:
@@ -75,24 +110,58 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
             )
         )
     else:
-        _reply(context, [TopicProduceResponse(name=topic.name, partition_responses=[_answer(data.index, done)])])
+        _finish(context, [(topic.name, [(data.index, done)])], acks)
 
 
 def _append_all(context: RequestContext, request: ProduceRequest, refusal: tuple[ErrorCode, str | None] | None) -> None:
-    failed = False
-    responses = []
+    found: list[tuple[str, list[tuple[int, Done]]]] = []
     for topic in request.topic_data:
-        name = topic.name
-        answers = []
+        answers: list[tuple[int, Done]] = []
         for data in topic.partition_data:
-            done = _append(context, name, data, request.acks) if refusal is None else _refused(data.index, *refusal)
-            answer = _answer(data.index, done)
-            failed = failed or answer.error_code != 0
-            answers.append(answer)
-        responses.append(TopicProduceResponse(name=name, partition_responses=answers))
-    if request.acks != 0:
+            if refusal is None:
+                answers.append((data.index, _append(context, topic.name, data, request.acks)))
+            else:
+                answers.append((data.index, _refused(data.index, *refusal)))
+        found.append((topic.name, answers))
+    _finish(context, found, request.acks)
+
+
+def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int) -> None:
+    """Answer, at once or when what has to be rewritten has been appended."""
+    waiting = [done for _, answers in found for _, done in answers if isinstance(done, Rewriting)]
+    if not waiting:
+        _answer_all(context, found, acks)
+        return
+
+    def work() -> None:
+        for one in waiting:
+            one.run()
+
+    def appended(_result: None, error: BaseException | None) -> None:
+        if error is not None:
+            log.error("a produce request of %s could not be rewritten", context.client_host, exc_info=error)
+            context.disconnect()
+            return
+        _answer_all(
+            context,
+            [
+                (name, [(index, _append_rewritten(context, index, done)) for index, done in answers])
+                for name, answers in found
+            ],
+            acks,
+        )
+
+    context.broker.conversions.run(work, appended)
+
+
+def _answer_all(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int) -> None:
+    responses = [
+        TopicProduceResponse(name=name, partition_responses=[_answer(index, done) for index, done in answers])
+        for name, answers in found
+    ]
+    if acks != 0:
         _reply(context, responses)
-    elif failed:
+    elif any(answer.error_code for response in responses for answer in response.partition_responses):
         # The only way to tell a client that waits for no answer, as Kafka does it.
         log.info("closing the connection of %s: its produce request with acks=0 failed", context.client_host)
         context.disconnect()
@@ -108,40 +177,77 @@ def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[E
     """What is wrong with the request as a whole, if anything."""
     if request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS, None
-    if context.api_version < BATCHES_SINCE:
-        return ErrorCode.UNSUPPORTED_VERSION, None
     if request.transactional_id is not None:
         return ErrorCode.INVALID_TXN_STATE, "Transactions are not supported by this broker yet."
     return None
 
 
-def _append(
-    context: RequestContext, topic: str, data: PartitionProduceData, acks: int
-) -> AppendInfo | PartitionProduceResponse:
-    """Append one partition's batch; what was appended, or the answer that refuses it."""
+def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> Done:
+    """Append one partition's batch: what was appended, or the answer that refuses it, or what is to be done first."""
     partitions = context.broker.partitions
     partition = partitions.get(topic, data.index)
     if partition is None:
         return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if not data.records:
-        return _refused(data.index, ErrorCode.INVALID_RECORD)
-    if context.api_version < ZSTD_SINCE and _is_zstd(data.records):
+    records = data.records
+    version = context.api_version
+    if not records:
+        return _refused(data.index, ErrorCode.INVALID_RECORD) if version >= BATCHES_SINCE else NOTHING_APPENDED
+    if version < ZSTD_SINCE and version >= BATCHES_SINCE and _is_zstd(records):
         return _refused(data.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if acks == -1 and partition.isr_size < partition.log.config.min_insync_replicas:
+    config = partition.log.config
+    if acks == -1 and partition.isr_size < config.min_insync_replicas:
         answer = _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
         answer.log_start_offset = partition.log.log_start_offset
         return answer
-    info = partitions.append(partition, data.records, CLIENT)
+    if version < BATCHES_SINCE or config.compression_type != AS_PRODUCED:
+        rewriting = _rewriting(context, partition, records)
+        if rewriting is not None:
+            return _append_rewritten(context, data.index, rewriting) if rewriting.is_done else rewriting
+    info = partitions.append(partition, records, CLIENT)
     if isinstance(info, AppendRefusal):
         return _refused_by_log(data.index, info, partition.log.log_start_offset)
     return info
 
 
-def _answer(index: int, done: AppendInfo | PartitionProduceResponse) -> PartitionProduceResponse:
+def _rewriting(context: RequestContext, partition: Partition, records: memoryview) -> Rewriting | None:
+    """How the batch gets into the form in which it can be appended; None where it has it."""
+    is_set = len(records) <= MAGIC_AT or records[MAGIC_AT] < MAGIC
+    if is_set and context.api_version >= BATCHES_SINCE:
+        return None  # for the log to refuse
+    if not is_set and not needs_rewriting(records, partition.log.config):
+        return None
+    rewriting = Rewriting(partition, records, context.broker.clock.now_ms())
+    if is_small(records, partition.log.config):
+        rewriting.run()
+        return rewriting
+    rewriting.keep()
+    return rewriting
+
+
+def _append_rewritten(context: RequestContext, index: int, done: Done) -> AppendInfo | PartitionProduceResponse:
+    """Append what was rewritten, as long as the partition is still there; other outcomes are given back as they are."""
+    if not isinstance(done, Rewriting):
+        return done
+    outcome, partition = done.outcome, done.partition
+    partitions = context.broker.partitions
+    if partitions.get(partition.topic, partition.index) is not partition:
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if outcome is None:
+        return NOTHING_APPENDED
+    if not isinstance(outcome, AppendRefusal):
+        info = partitions.append(partition, memoryview(outcome), CLIENT, records_checked=True)
+        if not isinstance(info, AppendRefusal):
+            return info
+        outcome = info
+    return _refused_by_log(index, outcome, partition.log.log_start_offset)
+
+
+def _answer(index: int, done: Done) -> PartitionProduceResponse:
     if isinstance(done, PartitionProduceResponse):
         return done
+    assert isinstance(done, AppendInfo), "a batch that was not rewritten has no answer"
     return PartitionProduceResponse(
         index=index,
         error_code=0,

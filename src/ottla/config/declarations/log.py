@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 # fmt: off
 ROWS: tuple[Row, ...] = (
     (
-        "compression.gzip.level", "int", "-1", "1 to 9 or -1", "medium", "cluster-wide", "no_effect",
+        "compression.gzip.level", "int", "-1", "1 to 9 or -1", "medium", "cluster-wide", "honoured",
         "Level for batches that the broker itself compresses with gzip; -1 for the library's choice.",
     ),
     (
-        "compression.lz4.level", "int", "9", "[1,...,17]", "medium", "cluster-wide", "no_effect",
+        "compression.lz4.level", "int", "9", "[1,...,17]", "medium", "cluster-wide", "honoured",
         "Level for batches that the broker itself compresses with lz4.",
     ),
     (
@@ -29,7 +29,7 @@ ROWS: tuple[Row, ...] = (
         "`uncompressed`.",
     ),
     (
-        "compression.zstd.level", "int", "3", "[-131072,...,22]", "medium", "cluster-wide", "no_effect",
+        "compression.zstd.level", "int", "3", "[-131072,...,22]", "medium", "cluster-wide", "honoured",
         "Level for batches that the broker itself compresses with zstd.",
     ),
     (

@@ -15,11 +15,11 @@ ROWS: tuple[Row, ...] = (
         "`compact` alone keeps everything.",
     ),
     (
-        "compression.gzip.level", "int", "-1", "1 to 9 or -1", "medium", "topic", "no_effect",
+        "compression.gzip.level", "int", "-1", "1 to 9 or -1", "medium", "topic", "honoured",
         "Level for batches that the broker itself compresses with gzip; -1 for the library's choice.",
     ),
     (
-        "compression.lz4.level", "int", "9", "[1,...,17]", "medium", "topic", "no_effect",
+        "compression.lz4.level", "int", "9", "[1,...,17]", "medium", "topic", "honoured",
         "Level for batches that the broker itself compresses with lz4.",
     ),
     (
@@ -34,7 +34,7 @@ ROWS: tuple[Row, ...] = (
         "`uncompressed`.",
     ),
     (
-        "compression.zstd.level", "int", "3", "[-131072,...,22]", "medium", "topic", "no_effect",
+        "compression.zstd.level", "int", "3", "[-131072,...,22]", "medium", "topic", "honoured",
         "Level for batches that the broker itself compresses with zstd.",
     ),
     (
