@@ -28,7 +28,6 @@ def refused(**settings: str) -> Callable[[], bool]:
 
 #: The beginning of a row to what makes it true.
 CHECKS: dict[str, list[Callable[[], bool]]] = {
-    "Fetch 0–3": [lambda: SERVED[ApiKey.FETCH].min_version == 4],
     "compaction": [lambda: BROKER_SETTINGS["log.cleaner.enable"].effect == "no_effect"],
     "moving partitions": [missing(ApiKey.ALTER_REPLICA_LOG_DIRS)],
     "transactions": [

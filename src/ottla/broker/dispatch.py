@@ -73,6 +73,16 @@ class Dispatcher:
         self.cold_reads += 1
         self._broker.executor.call(lambda: _touch(file, position, length), lambda _result, _error: done())
 
+    def make(self, work: Callable[[], bytes], done: Callable[[bytes | None, BaseException | None], None]) -> None:
+        """Convert the next records of an answer in a thread. A failure is told here; the connection ends itself."""
+
+        def told(piece: bytes | None, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("closing a connection: the rest of its answer cannot be made: %s", error)
+            done(piece, error)
+
+        self._broker.conversions.run(work, told)
+
     def connection_closed(self, connection: PlaintextConnection) -> None:
         """Forget the connection and what it waited for."""
         state = connection.state

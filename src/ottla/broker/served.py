@@ -30,7 +30,7 @@ class Served(NamedTuple):
 
 SERVED: dict[int, Served] = {
     0: Served(0, 11, "produce"),
-    1: Served(4, 17, "fetch"),
+    1: Served(0, 17, "fetch"),
     2: Served(0, 9, "list_offsets"),
     3: Served(0, 12, "metadata"),
     8: Served(0, 9, "offset_commit"),

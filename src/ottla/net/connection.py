@@ -13,6 +13,7 @@ from typing import Protocol
 from ottla.env.disk import DiskError, DiskFile, FileSlice
 from ottla.env.network import MORE_FOLLOWS, EventLoop, StreamSocket
 from ottla.net.buffers import BufferPool, ReceiveBuffer
+from ottla.net.parts import MadePart
 
 #: Requests that one connection may have answered in one turn of the loop before others get theirs.
 REQUESTS_PER_TURN = 64
@@ -25,7 +26,8 @@ PARTS_PER_CALL = 512
 #: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
 WAITING_BYTES_LIMIT = 64 * 1024
 
-Part = bytes | bytearray | memoryview | FileSlice
+Part = bytes | bytearray | memoryview | FileSlice | MadePart
+_NOT_IN_MEMORY = (FileSlice, MadePart)
 
 
 class Service(Protocol):
@@ -45,6 +47,10 @@ class Service(Protocol):
 
     def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
         """Bring a cold range of a file into the page cache, away from the loop, then call `done` on the loop."""
+        ...
+
+    def make(self, work: Callable[[], bytes], done: Callable[[bytes | None, BaseException | None], None]) -> None:
+        """Make the next piece of an answer away from the loop, then call `done(piece, error)` on the loop."""
         ...
 
     def connection_closed(self, connection: PlaintextConnection) -> None:
@@ -207,7 +213,8 @@ class PlaintextConnection:
     def send(self, parts: Sequence[Part]) -> None:
         """Send the answer to the request in work, its size field included, and then take up the next request.
 
-        The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped.
+        The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped, a
+        `MadePart` by its own rules.
         Requests that follow wait until the client has taken this answer, so a client that does not read holds up
         nobody but itself.
         """
@@ -267,6 +274,9 @@ class PlaintextConnection:
                 part = outgoing[0]
                 if isinstance(part, FileSlice):
                     sent = self._send_slice(part, min(part.length, budget))
+                elif isinstance(part, MadePart):
+                    self._make_more(part)
+                    continue
                 else:
                     sent = self._send_bytes()
                 self.bytes_out += sent
@@ -294,7 +304,7 @@ class PlaintextConnection:
         """Send the run of byte parts at the head of the queue in one call; returns the bytes sent."""
         outgoing = self._outgoing
         first = outgoing[0]
-        if not isinstance(first, FileSlice) and (len(outgoing) == 1 or isinstance(outgoing[1], FileSlice)):
+        if not isinstance(first, _NOT_IN_MEMORY) and (len(outgoing) == 1 or isinstance(outgoing[1], _NOT_IN_MEMORY)):
             sent = self._socket.send(first, MORE_FOLLOWS if len(outgoing) > 1 else 0)
             if sent == len(first):
                 outgoing.popleft()
@@ -303,7 +313,7 @@ class PlaintextConnection:
             return sent
         run: list[bytes | bytearray | memoryview] = []
         for part in outgoing:
-            if isinstance(part, FileSlice) or len(run) == PARTS_PER_CALL:
+            if isinstance(part, _NOT_IN_MEMORY) or len(run) == PARTS_PER_CALL:
                 break
             run.append(part)
         flags = MORE_FOLLOWS if len(run) < len(outgoing) else 0
@@ -373,6 +383,30 @@ class PlaintextConnection:
         self._service.read_ahead(part.file, part.position, length, done)
         return False
 
+    def _make_more(self, part: MadePart) -> None:
+        """Have the next piece of the part at the head of the queue made; what follows is sent when it is there."""
+        self._reading_ahead = True
+        here = True
+
+        def done(piece: bytes | None, error: BaseException | None) -> None:
+            self._reading_ahead = False
+            part.end(len(piece or b""))
+            if self.closed:
+                return
+            if not piece or error is not None:
+                # The answer's size is sent already: the client cannot be told within it.
+                self.close()
+                return
+            if part.length <= 0:
+                self._outgoing.popleft()
+            self._outgoing.appendleft(piece)
+            if not here:
+                self._flush()
+
+        part.begin()
+        self._service.make(part.make, done)
+        here = False
+
     def _want_write(self) -> None:
         if not self._writing:
             self._writing = True
@@ -425,5 +459,6 @@ class PlaintextConnection:
 
 def _release(parts: Sequence[Part] | deque[Part]) -> None:
     for part in parts:
-        if isinstance(part, FileSlice) and part.release is not None:
-            part.release()
+        release = part.release if isinstance(part, FileSlice | MadePart) else None
+        if release is not None:
+            release()

@@ -15,6 +15,7 @@ from ottla.env.network import StreamSocket
 from ottla.net import connection as connection_module
 from ottla.net.buffers import BufferPool
 from ottla.net.connection import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
+from ottla.net.parts import MadePart
 
 
 class HandLoop:
@@ -74,6 +75,7 @@ class RecordingService:
         self.closed = 0
         self.limit = 1 << 20
         self.read_ahead_calls: list[tuple[int, int, Callable[[], None]]] = []
+        self.making: list[tuple[Callable[[], bytes], Callable[[bytes | None, BaseException | None], None]]] = []
 
     def handle_frame(self, connection: PlaintextConnection, frame: memoryview) -> None:
         data = bytes(frame)
@@ -90,6 +92,19 @@ class RecordingService:
 
     def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
         self.read_ahead_calls.append((position, length, done))
+
+    def make(self, work: Callable[[], bytes], done: Callable[[bytes | None, BaseException | None], None]) -> None:
+        self.making.append((work, done))
+
+    def make_next(self) -> None:
+        """Do what was asked to be made first, as a thread would."""
+        work, done = self.making.pop(0)
+        try:
+            piece = work()
+        except OSError as error:
+            done(None, error)
+            return
+        done(piece, None)
 
     def connection_closed(self, connection: PlaintextConnection) -> None:
         self.closed += 1
@@ -294,6 +309,80 @@ def test_a_cold_range_waits_for_the_disk_without_holding_the_loop(wired: Wired, 
     assert wired.received() == b"x" * 1000
     assert wired.connection.is_idle
     file.close()
+
+
+class Pieces:
+    """Makes pieces of one byte each, and counts how often it is released."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.released = 0
+
+    def make(self) -> bytes:
+        if self.left == 0:
+            raise OSError("nothing is left")
+        self.left -= 1
+        return b"%d" % self.left
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_parts_are_made_one_after_the_other_while_they_are_sent(wired: Wired) -> None:
+    first, second = Pieces(2), Pieces(1)
+    wired.service.answer = lambda frame: [
+        b"head",
+        MadePart(2, first.make, first.release),
+        b"between",
+        MadePart(1, second.make, second.release),
+        b"end",
+    ]
+    wired.send(b"fetch", b"next")
+    assert wired.received() == b"head"
+    assert len(wired.service.making) == 1
+    wired.service.make_next()
+    assert wired.received() == b"1"
+    assert first.released == 0
+    wired.service.make_next()
+    assert wired.received() == b"0between"
+    assert (first.released, second.released) == (1, 0)
+    assert wired.service.frames == [b"fetch"]
+    wired.service.answer = lambda frame: [b"answer"]
+    wired.service.make_next()
+    assert wired.received() == b"0endanswer"
+    assert (first.released, second.released, wired.connection.is_idle) == (1, 1, True)
+
+
+def test_a_part_that_cannot_be_made_ends_the_connection(wired: Wired) -> None:
+    pieces = Pieces(0)
+    wired.service.answer = lambda frame: [b"head", MadePart(3, pieces.make, pieces.release)]
+    wired.send(b"fetch")
+    wired.loop.settle()
+    wired.service.make_next()
+    assert (wired.connection.closed, pieces.released) == (True, 1)
+
+
+def test_a_part_is_released_only_when_the_thread_is_done_with_it(wired: Wired) -> None:
+    pieces, never = Pieces(3), Pieces(1)
+    wired.service.answer = lambda frame: [
+        MadePart(3, pieces.make, pieces.release),
+        MadePart(1, never.make, never.release),
+    ]
+    wired.send(b"fetch")
+    wired.loop.settle()
+    wired.connection.close()
+    assert (pieces.released, never.released) == (0, 1)
+    wired.service.make_next()
+    assert (pieces.released, wired.service.closed) == (1, 1)
+
+
+def test_pieces_made_at_once_do_not_pile_up_calls(wired: Wired) -> None:
+    pieces = Pieces(5000)
+    wired.service.answer = lambda frame: [MadePart(5000, lambda: pieces.make()[:1], pieces.release)]
+    wired.service.make = lambda work, done: done(work(), None)  # type: ignore[method-assign]
+    wired.send(b"fetch")
+    assert len(wired.received()) == 5000
+    assert pieces.released == 1
 
 
 def test_read_ahead_that_ends_after_the_client_left_is_harmless(wired: Wired, tmp_path: Path) -> None:

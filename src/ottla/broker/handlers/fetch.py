@@ -1,10 +1,12 @@
-"""Fetch (key 1), versions 4-17: reads record batches, from the page cache to the socket.
+"""Fetch (key 1), versions 0-17: reads record batches, from the page cache to the socket.
 
-4 brings record batches v2, the isolation level and last stable offsets; 5 log start offsets; 7 incremental sessions
-(KIP-227); 9 leader epochs; 10 zstd; 11 racks (KIP-392); 12 is flexible; 13 topic ids; 15 replica state; 16 node
-endpoints (KIP-951); 17 directory ids. Versions 0-3 would need the older message sets and come with them.
+1 adds the throttle time; 3 a limit for the whole answer (KIP-74); 4 brings record batches v2, the isolation level and
+last stable offsets; 5 log start offsets; 7 incremental sessions (KIP-227); 9 leader epochs; 10 zstd; 11 racks
+(KIP-392); 12 is flexible; 13 topic ids; 15 replica state; 16 node endpoints (KIP-951); 17 directory ids.
 
-An answer is a head in memory per partition and, behind it, a range of a segment file that goes out by `sendfile`.
+An answer is a head in memory per partition and, behind it, a range of a segment file that goes out by `sendfile`. For
+versions 0-3 the ranges are converted to the message sets of that time instead (0 and 1: format 0; 2 and 3: format 1),
+in threads and while they are sent (`ottla.storage.down_conversion`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,11 @@ from ottla.broker.fetch_sessions import (
 )
 from ottla.broker.partitions import NO_EPOCH
 from ottla.broker.purgatory import DelayedFetch
+from ottla.env.disk import DiskError
+from ottla.net.parts import MadePart
+from ottla.records.errors import BatchError, UnsupportedCompressionError
+from ottla.records.message_set import MAGIC_0, MAGIC_1
+from ottla.storage.down_conversion import DownConversion
 from ottla.storage.log import ReadRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_fetch_response
@@ -43,9 +50,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-MIN_VERSION = 4
+MIN_VERSION = 0
 MAX_VERSION = 17
 
+#: The first version that is limited as a whole, and whose first batch comes whole however large it is (KIP-74).
+WHOLE_BATCH_SINCE = 3
+#: The first version with record batches v2; the first whose clients know messages of format 1.
+BATCHES_SINCE = 4
+FORMAT_1_SINCE = 2
+#: Converted messages of one answer that may wait in memory to be sent; more is converted a second time.
+CONVERTED_BYTES = 1024 * 1024
+#: Clients before this version take a storage error for a bug of the broker, and do not try again.
+STORAGE_ERROR_SINCE = 6
 #: The first version that names topics by their ids.
 TOPIC_IDS_SINCE = 13
 #: The first version whose clients understand zstd.
@@ -125,7 +141,10 @@ class Fetch:
         found: list[tuple[SessionPartition, PartitionData]] = []
         total = 0
         at_once = False
-        zstd_unknown = self._context.api_version < ZSTD_SINCE
+        version = self._context.api_version
+        zstd_unknown = version < ZSTD_SINCE
+        converted = version < BATCHES_SINCE
+        whole_batch = version >= WHOLE_BATCH_SINCE
         for wanted in self._wanted:
             partition = self._find(wanted)
             error = self._unknown(wanted) if partition is None else partition.check_epoch(wanted.current_leader_epoch)
@@ -142,15 +161,22 @@ class Fetch:
                 at_once = True
                 continue
             if zstd_unknown and log.config.compression_type == "zstd":
-                found.append((wanted, _failed(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
+                found.append((wanted, _not_converted(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
+                at_once = True
+                continue
+            if converted and not log.config.message_downconversion_enable:
+                found.append((wanted, _not_converted(wanted.index, ErrorCode.UNSUPPORTED_VERSION)))
                 at_once = True
                 continue
             if wanted.fetch_offset != up_to:
                 read = log.read(
-                    wanted.fetch_offset, min(wanted.max_bytes, budget), up_to_offset=up_to, min_one_batch=not total
+                    wanted.fetch_offset,
+                    min(wanted.max_bytes, budget),
+                    up_to_offset=up_to,
+                    min_one_batch=whole_batch and not total,
                 )
                 if isinstance(read, ReadRefusal):
-                    found.append((wanted, _failed(wanted.index, read.error)))
+                    found.append((wanted, _failed(wanted.index, _told(read.error, version))))
                     at_once = True
                     continue
                 records = read.slice
@@ -163,6 +189,36 @@ class Fetch:
         return found, total, at_once
 
     def _answer(self, found: list[tuple[SessionPartition, PartitionData]]) -> None:
+        if self._context.api_version < BATCHES_SINCE and any(data.records for _, data in found):
+            self._answer_converted(found)
+        else:
+            self._answer_with(found)
+
+    def _answer_converted(self, found: list[tuple[SessionPartition, PartitionData]]) -> None:
+        """Answer with message sets, once a thread has found out how long they are."""
+        context = self._context
+        version = context.api_version
+        magic = MAGIC_1 if version >= FORMAT_1_SINCE else MAGIC_0
+        jobs = [_Conversion(wanted, data, magic) for wanted, data in found if data.records]
+
+        def work() -> None:
+            keep_bytes = CONVERTED_BYTES
+            for job in jobs:
+                keep_bytes -= job.prepare(keep_bytes)
+
+        def prepared(_result: None, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("a fetch of %s could not be converted", context.client_host, exc_info=error)
+                for job in jobs:
+                    job.drop()
+                context.disconnect()
+                return
+            answers = {id(job.wanted): job.answer(version) for job in jobs}
+            self._answer_with([(wanted, answers.get(id(wanted), data)) for wanted, data in found])
+
+        context.broker.conversions.run(work, prepared)
+
+    def _answer_with(self, found: list[tuple[SessionPartition, PartitionData]]) -> None:
         session = self._session
         by_topic: dict[TopicKey, list[PartitionData]] = {}
         for wanted, data in found:
@@ -195,6 +251,58 @@ class Fetch:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic in broker.image.topic_names else ErrorCode.UNKNOWN_TOPIC_ID
 
 
+class _Conversion:
+    """The range that one partition is answered with, on its way to a message set."""
+
+    __slots__ = ("_conversion", "_data", "_error", "slice", "wanted")
+
+    def __init__(self, wanted: SessionPartition, data: PartitionData, magic: int) -> None:
+        self.wanted = wanted
+        self.slice: FileSlice = data.records
+        self._data = data
+        self._error = ErrorCode.NONE
+        self._conversion = DownConversion(
+            self.slice.file, self.slice.position, self.slice.length, magic, wanted.fetch_offset
+        )
+
+    def prepare(self, keep_bytes: int) -> int:
+        """Find out how long the set will be; returns the bytes of it that are kept. In a thread."""
+        try:
+            return self._conversion.prepare(keep_bytes)
+        except UnsupportedCompressionError:
+            self._error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        except BatchError:
+            self._error = ErrorCode.CORRUPT_MESSAGE
+        except DiskError:
+            self._error = ErrorCode.KAFKA_STORAGE_ERROR
+        return 0
+
+    def drop(self) -> None:
+        """There will be no answer."""
+        if self.slice.release is not None:
+            self.slice.release()
+
+    def answer(self, version: int) -> PartitionData:
+        """What the client is answered."""
+        release = self.slice.release
+        assert release is not None
+        length = self._conversion.left_bytes
+        if self._error is not ErrorCode.NONE:
+            release()
+            return _not_converted(self.wanted.index, _told(self._error, version))
+        if not length:
+            release()
+        self._data.records = MadePart(length, self._conversion.next_chunk, release) if length else b""
+        return self._data
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    """The error that clients of this version make the right thing of."""
+    if error is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return error
+
+
 def _success(index: int, partition: Partition, records: FileSlice | None, isolation_level: int) -> PartitionData:
     log = partition.log
     return PartitionData(
@@ -218,6 +326,19 @@ def _failed(index: int, error: ErrorCode, *, unknown: bool = False) -> Partition
         # Kafka's own difference: a partition that it does not know, and one that it could not read.
         aborted_transactions=[] if unknown else None,
         records=b"",
+    )
+
+
+def _not_converted(index: int, error: ErrorCode) -> PartitionData:
+    """A partition that this version of the client cannot be given; Kafka sends no records with it, not even none."""
+    return PartitionData(
+        partition_index=index,
+        error_code=int(error),
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=[],
+        records=None,
     )
 
 

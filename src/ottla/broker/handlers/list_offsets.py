@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.env.disk import DiskError
 from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
@@ -22,6 +23,7 @@ from ottla.wire.messages.list_offsets import (
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.partitions import Partition
+    from ottla.storage.log import PartitionLog
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -68,6 +70,8 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
 def _answer(
     context: RequestContext, partition: Partition, asked: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
+    if context.api_version == 0:
+        return _answer_old_style(context, partition, asked)
     error = partition.check_epoch(asked.current_leader_epoch)
     timestamp = asked.timestamp
     if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, MAX_VERSION + 1):
@@ -77,12 +81,6 @@ def _answer(
     found = _find(partition, timestamp, partition.visible_end(isolation_level))
     if isinstance(found, ReadRefusal):
         return _failed(asked, found.error)
-    if context.api_version == 0:
-        return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
-            error_code=0,
-            old_style_offsets=_old_style(partition, asked, found),
-        )
     if found is None:
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0)
     return ListOffsetsPartitionResponse(
@@ -109,16 +107,35 @@ def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimes
     return found
 
 
-def _old_style(partition: Partition, asked: ListOffsetsPartition, found: OffsetTimestamp | None) -> list[int]:
-    """Version 0 answers segment base offsets, newest first, at most `max_num_offsets` of them."""
-    if found is None:
-        return []
-    offsets = [found.offset]
-    if asked.timestamp == LATEST:
-        offsets += [
-            segment.base_offset for segment in reversed(partition.log.segments) if segment.base_offset < found.offset
-        ]
-    return offsets[: max(asked.max_num_offsets, 0)]
+def _answer_old_style(
+    context: RequestContext, partition: Partition, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """Version 0: where segments begin that were last written before a time, newest first, and the log's end."""
+    try:
+        offsets = _offsets_before(partition.log, asked.timestamp, context.broker.clock.now_ms())
+    except DiskError:
+        return _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    offsets = offsets[: max(asked.max_num_offsets, 0)]
+    visible = partition.log.high_watermark
+    if any(offset > visible for offset in offsets):
+        offsets = [visible, *(offset for offset in offsets if offset <= visible)]
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets)
+
+
+def _offsets_before(log: PartitionLog, timestamp: int, now_ms: int) -> list[int]:
+    """As `UnifiedLog.legacyFetchOffsetsBefore`; a time is compared with those of the files. Raises DiskError."""
+    segments = log.segments
+    if timestamp == EARLIEST:
+        return [max(segments[0].base_offset, log.log_start_offset)]
+    newest_first = segments[::-1]
+    offsets = [max(segment.base_offset, log.log_start_offset) for segment in newest_first]
+    end = [log.log_end_offset] if segments[-1].size else []
+    if timestamp == LATEST or (end and timestamp >= now_ms):
+        return end + offsets
+    for number, segment in enumerate(newest_first):
+        if segment.log.modified_ms() <= timestamp:
+            return offsets[number:]
+    return []
 
 
 def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:

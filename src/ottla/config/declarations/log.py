@@ -159,7 +159,7 @@ ROWS: tuple[Row, ...] = (
         "Tiered storage: how long segments are kept on local disk, in milliseconds; -2 for `log.retention.ms`.",
     ),
     (
-        "log.message.downconversion.enable", "boolean", "true", "", "low", "cluster-wide", "no_effect",
+        "log.message.downconversion.enable", "boolean", "true", "", "low", "cluster-wide", "honoured",
         "Whether records are converted for clients that know only older formats.",
     ),
     (

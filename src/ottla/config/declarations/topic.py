@@ -82,7 +82,7 @@ ROWS: tuple[Row, ...] = (
         "The largest record batch taken, in bytes, after compression.",
     ),
     (
-        "message.downconversion.enable", "boolean", "true", "", "low", "topic", "no_effect",
+        "message.downconversion.enable", "boolean", "true", "", "low", "topic", "honoured",
         "Whether records are converted for clients that know only older formats.",
     ),
     (
