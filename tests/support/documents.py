@@ -58,10 +58,18 @@ def _first_sentence(path: Path) -> str:
 
 
 def commands() -> dict[str, TyperCommand]:
-    """The commands of `ottla` by name."""
+    """The commands of `ottla` by name; those of a group by the group's name and their own."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    return {name: command for name, command in group.commands.items() if isinstance(command, TyperCommand)}
+    return dict(_commands_of(group, ""))
+
+
+def _commands_of(group: TyperGroup, before: str) -> Iterator[tuple[str, TyperCommand]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _commands_of(command, f"{before}{name} ")
+        elif isinstance(command, TyperCommand):
+            yield before + name, command
 
 
 def cli_page() -> str:

@@ -9,6 +9,7 @@ import typer
 
 from ottla import __version__
 from ottla.cli.demo import demo
+from ottla.cli.log import app as log
 from ottla.cli.pipeline import pipeline
 
 app = typer.Typer(
@@ -57,6 +58,7 @@ def serve(
 
 app.command()(demo)
 app.command()(pipeline)
+app.add_typer(log)
 
 
 def main() -> None:

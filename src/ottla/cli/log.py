@@ -1,0 +1,162 @@
+"""`ottla log`: looks at log folders, Apache Kafka's and ours, whether a broker is running on them or not."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from ottla.storage.inspection.dump import DumpWish
+
+EXIT_DAMAGED = 1
+EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="log",
+    help="Look into log folders of ottla or Apache Kafka, check them, mend them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class OutputFormat(StrEnum):
+    """How results are written."""
+
+    table = "table"
+    json = "json"
+
+
+class BytesFormat(StrEnum):
+    """How keys and values are shown."""
+
+    auto = "auto"
+    text = "text"
+    json = "json"
+    hex = "hex"
+    base64 = "base64"
+    integer = "integer"
+
+
+class Decode(StrEnum):
+    """What records of internal topics are read as."""
+
+    auto = "auto"
+    none = "none"
+    offsets = "offsets"
+    transactions = "transactions"
+    rebalances = "rebalances"
+
+
+Paths = Annotated[list[str], typer.Argument(help="Files, folders of partitions, or folders of log.dirs.")]
+Topic = Annotated[str | None, typer.Option(help="Only this topic of a log folder.")]
+Partition = Annotated[int | None, typer.Option(help="Only this partition of a log folder.", min=0)]
+Format = Annotated[OutputFormat, typer.Option("--format", help="A table, or one JSON object a line.")]
+
+
+@app.command()
+def dump(
+    paths: Paths,
+    records: Annotated[
+        bool, typer.Option("--records", "--print-data-log", "-r", help="Show the records, too, not just their batches.")
+    ] = False,
+    offset: Annotated[int, typer.Option("--offset", help="Begin with the batch that holds this offset.", min=0)] = 0,
+    until: Annotated[int | None, typer.Option(help="End before this offset.", min=0)] = None,
+    key: Annotated[str | None, typer.Option(help="Only records with this key (text, or 0x and hexadecimal).")] = None,
+    topic: Topic = None,
+    partition: Partition = None,
+    everything: Annotated[bool, typer.Option("--all", help="Of folders all files, not just the logs.")] = False,
+    decode: Annotated[Decode, typer.Option(help="Read records as those of an internal topic.")] = Decode.auto,
+    key_format: Annotated[BytesFormat, typer.Option(help="How keys are shown.")] = BytesFormat.auto,
+    value_format: Annotated[BytesFormat, typer.Option(help="How values are shown.")] = BytesFormat.auto,
+    output: Format = OutputFormat.table,
+) -> None:
+    """Show what lies in log folders and files: batches, records, index entries, producers, checkpoints.
+
+    Ends with 0, with 1 where something was damaged, with 2 where something could not be read at all.
+    """
+    from ottla.storage.inspection.batch_rows import RecordWish
+    from ottla.storage.inspection.dump import DumpWish
+    from ottla.storage.inspection.internal_topics import Decoder
+    from ottla.storage.inspection.texts import TextFormat
+
+    shown = RecordWish(
+        records=records or key is not None,
+        from_offset=offset,
+        until_offset=until,
+        key=None if key is None else _key(key),
+        key_format=TextFormat(key_format),
+        value_format=TextFormat(value_format),
+    )
+    _end(lambda: _dump(paths, DumpWish(shown, Decoder(decode), everything, topic, partition), output))
+
+
+def _dump(paths: list[str], wish: DumpWish, output: OutputFormat) -> int:
+    from ottla.cli.log_output import write_json, write_table
+    from ottla.env.disk import RealDisk
+    from ottla.storage.inspection.dump import dump as rows_of
+
+    damaged = seen = False
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal damaged, seen
+        for path in paths:
+            for row in rows_of(RealDisk(), path, wish):
+                seen = True
+                damaged |= row["type"] == "damage"
+                yield row
+
+    (write_json if output is OutputFormat.json else write_table)(rows(), sys.stdout.write)
+    if not seen and wish.narrowed:
+        _refuse("no such topic or partition there")
+    return EXIT_DAMAGED if damaged else 0
+
+
+def _key(text: str) -> bytes:
+    if text.startswith("0x"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            _refuse(f"--key {text}: what follows 0x is not hexadecimal")
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _end(work: Callable[[], int]) -> NoReturn:
+    """Run a command's work and end the process with its code; what goes wrong outside is told in a line."""
+    from ottla.env.disk import DiskError
+    from ottla.storage.inspection.folders import NothingThere
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = work()
+        sys.stdout.flush()
+    except (DiskError, NothingThere) as problem:
+        _flush()
+        _refuse(str(problem))
+    except BrokenPipeError:
+        # Whoever read has seen enough. What is still buffered must not fail once more at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    sys.exit(code)
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"ottla log: {message}", file=sys.stderr)
+    sys.exit(EXIT_FAILED)

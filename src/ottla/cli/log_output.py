@@ -1,0 +1,197 @@
+"""How rows are written: one JSON object a line, or as a table that goes on for as long as rows come.
+
+A table is aligned page by page, so that a log of any size is shown as it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+Row = dict[str, Any]
+
+#: Rows that are aligned with each other.
+PAGE_ROWS: Final = 200
+#: Characters of a cell; what is longer is cut, in tables only.
+WIDEST_CELL: Final = 60
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: Columns of a table by the type of the row: heading and what stands in it.
+_Column = tuple[str, Callable[[Row], Any]]
+
+
+def write_json(rows: Iterable[Row], write: Callable[[str], object]) -> None:
+    """One object a line."""
+    for row in rows:
+        write(json.dumps(row, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+
+
+def write_table(rows: Iterable[Row], write: Callable[[str], object]) -> None:
+    """Pages of rows of one type, each under a heading where the type changes; records are set in under their batch."""
+    shown = ""
+    for kind, page in _pages(rows):
+        if kind in _SENTENCES:
+            for row in page:
+                write(_SENTENCES[kind](row) + "\n")
+            shown = kind
+            continue
+        columns = [column for column in _COLUMNS.get(kind) or _plain(page[0]) if _used(column, page)]
+        cells = [[_cell(get(row)) for _, get in columns] for row in page]
+        headings = [heading for heading, _ in columns]
+        widths = [max(len(heading), *(len(line[at]) for line in cells)) for at, heading in enumerate(headings)]
+        indent = "    " if kind == "record" else "  "
+        if kind != shown or kind != "record":
+            write(_line(headings, widths, indent))
+        shown = kind
+        for line in cells:
+            write(_line(line, widths, indent))
+
+
+def instant(timestamp_ms: int) -> str:
+    """A timestamp as people read it, "-" without one."""
+    if timestamp_ms < 0:
+        return "-"
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03}"
+
+
+def _pages(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    page: list[Row] = []
+    for row in rows:
+        if page and (row["type"] != page[0]["type"] or len(page) >= PAGE_ROWS):
+            yield page[0]["type"], page
+            page = []
+        page.append(row)
+    if page:
+        yield page[0]["type"], page
+
+
+def _line(cells: list[str], widths: list[int], indent: str) -> str:
+    return indent + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() + "\n"
+
+
+def _used(column: _Column, page: list[Row]) -> bool:
+    """Whether a column has anything to say on a page: producers and epochs mostly have not."""
+    return any(column[1](row) not in (None, "", -1) for row in page)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():
+        text = json.dumps(text, ensure_ascii=False)[1:-1]
+    return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
+
+
+def _plain(row: Row) -> list[_Column]:
+    return [(name, _field(name)) for name in row if name != "type"]
+
+
+def _field(name: str) -> Callable[[Row], Any]:
+    return lambda row: row.get(name)
+
+
+def _offsets(row: Row) -> str:
+    first, last = row["base_offset"], row["last_offset"]
+    return f"{first}-{last}" if first != last else str(first)
+
+
+def _producer(row: Row) -> str:
+    if row.get("producer_id", -1) < 0:
+        return ""
+    sequence = f" seq {row['base_sequence']}-{row['last_sequence']}" if row["base_sequence"] >= 0 else ""
+    return f"{row['producer_id']} epoch {row['producer_epoch']}{sequence}"
+
+
+def _flags(row: Row) -> str:
+    flags = ["transactional"] if row.get("is_transactional") else []
+    flags += ["control"] if row.get("is_control") else []
+    flags += [] if row["timestamp_type"] == "CreateTime" else [row["timestamp_type"]]
+    return " ".join(flags)
+
+
+def _shown(name: str) -> Callable[[Row], Any]:
+    """Key or value of a record in whatever format it comes."""
+
+    def get(row: Row) -> Any:
+        for suffix in ("", "_hex", "_base64"):
+            if name + suffix in row:
+                value = row[name + suffix]
+                return f"0x{value}" if suffix == "_hex" else value
+        return None
+
+    return get
+
+
+def _headers(row: Row) -> str:
+    pairs = ((each["key"], _shown("value")(each)) for each in row.get("headers", ()))
+    return " ".join(f"{key}={'null' if value is None else value}" for key, value in pairs)
+
+
+def _control(row: Row) -> str:
+    return f"{row['control_type']} coordinator epoch {row.get('coordinator_epoch')}" if "control_type" in row else ""
+
+
+def _time(name: str) -> Callable[[Row], Any]:
+    return lambda row: instant(row[name])
+
+
+_COLUMNS: Final[dict[str, list[_Column]]] = {
+    "batch": [
+        ("offsets", _offsets),
+        ("count", _field("count")),
+        ("position", _field("position")),
+        ("size", _field("size")),
+        ("time", _time("max_timestamp")),
+        ("magic", _field("magic")),
+        ("compression", _field("compression")),
+        ("leader epoch", _field("partition_leader_epoch")),
+        ("producer", _producer),
+        ("flags", _flags),
+        ("delete horizon", lambda row: instant(row["delete_horizon_ms"]) if row.get("delete_horizon_ms") else None),
+    ],
+    "record": [
+        ("offset", _field("offset")),
+        ("time", _time("timestamp")),
+        ("key", _shown("key")),
+        ("value", _shown("value")),
+        ("decoded", _field("decoded")),
+        ("headers", _headers),
+        ("control", _control),
+    ],
+    "time-index-entry": [
+        ("timestamp", _field("timestamp")),
+        ("time", _time("timestamp")),
+        ("offset", _field("offset")),
+    ],
+    "producer": [
+        ("producer id", _field("producer_id")),
+        ("epoch", _field("producer_epoch")),
+        ("last sequence", _field("last_sequence")),
+        ("last offset", _field("last_offset")),
+        ("last write", _time("last_timestamp")),
+        ("coordinator epoch", _field("coordinator_epoch")),
+        ("transaction since offset", _field("transaction_start")),
+    ],
+}
+
+
+def _file(row: Row) -> str:
+    return f"{row['path']}: {row['kind']}, {row['size']:,} bytes"
+
+
+def _damage(row: Row) -> str:
+    return f"  DAMAGED at position {row['position']}, {row['size']} bytes: {row['reason']}"
+
+
+def _unused(row: Row) -> str:
+    return f"  {row['size']:,} bytes from position {row['position']} on are allocated and not used yet"
+
+
+_SENTENCES: Final[dict[str, Callable[[Row], str]]] = {"file": _file, "damage": _damage, "unused": _unused}

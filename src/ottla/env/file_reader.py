@@ -1,0 +1,100 @@
+"""Files opened for reading only, for those who look at a folder that may belong to somebody else.
+
+`ottla.env.disk` opens files to write to them. Here nothing is written, created or locked, and nothing but a plain file
+is opened: a pipe or a device could keep the reader waiting for ever.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import sys
+from typing import Final
+
+from ottla.env.disk import DiskError
+
+#: `struct flock` of 64-bit Linux: type, whence, start, length, process id.
+_FLOCK: Final = struct.Struct("hhqqi4x")
+
+
+class ReadableFile:
+    """A plain file opened for reading."""
+
+    __slots__ = ("_descriptor", "path", "size")
+
+    def __init__(self, path: str) -> None:
+        """Open `path`. Raises DiskError, also where it is no plain file."""
+        self.path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise DiskError("open", path, error.errno or errno.EIO) from None
+        try:
+            status = os.fstat(self._descriptor)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise DiskError("open", path, error.errno or errno.EIO) from None
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self._descriptor)
+            number = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+            raise DiskError("open", path, number, "not a plain file")
+        #: Its length in bytes when it was opened, or when `measure` was called last.
+        self.size = status.st_size
+
+    def measure(self) -> int:
+        """The length now, which somebody may have changed. Raises DiskError."""
+        try:
+            self.size = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise DiskError("read", self.path, error.errno or errno.EIO) from None
+        return self.size
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer at the end of the file only. Raises DiskError."""
+        pieces: list[bytes] = []
+        try:
+            while length > 0:
+                data = os.pread(self._descriptor, length, position)
+                if not data:
+                    break
+                pieces.append(data)
+                position += len(data)
+                length -= len(data)
+        except OSError as error:
+            raise DiskError("read", self.path, error.errno or errno.EIO) from None
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        """Close it; closing twice does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> ReadableFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_locked_elsewhere(path: str) -> bool:
+    """Whether another process holds the lock of the file `path`; False where the system cannot tell or it is missing.
+
+    Not for a process that may hold the lock itself: to look at it ends one's own.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

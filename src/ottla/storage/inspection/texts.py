@@ -1,0 +1,53 @@
+"""Keys and values as text: what the formats of `ottla log dump` make of bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from enum import StrEnum
+from typing import Any, Final
+
+_INTEGER_BYTES: Final = (1, 2, 4, 8)
+
+
+class TextFormat(StrEnum):
+    """How bytes are shown."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+    HEX = "hex"
+    BASE64 = "base64"
+    INTEGER = "integer"
+
+
+def field_of(name: str, data: bytes | None, wanted: TextFormat) -> tuple[str, Any]:
+    """Name and value of the field that shows `data`: `NAME_hex` where it is not what the format wants."""
+    if data is None:
+        return name, None
+    if wanted is TextFormat.BASE64:
+        return f"{name}_base64", base64.b64encode(data).decode()
+    if wanted is TextFormat.INTEGER and len(data) in _INTEGER_BYTES:
+        return name, int.from_bytes(data, "big", signed=True)
+    if wanted in (TextFormat.AUTO, TextFormat.TEXT):
+        text = _text(data, printable=wanted is TextFormat.AUTO)
+        if text is not None:
+            return name, text
+    if wanted is TextFormat.JSON:
+        try:
+            return name, json.loads(data)
+        except (ValueError, RecursionError):
+            text = _text(data, printable=True)
+            if text is not None:
+                return name, text
+    return f"{name}_hex", data.hex()
+
+
+def _text(data: bytes, printable: bool) -> str | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if printable and not all(character.isprintable() or character in "\t\r\n" for character in text):
+        return None
+    return text

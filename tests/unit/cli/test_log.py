@@ -1,0 +1,118 @@
+"""`ottla log`: options, exit codes, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.log_output import instant, write_table
+from ottla.cli.main import app
+from ottla.env.disk import RealDisk
+from support.storage_logs import append, batch, log_config, new_log
+
+pytestmark = pytest.mark.spec("L3")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    log = new_log(RealDisk(), str(tmp_path), log_config(segment_bytes=2_000))
+    for _ in range(20):
+        append(log, batch(3, size=50))
+    log.close()
+    return Path(log.folder)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        app(["log", *map(str, arguments)])
+    told = capsys.readouterr()
+    assert "Traceback" not in told.err
+    return int(ended.value.code or 0), told.out, told.err
+
+
+def test_json_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "dump", folder, "--records", "--format", "json", "--offset", "6", "--until", "7")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [row["type"] for row in rows] == ["file", "batch", "record"]
+    assert rows[2]["key"] == "k0"
+
+
+def test_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "dump", folder, "-r", "--key", "0x6b31", "--offset", "57")
+    assert code == 0
+    assert "57-59" in out
+    assert "k1" in out
+    assert "k2" not in out
+
+
+def test_folders_of_topics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "orders" in run(capsys, "dump", folder.parent)[1]
+    assert "57-59" in run(capsys, "dump", folder.parent, "--topic", "orders", "--partition", "0")[1]
+    code, _, err = run(capsys, "dump", folder.parent, "--topic", "others")
+    assert (code, err) == (2, "ottla log: no such topic or partition there\n")
+
+
+def test_damage_is_exit_code_1(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    code, out, _ = run(capsys, "dump", path)
+    assert code == 1
+    assert "DAMAGED at position 0" in out
+    assert "3-5" in out, "what lies behind it is shown"
+
+
+@pytest.mark.parametrize("kind", ["missing", "pipe", "device", "empty", "denied"])
+@pytest.mark.parametrize("command", ["dump"])
+def test_one_line_for_what_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, command: str
+) -> None:
+    path = tmp_path / f"{0:020}.log"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path = Path("/dev/zero")
+    elif kind == "empty":
+        path = tmp_path / "nothing"
+        path.mkdir()
+    elif kind == "denied":
+        if os.geteuid() == 0:
+            pytest.skip("nothing is denied to root")
+        path.write_bytes(b"")
+        path.chmod(0)
+    code, out, err = run(capsys, command, path)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert str(path) in err
+
+
+def test_a_key_that_is_no_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "dump", folder, "--key", "0xzz")[0] == 2
+
+
+def test_a_reader_that_has_seen_enough(folder: Path) -> None:
+    program = f"{sys.executable} -m ottla log dump -r {folder} {folder} {folder} {folder} {folder} | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {program}"], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_tables_go_on_page_by_page() -> None:
+    written: list[str] = []
+    rows = ({"type": "thing", "number": number, "name": "x\n"} for number in range(1000))
+    write_table(rows, written.append)
+    assert len("".join(written).splitlines()) == 1000 + 5
+    assert "x\\n" in written[1]
+
+
+def test_times() -> None:
+    assert instant(1_700_000_000_123) == "2023-11-14 22:13:20.123"
+    assert instant(-1) == "-"
+    assert instant(2**62) == str(2**62)
