@@ -11,6 +11,7 @@ from ottla.records.batch import BatchHeader, split_batches
 from ottla.records.control import ControlRecordType, control_record_type
 from ottla.records.errors import BatchError
 from ottla.records.record import Record, decode_batch
+from ottla.records.upgrade import upgrade
 
 if TYPE_CHECKING:
     from ottla.broker.group_log import CoordinatorLog
@@ -34,7 +35,7 @@ async def load_shard(shard: GroupShard, coordinator_log: CoordinatorLog, topic: 
     count = 0
     try:
         for data in coordinator_log.read_batches(topic, shard.partition):
-            for header in split_batches(data):
+            for header in split_batches(data := upgrade(data)):
                 for record in _records(data, header, shard):
                     _replay(shard, record, header.producer_id if header.is_transactional else -1)
                     count += 1

@@ -11,6 +11,7 @@ from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED, offsets_at
 from ottla.records.batch import BatchHeader, check_crc, split_batches
 from ottla.records.errors import BatchError
+from ottla.records.upgrade import upgrade
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
@@ -94,8 +95,8 @@ class RangeFetcher:
             raise await self._out_of_range(position)
         if not data.records:
             return None
-        buffer = memoryview(data.records)
         try:
+            buffer = upgrade(memoryview(data.records))
             headers = split_batches(buffer, partial_tail=True)
         except BatchError as error:
             raise CorruptBatchError(f"{what}: {error}") from error

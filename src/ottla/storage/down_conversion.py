@@ -62,13 +62,17 @@ def down_convert(data: memoryview, magic: int, first_offset: int) -> bytes:
         return b""
     if timestamp_type == TimestampType.LOG_APPEND_TIME:
         log_append_time_ms = timestamp
-    return encode_messages(
-        records,
-        magic,
-        compression=compression,
-        timestamp_type=timestamp_type,
-        log_append_time_ms=log_append_time_ms,
-    )
+    try:
+        return encode_messages(
+            records,
+            magic,
+            compression=compression,
+            timestamp_type=timestamp_type,
+            log_append_time_ms=log_append_time_ms,
+        )
+    except (ValueError, struct.error) as error:
+        # Offsets that do not rise, times beyond 64 bits: clients can write them, since their records are not read.
+        raise BatchError(f"the records cannot be written in format {magic}: {error}") from error
 
 
 class DownConversion:

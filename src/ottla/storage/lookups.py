@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.env.disk import DiskFile
-from ottla.records.batch import NO_TIMESTAMP, TimestampType, parse_batch_header
-from ottla.storage.bounded import decode_bounded
+from ottla.records.batch import MAGIC, MAGIC_AT, NO_LEADER_EPOCH, NO_TIMESTAMP, TimestampType, parse_batch_header
+from ottla.records.message_set import parse_message_header
+from ottla.records.record import Record
+from ottla.storage.bounded import decode_bounded, decode_message_bounded
 from ottla.storage.results import OffsetTimestamp
 from ottla.storage.scan import Place, batch_at, max_timestamp_at
 from ottla.storage.segment import Segment
@@ -57,13 +59,23 @@ def _search(segment: Segment, position: int, timestamp: int, start_offset: int) 
 
 def _in_batch(file: DiskFile, place: Place, timestamp: int, start_offset: int) -> OffsetTimestamp | None:
     data = memoryview(file.pread(place.length, place.position))
+    if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
+        return _first_late_enough(
+            decode_message_bounded(data, parse_message_header(data)), timestamp, start_offset, NO_LEADER_EPOCH
+        )
     header = parse_batch_header(data)
     if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
         # Every record has the batch's timestamp, and the caller saw that it is late enough.
         return OffsetTimestamp(
             header.max_timestamp, max(header.base_offset, start_offset), header.partition_leader_epoch
         )
-    for record in decode_bounded(data, header):
+    return _first_late_enough(decode_bounded(data, header), timestamp, start_offset, header.partition_leader_epoch)
+
+
+def _first_late_enough(
+    records: Sequence[Record], timestamp: int, start_offset: int, leader_epoch: int
+) -> OffsetTimestamp | None:
+    for record in records:
         if record.timestamp >= timestamp and record.offset >= start_offset:
-            return OffsetTimestamp(record.timestamp, record.offset, header.partition_leader_epoch)
+            return OffsetTimestamp(record.timestamp, record.offset, leader_epoch)
     return None

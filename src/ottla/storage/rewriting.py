@@ -8,6 +8,7 @@ it yields is appended like any other batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.records.batch import (
@@ -16,6 +17,7 @@ from ottla.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
+    NO_TIMESTAMP,
     RECORDS_AT,
     BatchHeader,
     frame_batch,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 #: Up to this size what is not compressed is rewritten at once, in some hundred microseconds.
 SMALL_BYTES: Final = 8 * 1024
 _ATTRIBUTES_LOW: Final = 22
+_LONGEST: Final = 0x7FFFFFFFFFFFFFFF
 _MAGIC_BYTE: Final = bytes((MAGIC,))
 #: The `compression.type` that leaves batches as they come.
 AS_PRODUCED: Final = "producer"
@@ -115,6 +118,9 @@ def _convert_up(buf: memoryview, config: LogConfig, now_ms: int, partition: str)
         if refusal is not None:
             return refusal
         records += found
+    refusal = _check_times([record.timestamp for record in records], partition)
+    if refusal is not None:
+        return refusal
     target = _target(config, source)
     batch = encode_batch(records, compression=target, compression_level=_level(config, target))
     return _sized(bytearray(batch), config, partition)
@@ -169,7 +175,7 @@ def _recompress(
     timestamps = record_timestamps(header, columns)
     records = list(map(Record, range(count), timestamps, columns.keys, columns.values, columns.headers))
     stamped = bool(header.attributes & LOG_APPEND_TIME_FLAG)
-    refusal = check_records(records, stamped, config, now_ms, partition)
+    refusal = check_records(records, stamped, config, now_ms, partition) or _check_times(timestamps, partition)
     if refusal is not None:
         return refusal
     if stamped or columns.offset_deltas != list(range(count)):
@@ -181,6 +187,16 @@ def _recompress(
     if target != Compression.NONE:
         payload = compress(target, payload, _level(config, target))
     return _sized(bytearray(frame_batch(payload, header)), config, partition)
+
+
+def _check_times(timestamps: Sequence[int], partition: str) -> AppendRefusal | None:
+    """Times that a batch cannot hold, which Java's builder does not take either."""
+    lowest = min(timestamps)
+    if lowest >= NO_TIMESTAMP and max(timestamps) - lowest <= _LONGEST:
+        return None
+    return AppendRefusal(
+        ErrorCode.INVALID_TIMESTAMP, f"Invalid negative timestamp {lowest} in topic partition {partition}"
+    )
 
 
 def _sized(batch: bytearray, config: LogConfig, partition: str) -> bytearray | AppendRefusal:

@@ -195,7 +195,7 @@ def old_format(records):
     ("change", "told"),
     [
         (flip, "batch at offset 0 has a wrong checksum"),
-        (old_format, r"record format \(magic\) 1 is not supported"),
+        (old_format, "the message at offset 0 has a wrong checksum"),
         (lambda records: bytes(records[:40]), "without a whole batch"),
     ],
 )

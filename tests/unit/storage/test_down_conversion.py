@@ -142,3 +142,11 @@ def test_damage_first_is_an_error_and_later_the_end(keep: int) -> None:
 def test_a_length_that_cannot_be_is_damage() -> None:
     with pytest.raises(BatchError, match="no record batch at position 0"):
         conversion(bytes(8) + b"\xff\xff\xff\xf5" + bytes(100)).prepare(KEEP)
+
+
+def test_records_that_no_message_can_hold_are_damage() -> None:
+    data = bytearray(encode_batch(records(2)))
+    second = bytes(data).rindex(b"\x02\x02")  # timestamp and offset deltas of the second record
+    data[second + 1] = 0
+    with pytest.raises(BatchError, match="offsets must rise"):
+        conversion(bytes(data)).prepare(KEEP)

@@ -5,6 +5,9 @@ import random
 import pytest
 
 from ottla.env.disk import Disk
+from ottla.records.batch import TimestampType
+from ottla.records.compression import Compression
+from ottla.records.message_set import encode_messages
 from ottla.records.record import Record
 from ottla.storage.log import OffsetTimestamp, PartitionLog
 from support.storage_logs import NOW_MS, append, log_config, new_log, of_records, open_log
@@ -76,3 +79,46 @@ def test_append_time_counts_for_the_whole_batch(ground: tuple[Disk, str]) -> Non
     log.delete_records(2)
     assert log.offset_for_timestamp(NOW_MS) == OffsetTimestamp(NOW_MS, 2, 6)
     assert log.offset_for_timestamp(NOW_MS + 1) is None
+
+
+def with_old_segment(ground: tuple[Disk, str], messages: bytes) -> PartitionLog:
+    """A log whose first segment holds these messages, as Apache Kafka before 0.11 left it, and then a batch."""
+    disk, root = ground
+    log = new_log(disk, root, log_config())
+    folder, config = log.folder, log.config
+    log.close()
+    disk.write_atomic(f"{folder}/{0:020d}.log", messages)
+    return open_log(disk, root, config)
+
+
+@pytest.mark.spec("L7")
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_times_in_messages_of_format_1(ground: tuple[Disk, str], codec: Compression) -> None:
+    records = [Record(at, NOW_MS + 10 * at, b"k", b"v") for at in range(6)]
+    messages = b"".join(encode_messages(records[at : at + 3], 1, compression=codec) for at in (0, 3))
+    log = with_old_segment(ground, messages)
+    assert log.log_end_offset == 6
+    for wanted in range(6):
+        assert log.offset_for_timestamp(NOW_MS + 10 * wanted - 1) == OffsetTimestamp(NOW_MS + 10 * wanted, wanted, -1)
+    assert log.offset_for_timestamp(NOW_MS + 51) is None
+    assert log.offset_of_max_timestamp() == OffsetTimestamp(NOW_MS + 50, 5, -1)
+    log.raise_log_start(4)
+    assert log.offset_for_timestamp(NOW_MS) == OffsetTimestamp(NOW_MS + 40, 4, -1)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_messages_with_the_brokers_time_have_one_time_for_all(ground: tuple[Disk, str], codec: Compression) -> None:
+    records = [Record(at, NOW_MS - at, b"k", b"v") for at in range(3)]
+    stamped = encode_messages(
+        records, 1, compression=codec, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=NOW_MS + 7
+    )
+    log = with_old_segment(ground, stamped)
+    assert log.offset_for_timestamp(NOW_MS + 7) == OffsetTimestamp(NOW_MS + 7, 0, -1)
+
+
+def test_messages_of_format_0_have_no_time(ground: tuple[Disk, str]) -> None:
+    log = with_old_segment(ground, encode_messages([Record(at, NOW_MS, b"k", b"v") for at in range(3)], 0))
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_of_max_timestamp() is None
+    append(log, of_records([Record(0, NOW_MS, b"k", b"v", ())]), leader_epoch=2)
+    assert log.offset_for_timestamp(0) == OffsetTimestamp(NOW_MS, 3, 2)

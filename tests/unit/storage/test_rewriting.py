@@ -149,6 +149,13 @@ def test_refusals(data: bytes, settings: dict[str, object], error: ErrorCode) ->
     assert refused(data, **settings).error == error
 
 
+@pytest.mark.parametrize("timestamp", [-2, -(2**62)])
+def test_times_that_a_batch_cannot_hold(timestamp: int) -> None:
+    sent = [Record(0, 5, b"k", b"v"), Record(1, timestamp, b"k", b"v")]
+    for data in (encode_messages(sent, 1), encode_batch(sent)):
+        assert refused(data, compression_type="gzip").error == ErrorCode.INVALID_TIMESTAMP
+
+
 def test_records_without_keys_are_told_one_by_one() -> None:
     sent = [Record(i, NOW_MS, None if i % 2 else b"k", b"v") for i in range(4)]
     refusal = refused(encode_batch(sent), compression_type="gzip", cleanup_policy="compact")
