@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.storage.log import COORDINATOR
@@ -11,10 +10,7 @@ from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.partitions import PartitionSet
-
-Committed = Callable[[ErrorCode], None]
-"""Called once: with NONE when the records are committed, with an error when they never will be."""
+    from ottla.broker.partitions import Committed, PartitionSet
 
 
 class Appended(NamedTuple):
@@ -53,8 +49,6 @@ class HostedLog:
 
     def __init__(self, partitions: PartitionSet) -> None:
         self._partitions = partitions
-        self._waiting: dict[tuple[str, int], list[tuple[int, int, Committed]]] = {}
-        self._sequence = 0
 
     def append(self, topic: str, partition: int, batch: bytearray) -> Appended | ErrorCode:
         """See `CoordinatorLog`."""
@@ -83,20 +77,8 @@ class HostedLog:
 
     def when_committed(self, topic: str, partition: int, offset: int, done: Committed) -> None:
         """See `CoordinatorLog`."""
-        if self.high_watermark(topic, partition) > offset:
-            done(ErrorCode.NONE)
-            return
-        self._sequence += 1
-        heappush(self._waiting.setdefault((topic, partition), []), (offset, self._sequence, done))
-
-    def high_watermark_moved(self, topic: str, partition: int) -> None:
-        """Followers have caught up a bit: tell who waited for it."""
-        waiting = self._waiting.get((topic, partition), [])
-        committed = self.high_watermark(topic, partition)
-        while waiting and waiting[0][0] < committed:
-            heappop(waiting)[2](ErrorCode.NONE)
-
-    def leadership_lost(self, topic: str, partition: int) -> None:
-        """What has not been committed here will not be."""
-        for _, _, done in self._waiting.pop((topic, partition), []):
+        hosted = self._partitions.get(topic, partition)
+        if hosted is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            hosted.when_committed(offset, done)

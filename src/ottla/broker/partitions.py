@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -18,6 +19,8 @@ log = logging.getLogger("ottla.broker")
 
 #: The client does not know the leader epoch.
 NO_EPOCH = -1
+#: Called once: with NONE when a record is committed, with an error when it never will be, as far as is known.
+Committed = Callable[[ErrorCode], None]
 #: The disk's trouble with a partition is told again after this long.
 TELL_AGAIN_MS = 60_000
 
@@ -26,6 +29,9 @@ class Partition:
     """One hosted partition: its log, and the fetches that wait for it to grow."""
 
     __slots__ = (
+        "_order",
+        "_to_tell",
+        "forced_to",
         "index",
         "is_internal",
         "isr_size",
@@ -51,6 +57,11 @@ class Partition:
         self.waiting: set[DelayedFetch] = set()
         #: When the log was last told of a write that the disk refused.
         self.told_ms: int | None = None
+        #: Appends below it are committed only once they are on the disk, however long that takes.
+        self.forced_to = 0
+        #: Heap of who waits for records to be committed: (offset, order, whom to tell).
+        self._order = 0
+        self._to_tell: list[tuple[int, int, Committed]] = []
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Fencing by leader epoch (KIP-320); -1 means that the client does not know it."""
@@ -64,14 +75,53 @@ class Partition:
         """The offset that a consumer may read up to: the high watermark, or what is stable when `read_committed`."""
         return self.log.last_stable_offset if isolation_level == 1 else self.log.high_watermark
 
+    def wake(self, size: int) -> None:
+        """Tell the fetches that wait that there are `size` more bytes to read."""
+        for waiting in list(self.waiting):
+            waiting.grown(size)
+
+    def when_committed(self, offset: int, done: Committed) -> None:
+        """Call `done` once the record at `offset` is committed; at once where it is."""
+        if self.log.high_watermark > offset:
+            done(ErrorCode.NONE)
+            return
+        self._order += 1
+        heappush(self._to_tell, (offset, self._order, done))
+
+    def tell_committed(self) -> None:
+        """The high watermark has moved: tell who waited for it."""
+        committed = self.log.high_watermark
+        while self._to_tell and self._to_tell[0][0] < committed:
+            heappop(self._to_tell)[2](ErrorCode.NONE)
+
+    def tell_failed(self, error: ErrorCode) -> None:
+        """What has not been committed will not be, as far as can be told."""
+        waiting, self._to_tell = self._to_tell, []
+        for _, _, done in waiting:
+            done(error)
+
 
 class PartitionSet:
-    """All hosted partitions, by name and by topic id."""
+    """All hosted partitions, by name and by topic id.
 
-    def __init__(self, clock_now_ms: Callable[[], int]) -> None:
+    With `flush_on_ack` every append, without it those that `flush.messages` asks for, count as committed only once
+    they are on the disk: `flush` is asked to force the log (it may do so whenever it likes, for many appends at once),
+    and `flushed` takes in the outcome.
+    """
+
+    def __init__(
+        self,
+        clock_now_ms: Callable[[], int],
+        flush: Callable[[PartitionLog], None] = lambda log: None,
+        flush_on_ack: bool = False,
+    ) -> None:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[UUID, dict[int, Partition]] = {}
         self._now_ms = clock_now_ms
+        self._flush = flush
+        self._flush_on_ack = flush_on_ack
+        #: Partitions with appends that wait for the disk.
+        self.held: set[Partition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -109,6 +159,8 @@ class PartitionSet:
         if not partitions:
             self._by_name.pop(topic, None)
         for partition in removed:
+            self.held.discard(partition)
+            partition.tell_failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if not partitions:
                 self._by_id.pop(partition.topic_id, None)
             for waiting in list(partition.waiting):
@@ -118,9 +170,10 @@ class PartitionSet:
     def append(
         self, partition: Partition, records: memoryview, origin: int, *, records_checked: bool = False
     ) -> AppendInfo | AppendRefusal:
-        """Append batches as leader and wake the fetches that wait for them."""
+        """Append batches as leader and wake the fetches that wait for them, at once or when they are on the disk."""
         hosted = partition.log
         before = hosted.log_end_offset
+        visible = hosted.high_watermark
         now_ms = self._now_ms()
         info = hosted.append(
             records,
@@ -130,13 +183,38 @@ class PartitionSet:
             origin=origin,
             records_checked=records_checked,
         )
-        if partition.waiting and hosted.log_end_offset != before:
-            size = len(records)
-            for waiting in list(partition.waiting):
-                waiting.grown(size)
+        if hosted.log_end_offset != before:
+            if self._flush_on_ack or hosted.unflushed_records >= hosted.config.flush_messages:
+                partition.forced_to = hosted.log_end_offset
+                self.held.add(partition)
+                hosted.update_high_watermark(visible)
+                self._flush(hosted)
+            elif partition in self.held:
+                # What follows an append that waits can be committed only after it.
+                hosted.update_high_watermark(visible)
+            elif partition.waiting:
+                partition.wake(len(records))
         if isinstance(info, AppendRefusal) and info.error is ErrorCode.KAFKA_STORAGE_ERROR:
             _tell(partition, info.message, now_ms)
         return info
+
+    def flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
+        """Take in that a log was forced to the disk, `size` bytes of it, or could not be."""
+        partition = self.get(log.topic, log.partition)
+        if partition is None or partition.log is not log or partition not in self.held:
+            return
+        if error is not None:
+            _tell(partition, str(error), self._now_ms())
+            partition.tell_failed(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        reached = log.recovery_point
+        if reached >= partition.forced_to:
+            self.held.discard(partition)
+            reached = log.log_end_offset
+        before = log.high_watermark
+        if log.update_high_watermark(max(before, reached)) > before:
+            partition.tell_committed()
+            partition.wake(size)
 
 
 def _tell(partition: Partition, message: str, now_ms: int) -> None:

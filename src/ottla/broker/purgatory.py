@@ -1,4 +1,4 @@
-"""Where requests wait: a fetch until there is enough to read or its time is up.
+"""Where requests wait: a fetch until there is enough to read, a produce until it is committed, or its time is up.
 
 A delayed operation completes exactly once, by its condition or by its deadline (Kafka's DelayedOperation), or is
 cancelled because its client went away. At most one waits per connection, since a connection has one request in work.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ottla.broker.context import ClientState, Pending
 from ottla.broker.partitions import Partition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.produce import PartitionProduceResponse
 
 
 class DelayedFetch(Pending):
@@ -59,3 +62,54 @@ class DelayedFetch(Pending):
         self._client.pending = None
         for partition in self._partitions:
             partition.waiting.discard(self)
+
+
+class DelayedProduce(Pending):
+    """A produce request whose records are in the log, and whose answer waits until they are committed.
+
+    Those that are not after `timeout_ms` are answered with REQUEST_TIMED_OUT, and may be committed later, as in Kafka.
+    """
+
+    __slots__ = ("_client", "_respond", "_timer", "_uncommitted")
+
+    def __init__(
+        self,
+        client: ClientState,
+        uncommitted: Sequence[tuple[Partition, int, PartitionProduceResponse]],
+        timeout_ms: int,
+        respond: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._respond: Callable[[], None] | None = respond
+        #: Answers to be settled, by their place in the request.
+        self._uncommitted = dict(enumerate(answer for _, _, answer in uncommitted))
+        self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._expire)
+        client.pending = self
+        for place, (partition, offset, _) in enumerate(uncommitted):
+            partition.when_committed(offset, partial(self._settle, place))
+
+    def _settle(self, place: int, error: ErrorCode) -> None:
+        answer = self._uncommitted.pop(place, None)
+        if answer is None:
+            return
+        answer.error_code = int(error)
+        if not self._uncommitted:
+            self._complete()
+
+    def _expire(self) -> None:
+        for answer in self._uncommitted.values():
+            answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        self._complete()
+
+    def _complete(self) -> None:
+        respond = self._respond
+        if respond is not None:
+            self.cancel()
+            respond()
+
+    def cancel(self) -> None:
+        """The client is gone, or has its answer."""
+        self._respond = None
+        self._uncommitted = {}
+        self._timer.cancel()
+        self._client.pending = None

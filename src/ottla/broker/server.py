@@ -77,7 +77,6 @@ class Broker:
         self.log_dirs = config.log_dirs
         self.fetch_max_bytes = config.int("fetch.max.bytes")
         self.conversions = Conversions(self.executor)
-        self.partitions = PartitionSet(self.clock.now_ms)
         self.metadata_cache = MetadataCache()
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: 1 + self.randomness.below(2**31 - 1)
@@ -91,6 +90,9 @@ class Broker:
         self.logs = LogManager(
             self.disk, self.clock, self.executor, self.log_dirs, self._log_config, StorageSettings.of(config)
         )
+        self.flush_on_ack = config.bool("ottla.log.flush.on.ack")
+        self.partitions = PartitionSet(self.clock.now_ms, self.logs.flush_soon, self.flush_on_ack)
+        self.logs.on_flushed = self.partitions.flushed
         self._topics: TopicManager | None = None
         self.groups: GroupRuntime
         self._idle_limit_ms = config.long("connections.max.idle.ms")
@@ -164,7 +166,7 @@ class Broker:
             return StartRefusal(refusal.message)
         store: TreeStore | None = None
         try:
-            store = TreeStore.open(self.disk, self.log_dirs[0], self.clock, self.executor)
+            store = TreeStore.open(self.disk, self.log_dirs[0], self.clock, self.executor, self.flush_on_ack)
             problem = await self._join_cluster(LocalClient(store))
         except TreeDamaged as error:
             problem = str(error)

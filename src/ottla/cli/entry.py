@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from ottla.cli.serve import ServeOptions
 
 COMMAND = "serve"
-#: Options that take a text or a number, and the one that may be repeated.
+#: Options that take a text or a number, the one that takes nothing, and the one that may be repeated.
 TEXTS = frozenset(("--host", "--data", "--properties"))
 NUMBERS = frozenset(("--port", "--id"))
+FLAG = "--durable"
 SETTING = frozenset(("--config", "-c"))
 #: Longer numbers are nobody's port or id.
 NUMBER_DIGITS = 10
@@ -43,8 +44,12 @@ def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
     texts: dict[str, str] = {}
     numbers: dict[str, int] = {}
     settings: list[str] = []
+    durable = False
     left = iter(arguments[1:])
     for argument in left:
+        if argument == FLAG:
+            durable = True
+            continue
         name, equals, value = argument.partition("=") if argument.startswith("--") else (argument, "", "")
         if not equals:
             given = next(left, None)
@@ -68,4 +73,5 @@ def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
         broker_id=numbers.get("--id"),
         settings=tuple(settings),
         properties_file=texts.get("--properties"),
+        durable=durable,
     )

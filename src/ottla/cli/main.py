@@ -45,6 +45,9 @@ def serve(
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="A setting by its Kafka name; may be repeated.")
     ] = None,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Acknowledge records only once they are on the disk.")
+    ] = False,
     properties: Annotated[
         str | None, typer.Option(help="A server.properties file, as Apache Kafka's; -c and flags win over it.")
     ] = None,
@@ -52,7 +55,7 @@ def serve(
     """Run one broker until SIGTERM or Ctrl-C."""
     from ottla.cli.serve import ServeOptions, run
 
-    options = ServeOptions(host, port, data, broker_id, tuple(config or ()), properties)
+    options = ServeOptions(host, port, data, broker_id, tuple(config or ()), properties, durable)
     sys.exit(run(options))
 
 

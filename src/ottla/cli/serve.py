@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 DEFAULT_DATA = "ottla-data"
+FLUSH_ON_ACK = "ottla.log.flush.on.ack"
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
@@ -35,6 +36,7 @@ class ServeOptions:
     broker_id: int | None
     settings: tuple[str, ...]
     properties_file: str | None
+    durable: bool = False
 
 
 class UsageProblem(Exception):
@@ -107,6 +109,8 @@ def _given(options: ServeOptions) -> dict[str, str]:
         given["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
     if options.data is not None:
         given["log.dirs"] = options.data
+    if options.durable and given.setdefault(FLUSH_ON_ACK, "true").lower() != "true":
+        raise UsageProblem(f"--durable and -c {FLUSH_ON_ACK}={given[FLUSH_ON_ACK]} contradict each other")
     if options.broker_id is not None:
         given["broker.id"] = str(options.broker_id)
     return given
@@ -136,6 +140,24 @@ def _process_start_s() -> float:
         return time.monotonic()
 
 
+def durability(config: BrokerConfig) -> str:
+    """What an acknowledgement means with these settings, in words for the user."""
+    from ottla.config.rules import flush_ms
+    from ottla.config.topic import LONGEST
+
+    if config.bool(FLUSH_ON_ACK):
+        return "acknowledged records are on the disk (fsync) and survive a loss of power; acks=0 waits for nothing"
+    seconds = config.long("ottla.flush.interval.ms") / 1000
+    text = f"acknowledged records survive the end of the process; they are forced to disk every {seconds:g} s"
+    messages = config.long("log.flush.interval.messages")
+    if messages < LONGEST:
+        text += f" and with every {messages} records"
+    interval_ms = flush_ms(config)
+    if interval_ms < LONGEST:
+        text += f" and {interval_ms / 1000:g} s after they came"
+    return text + ". A loss of power may take what came since (--durable waits for the disk)"
+
+
 async def _serve(config: BrokerConfig, started_s: float) -> int:
     from ottla.broker.server import Broker
 
@@ -154,6 +176,7 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
         f"data in {', '.join(broker.log_dirs)}",
         flush=True,
     )
+    print(f"durability: {durability(config)}", flush=True)
     # What stands now stays: collections need not look at it again.
     gc.collect()
     gc.freeze()

@@ -25,7 +25,7 @@ class FlushJob:
 
     def __init__(self, disk: Disk, folder: str | None, end_offset: int, unflushed_bytes: int) -> None:
         self._disk = disk
-        #: The folder whose names are to be forced too, where files came or went.
+        #: The folder whose names, and whose own name, are to be forced too, where files came or went.
         self.folder = folder
         self.end_offset = end_offset
         #: Bytes of batches that this flush forces.
@@ -52,6 +52,7 @@ class FlushJob:
             self._flush_path(path)
         if self.folder is not None:
             self._disk.fsync_dir(self.folder)
+            self._disk.fsync_dir(self.folder.rpartition("/")[0] or "/")
 
     def _flush_path(self, path: str) -> None:
         try:

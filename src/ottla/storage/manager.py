@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Logs that are being forced to disk at one time; each has its open segments pinned meanwhile.
 FLUSHES_AT_ONCE: Final = 16
+#: Told of the end of every flush: the log, bytes of batches that were forced, and the error, where it failed.
+Flushed = Callable[[PartitionLog, int, BaseException | None], None]
 #: Retention is looked at for the first time so long after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000
 #: What recovery and background work had to say, kept until somebody takes it.
@@ -61,6 +63,8 @@ class StorageSettings:
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
     producer_expiration_check_interval_ms: int = 600_000
     open_files: int = DEFAULT_OPEN_FILES
+    #: Whether an acknowledgement means that the data is on the disk.
+    flush_on_ack: bool = False
 
     @classmethod
     def of(cls, config: BrokerConfig) -> StorageSettings:
@@ -73,6 +77,7 @@ class StorageSettings:
             high_watermark_checkpoint_interval_ms=config.long("replica.high.watermark.checkpoint.interval.ms"),
             producer_expiration_ms=config.int("producer.id.expiration.ms"),
             producer_expiration_check_interval_ms=config.int("producer.id.expiration.check.interval.ms"),
+            flush_on_ack=config.bool("ottla.log.flush.on.ack"),
         )
 
 
@@ -120,6 +125,9 @@ class LogManager:
         self._removals: list[tuple[int, str]] = []
         self._flush_queue: deque[PartitionLog] = deque()
         self._flushing: set[TopicPartitionKey] = set()
+        #: Logs to be forced again once their flush that is under way has ended.
+        self._flush_again: set[TopicPartitionKey] = set()
+        self.on_flushed: Flushed = lambda log, size, error: None
         self._due: dict[str, int] = {}
         self._deletions = 0
         self._opened = False
@@ -143,6 +151,9 @@ class LogManager:
         if refusal is not None:
             self._release_folders()
             return refusal
+        if self._settings.flush_on_ack:
+            # What a killed process left in the page cache may be served, and so must not be lost any more.
+            self._flush_all(set(), closing=False)
         now_ms = self._clock.now_ms()
         settings = self._settings
         self._due = {
@@ -396,6 +407,18 @@ class LogManager:
 
         self._executor.call(work, done)
 
+    def flush_soon(self, log: PartitionLog) -> None:
+        """Force a log to the disk in a disk thread, and tell `on_flushed`.
+
+        What is appended while it is being forced shares the next flush, which begins when this one has ended.
+        """
+        key = (log.topic, log.partition)
+        if key in self._flushing:
+            self._flush_again.add(key)
+        elif log not in self._flush_queue:
+            self._flush_queue.append(log)
+            self._start_flushes()
+
     def _queue_flushes(self, logs: Iterable[PartitionLog]) -> None:
         queue = self._flush_queue
         waiting = {id(log) for log in queue}
@@ -413,6 +436,7 @@ class LogManager:
             job = log.begin_flush()
         except DiskError as error:
             self._note(f"flush of {log.name}: {error}")
+            self.on_flushed(log, 0, error)
             return
         if job is None:
             return
@@ -424,6 +448,10 @@ class LogManager:
             if error is not None and not log.closed:
                 self._note(f"flush of {log.name}: {error}")
             self._flushing.discard(key)
+            self.on_flushed(log, job.unflushed_bytes, error)
+            if key in self._flush_again:
+                self._flush_again.discard(key)
+                self._flush_queue.append(log)
             self._start_flushes()
 
         self._executor.call(job.run, done)
@@ -467,7 +495,7 @@ class LogManager:
             return 0
         self._opened = False
         failed: set[LogFolder] = set()
-        forced = self._flush_all(failed)
+        forced = self._flush_all(failed, closing=True)
         for log in self._logs.values():
             log.release_files()
         try:
@@ -480,7 +508,7 @@ class LogManager:
         self._release_folders()
         return forced
 
-    def _flush_all(self, failed: set[LogFolder]) -> int:
+    def _flush_all(self, failed: set[LogFolder], *, closing: bool) -> int:
         """Force everything to the disk with all disk threads, some logs at a time."""
         forced = 0
         now_ms = self._clock.now_ms()
@@ -492,7 +520,8 @@ class LogManager:
                     if log.failure is not None:
                         failed.add(self._homes[key])
                         continue
-                    log.prepare_close()
+                    if closing:
+                        log.prepare_close()
                     job = log.begin_flush()
                 except DiskError as refused:
                     self._note(f"closing {log.name}: {refused}")

@@ -134,9 +134,10 @@ class LocalClient:
         return None if node is None else node.stat()
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
-        """See `ZkClient.multi`. Raises `DiskError` too, where the tree's log cannot be written."""
+        """See `ZkClient.multi`. Raises `DiskError` too, where the tree's log cannot be written or forced to disk."""
         transaction = self._store.execute(operations, self._session_id)
         self._tell(transaction.events)
+        await self._store.forced()
         return transaction.results
 
     async def close(self) -> None:

@@ -9,11 +9,14 @@ character (latin-1), so that any data survives and JSON in it stays readable.
               [path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, cversion, aversion]
 
 A transaction is in the page cache before anybody sees its effect, and is forced to disk in the background: it survives
-the death of the process. Ephemeral nodes of sessions in this process end with it and are never written.
+the death of the process. With `flush_on_ack` whoever awaits `forced` knows that it survives a loss of power, too; after
+a flush that failed nobody knows what is on the disk, so nothing more is written. Ephemeral nodes of sessions in this
+process end with it and are never written.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 from collections.abc import Sequence
@@ -48,7 +51,14 @@ class TreeStore:
     """A tree whose durable nodes survive the process. Open it with `TreeStore.open`."""
 
     def __init__(
-        self, disk: Disk, folder: str, clock: Clock, executor: Executor | None, tree: Tree, file: DiskFile
+        self,
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        executor: Executor | None,
+        tree: Tree,
+        file: DiskFile,
+        flush_on_ack: bool = False,
     ) -> None:
         self.tree = tree
         self._disk = disk
@@ -61,9 +71,16 @@ class TreeStore:
         self._flushing = False
         self._dirty = False
         self._closed = False
+        self._flush_on_ack = flush_on_ack
+        #: Who waits for the flush under way, and who for the one after it.
+        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting_next: list[asyncio.Future[None]] = []
+        self._failure: DiskError | None = None
 
     @staticmethod
-    def open(disk: Disk, folder: str, clock: Clock, executor: Executor | None = None) -> TreeStore:
+    def open(
+        disk: Disk, folder: str, clock: Clock, executor: Executor | None = None, flush_on_ack: bool = False
+    ) -> TreeStore:
         """Read the tree in `folder`, or begin an empty one.
 
         A torn record at the end of the log, which was never acknowledged, is cut off. Raises `TreeDamaged` where
@@ -78,7 +95,7 @@ class TreeStore:
         good = _replay_log(tree, file.pread(file.size, 0), file.path)
         if good < file.size:
             file.truncate(good)
-        store = TreeStore(disk, folder, clock, executor, tree, file)
+        store = TreeStore(disk, folder, clock, executor, tree, file, flush_on_ack)
         if file.size > SNAPSHOT_AT_CLOSE_BYTES:
             store._snapshot_if_possible()
         return store
@@ -88,9 +105,22 @@ class TreeStore:
 
         Raises `ZkError` where an operation fails, `DiskError` where it cannot be written; the tree is then as before.
         """
+        if self._failure is not None:
+            raise self._failure
         transaction = self.tree.execute(operations, session_id, self._clock.now_ms())
         self._log(transaction)
         return transaction
+
+    async def forced(self) -> None:
+        """Wait, with `flush_on_ack`, until what was executed so far is on the disk. Raises `DiskError`."""
+        if not self._flush_on_ack:
+            return
+        if self._failure is not None:
+            raise self._failure
+        if self._flushing:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            (self._waiting_next if self._dirty else self._waiting).append(waiting)
+            await waiting
 
     def expire_session(self, session_id: int) -> Transaction:
         """Delete the ephemeral nodes of a session."""
@@ -159,16 +189,33 @@ class TreeStore:
             return
         self._flushing = True
         self._dirty = False
+        self._waiting, self._waiting_next = self._waiting_next, []
         self._executor.call(self._file.flush, self._flushed)
 
     def _flushed(self, _result: object, error: BaseException | None) -> None:
         self._flushing = False
+        waiting, self._waiting = self._waiting, []
+        if self._flush_on_ack and isinstance(error, DiskError):
+            self._failure = error
+            waiting += self._waiting_next
+            self._waiting_next = []
+        _tell(waiting, error)
         if self._closed:
             self._file.close()
         elif error is not None:
             self._dirty = True
         elif self._dirty:
             self._flush_soon()
+
+
+def _tell(waiting: Sequence[asyncio.Future[None]], error: BaseException | None) -> None:
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
 
 
 def _text(data: bytes | None) -> str | None:

@@ -7,7 +7,8 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.group_log import Appended, Committed
+from ottla.broker.group_log import Appended
+from ottla.broker.partitions import Committed
 from ottla.broker.runtime import GroupRuntime
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal

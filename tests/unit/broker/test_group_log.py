@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from ottla.broker.group_log import Appended, HostedLog
+from ottla.broker.partitions import Partition
 from ottla.storage.results import AppendInfo, AppendRefusal
 from ottla.wire.errors import ErrorCode
 
 
 class FakePartitions:
     def __init__(self) -> None:
-        self.log = SimpleNamespace(
+        self.log: Any = SimpleNamespace(
             high_watermark=0, log_start_offset=0, log_end_offset=0, read_batches=lambda offset: iter([memoryview(b"x")])
         )
+        self.partition = Partition("t", UUID(int=1), 0, self.log, 0, is_internal=True)
         self.answer: AppendInfo | AppendRefusal = AppendInfo(3, 4, -1, 0)
 
     def get(self, topic: str, partition: int) -> Any:
-        return SimpleNamespace(log=self.log) if (topic, partition) == ("t", 0) else None
+        return self.partition if (topic, partition) == ("t", 0) else None
 
     def append(self, partition: Any, records: memoryview, origin: int) -> AppendInfo | AppendRefusal:
         assert not records.readonly
@@ -57,12 +60,14 @@ def test_waiting_for_the_high_watermark():
         log.when_committed("t", 0, offset, lambda error, offset=offset: told.append((offset, error)))
     assert told == []
     partitions.log.high_watermark = 7
-    log.high_watermark_moved("t", 0)
+    partitions.partition.tell_committed()
     assert told == [(5, ErrorCode.NONE), (6, ErrorCode.NONE)]
     log.when_committed("t", 0, 6, lambda error: told.append((60, error)))
     assert told[-1] == (60, ErrorCode.NONE)
-    log.leadership_lost("t", 0)
+    partitions.partition.tell_failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert told[-1] == (7, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     partitions.log.high_watermark = 9
-    log.high_watermark_moved("t", 0)
+    partitions.partition.tell_committed()
     assert len(told) == 4
+    log.when_committed("elsewhere", 0, 1, lambda error: told.append((1, error)))
+    assert told[-1] == (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)

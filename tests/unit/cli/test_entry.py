@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from ottla.cli.entry import NUMBERS, SETTING, TEXTS, plain_serve_options
+from ottla.cli.entry import FLAG, NUMBERS, SETTING, TEXTS, plain_serve_options
 from ottla.cli.main import app
 from ottla.cli.serve import ServeOptions
 
@@ -53,7 +53,7 @@ def test_every_option_is_known() -> None:
     command = typer.main.get_command(app)
     serve = command.commands["serve"]  # type: ignore[attr-defined]
     declared = {name for parameter in serve.params for name in parameter.opts}
-    assert declared == (TEXTS | NUMBERS | SETTING) | (declared & {"--help"})
+    assert declared == (TEXTS | NUMBERS | SETTING | {FLAG}) | (declared & {"--help"})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_serve_does_without_the_library_of_the_command_line(tmp_path: Path) -> N
         "serve._serve = lambda config, started: None\n"
         "serve.asyncio.run = lambda work: print(sorted(m for m in sys.modules if m in ('typer', 'pydantic'))) or 0\n"
         "sys.modules['uvloop'] = None\n"
-        "from ottla.cli.entry import main\n"
+        "from ottla.cli.entry import FLAG, main\n"
         "main()\n"
     )
     command = [sys.executable, "-c", program, "serve", "--data", str(tmp_path)]

@@ -6,8 +6,9 @@ offset; 7 allows zstd; 8 adds messages per record; 9 is flexible; 10 tells the c
 
 Nothing here works per record: batches are slices of the receive buffer, and the log appends them as they are. Two
 things need more, and get it away from the loop unless they are small (`ottla.storage.rewriting`): message sets, and
-batches compressed otherwise than the topic wants them. The connection takes up its next request only when this one is
-answered, so a producer's batches stay in order.
+batches compressed otherwise than the topic wants them. Records that have to be on the disk before they are acknowledged
+(`ottla.log.flush.on.ack`, `flush.messages`) have the answer wait. The connection takes up its next request only when
+this one is answered, so a producer's batches and its answers stay in order.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.purgatory import DelayedProduce
 from ottla.records.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
@@ -103,14 +105,14 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
     (data,) = topic.partition_data
     done = _append(context, topic.name, data, acks)
     version = context.api_version
-    if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE:
+    if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE and not context.broker.partitions.held:
         context.reply_body(
             encode_produced(
                 topic.name, data.index, 0, done.first_offset, done.log_append_time_ms, done.log_start_offset, version
             )
         )
     else:
-        _finish(context, [(topic.name, [(data.index, done)])], acks)
+        _finish(context, [(topic.name, [(data.index, done)])], request)
 
 
 def _append_all(context: RequestContext, request: ProduceRequest, refusal: tuple[ErrorCode, str | None] | None) -> None:
@@ -123,14 +125,15 @@ def _append_all(context: RequestContext, request: ProduceRequest, refusal: tuple
             else:
                 answers.append((data.index, _refused(data.index, *refusal)))
         found.append((topic.name, answers))
-    _finish(context, found, request.acks)
+    _finish(context, found, request)
 
 
-def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int) -> None:
+def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], request: ProduceRequest) -> None:
     """Answer, at once or when what has to be rewritten has been appended."""
     waiting = [done for _, answers in found for _, done in answers if isinstance(done, Rewriting)]
+    acks, timeout_ms = request.acks, request.timeout_ms
     if not waiting:
-        _answer_all(context, found, acks)
+        _answer_all(context, found, acks, timeout_ms)
         return
 
     def work() -> None:
@@ -149,24 +152,49 @@ def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done
                 for name, answers in found
             ],
             acks,
+            timeout_ms,
         )
 
     context.broker.conversions.run(work, appended)
 
 
-def _answer_all(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int) -> None:
+def _answer_all(
+    context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int, timeout_ms: int
+) -> None:
     responses = [
         TopicProduceResponse(name=name, partition_responses=[_answer(index, done) for index, done in answers])
         for name, answers in found
     ]
     if acks != 0:
-        _reply(context, responses)
+        uncommitted = _uncommitted(context, found, responses) if context.broker.partitions.held else ()
+        if uncommitted:
+            DelayedProduce(context.client_state, uncommitted, timeout_ms, lambda: _reply(context, responses))
+        else:
+            _reply(context, responses)
     elif any(answer.error_code for response in responses for answer in response.partition_responses):
         # The only way to tell a client that waits for no answer, as Kafka does it.
         log.info("closing the connection of %s: its produce request with acks=0 failed", context.client_host)
         context.disconnect()
     else:
         context.no_reply()
+
+
+def _uncommitted(
+    context: RequestContext,
+    found: list[tuple[str, list[tuple[int, Done]]]],
+    responses: list[TopicProduceResponse],
+) -> list[tuple[Partition, int, PartitionProduceResponse]]:
+    """What was appended and is not committed yet: the partition, the last offset, and the answer that waits for it."""
+    partitions = context.broker.partitions
+    uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    for (name, answers), response in zip(found, responses, strict=True):
+        for (index, done), answer in zip(answers, response.partition_responses, strict=True):
+            partition = partitions.get(name, index)
+            if not isinstance(done, AppendInfo) or partition is None:
+                continue
+            if done.last_offset >= partition.log.high_watermark:
+                uncommitted.append((partition, done.last_offset, answer))
+    return uncommitted
 
 
 def _reply(context: RequestContext, responses: list[TopicProduceResponse]) -> None:

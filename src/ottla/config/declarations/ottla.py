@@ -15,6 +15,13 @@ ROWS: tuple[Row, ...] = (
         "default leaves it to the system. `flush.ms` and `flush.messages` of a topic come on top of it.",
     ),
     (
+        "ottla.log.flush.on.ack", "boolean", "false", "", "medium", "read-only", "honoured",
+        "Whether an acknowledgement means that the records are on the disk, not just in the page cache: for producers "
+        "with acks 1 and -1, for committed offsets and whatever else a coordinator writes, and for topics and their "
+        "settings. Records that wait for the disk together are forced together. Consumers see records once they are "
+        "there. `ottla serve --durable` sets it.",
+    ),
+    (
         "ottla.rebalance.evidence.enable", "boolean", "true", "", "medium", "read-only", "honoured",
         "Whether the cause and cost of every rebalance is recorded in the topic `__ottla_rebalances`.",
     ),
