@@ -11,7 +11,7 @@ from pathlib import Path
 from contestants import APACHE, NAMES, OTTLA
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-RESULTS_HEAD = "# Results\n\nEach section was written by the program it names, run with `--write`.\n"
+RESULTS_HEAD = "# Results\n\nEach section on a benchmark was written by the program it names, run with `--write`.\n"
 
 
 @dataclass(frozen=True)
