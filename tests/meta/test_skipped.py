@@ -11,7 +11,6 @@ import pytest
 from ottla.broker.handlers import init_producer_id
 from ottla.broker.served import SERVED
 from ottla.config.broker import ConfigRefusal, parse_broker_config
-from ottla.config.settings import BROKER_SETTINGS
 from ottla.wire.apis import ApiKey
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "skipped.md"
@@ -28,7 +27,6 @@ def refused(**settings: str) -> Callable[[], bool]:
 
 #: The beginning of a row to what makes it true.
 CHECKS: dict[str, list[Callable[[], bool]]] = {
-    "compaction": [lambda: BROKER_SETTINGS["log.cleaner.enable"].effect == "no_effect"],
     "moving partitions": [missing(ApiKey.ALTER_REPLICA_LOG_DIRS)],
     "transactions": [
         missing(ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.TXN_OFFSET_COMMIT),

@@ -24,6 +24,7 @@ from ottla.env.executor import DiskExecutor, Executor
 from ottla.env.network import ListeningSocket, NetworkError, canonical_host_name, listen
 from ottla.env.randomness import Randomness
 from ottla.net.listener import Acceptor, ConnectionSet
+from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager, StorageSettings
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeDamaged, TreeStore
@@ -88,7 +89,14 @@ class Broker:
         #: The endpoints listened on, ports resolved.
         self.listening: list[Endpoint] = []
         self.logs = LogManager(
-            self.disk, self.clock, self.executor, self.log_dirs, self._log_config, StorageSettings.of(config)
+            self.disk,
+            self.clock,
+            self.executor,
+            self.log_dirs,
+            self._log_config,
+            StorageSettings.of(config),
+            CleanerSettings.of(config),
+            DiskExecutor(MOST_THREADS) if executor is None else None,
         )
         self.flush_on_ack = config.bool("ottla.log.flush.on.ack")
         self.partitions = PartitionSet(self.clock.now_ms, self.logs.flush_soon, self.flush_on_ack)

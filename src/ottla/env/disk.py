@@ -190,6 +190,10 @@ class Disk(Protocol):
         """When a file was last written to, milliseconds since the Unix epoch."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Say when a file was last written to, milliseconds since the Unix epoch."""
+        ...
+
     def mkdirs(self, path: str) -> None:
         """Make a folder and those above it; one that is there is no error."""
         ...
@@ -439,6 +443,13 @@ class RealDisk:
             return os.stat(path).st_mtime_ns // 1_000_000
         except OSError as error:
             raise _disk_error("read", path, error) from None
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """See `Disk.set_modified_ms`."""
+        try:
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except OSError as error:
+            raise _disk_error("set the time of", path, error) from None
 
     def mkdirs(self, path: str) -> None:
         """See `Disk.mkdirs`."""

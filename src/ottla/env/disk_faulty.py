@@ -127,6 +127,10 @@ class FaultyDisk:
         """See `Disk.modified_ms`."""
         return self.disk.modified_ms(path)
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """See `Disk.set_modified_ms`."""
+        self.disk.set_modified_ms(path, modified_ms)
+
     def mkdirs(self, path: str) -> None:
         """See `Disk.mkdirs`."""
         self.check("open", path)

@@ -205,6 +205,13 @@ class MemoryDisk:
             raise DiskError("read", path, errno.ENOENT)
         return node.modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """See `Disk.set_modified_ms`."""
+        node = self._nodes.get(path)
+        if node is None:
+            raise DiskError("set the time of", path, errno.ENOENT)
+        node.modified_ms = modified_ms
+
     def mkdirs(self, path: str) -> None:
         """See `Disk.mkdirs`."""
         if path not in self._folders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -13,6 +14,11 @@ T = TypeVar("T")
 
 #: The most jobs that may wait for a disk thread; whoever submits has its own, much smaller, bound.
 MAX_WAITING_JOBS = 100_000
+
+
+def pause_ms(length_ms: float) -> None:
+    """Wait so long, in a thread that has its own pace to keep; never on the loop."""
+    time.sleep(length_ms / 1000.0)
 
 
 class Executor(Protocol):

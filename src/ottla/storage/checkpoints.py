@@ -1,8 +1,8 @@
 """The small files of log folders, in Kafka's formats: pure encoding and decoding.
 
 In a folder of `log.dirs`: `meta.properties`, `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
-`replication-offset-checkpoint` (high watermarks), `.kafka_cleanshutdown`. In a partition's folder:
-`leader-epoch-checkpoint`, `partition.metadata`.
+`replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (how far each log was compacted),
+`.kafka_cleanshutdown`. In a partition's folder: `leader-epoch-checkpoint`, `partition.metadata`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ottla.cluster.ids import format_uuid, parse_uuid
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 META_FILE: Final = "meta.properties"
 PARTITION_METADATA_FILE: Final = "partition.metadata"

@@ -20,7 +20,11 @@ DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
-_DIGITS: Final = 20
+#: The files of one segment.
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+#: Digits of a base offset in the names of files.
+OFFSET_DIGITS: Final = 20
 #: How many files of segments are kept open where nobody says otherwise.
 DEFAULT_OPEN_FILES: Final = 8192
 
@@ -33,8 +37,8 @@ def offset_file_name(offset: int, suffix: str) -> str:
 def offsets_of(names: Iterable[str], suffix: str) -> Iterator[int]:
     """The base offsets of those names that are a segment's file with this suffix."""
     for name in names:
-        if name.endswith(suffix) and len(name) == _DIGITS + len(suffix) and name[:_DIGITS].isdigit():
-            yield int(name[:_DIGITS])
+        if name.endswith(suffix) and len(name) == OFFSET_DIGITS + len(suffix) and name[:OFFSET_DIGITS].isdigit():
+            yield int(name[:OFFSET_DIGITS])
 
 
 class OpenFiles:
@@ -147,11 +151,24 @@ class SegmentFile:
         self._dropped = False
         self.evict()
 
-    def mark_deleted(self) -> str:
-        """Rename the file to `….deleted`, as Kafka does before it removes one later; returns the new path."""
+    def swap_in(self) -> None:
+        """Rename the file from `….swap` to what it is called in service; a missing one is not renamed. DiskError."""
+        source = self.path
+        suffix = self.suffix.removesuffix(SWAP_SUFFIX)
+        disk = self._files.disk
+        if disk.exists(source):
+            disk.rename(source, f"{self.folder}/{offset_file_name(self.base_offset, suffix)}")
+        self.suffix = suffix
+
+    def mark_deleted(self) -> str | None:
+        """Rename the file to `….deleted`, as Kafka does before it removes one later.
+
+        Returns the new path, None where there is no such file. Raises DiskError.
+        """
         source = self.path
         target = source + DELETED_SUFFIX
-        if self._files.disk.exists(source):
+        there = self._files.disk.exists(source)
+        if there:
             self._files.disk.rename(source, target)
         self.suffix += DELETED_SUFFIX
-        return target
+        return target if there else None

@@ -8,6 +8,7 @@ from typing import Final
 from ottla.env.disk import TEMPORARY_SUFFIX, Disk, DiskError, Lock
 from ottla.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_FILE,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
@@ -28,7 +29,7 @@ from ottla.storage.results import StorageRefusal
 DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
 STRAY_SUFFIX: Final = "-stray"
-_CHECKPOINTS: Final = (META_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
+_CHECKPOINTS: Final = (META_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE)
 #: Longest name of a folder that file systems take.
 LONGEST_NAME: Final = 255
 
@@ -50,7 +51,18 @@ def deleted_folder_name(topic: str, partition: int, unique: str) -> str:
 class LogFolder:
     """A folder that holds partitions. Its checkpoints are read once and written whole."""
 
-    __slots__ = ("_disk", "_lock", "_written", "clean", "high_watermarks", "log_starts", "meta", "path", "recovery")
+    __slots__ = (
+        "_disk",
+        "_lock",
+        "_written",
+        "clean",
+        "cleaner_offsets",
+        "high_watermarks",
+        "log_starts",
+        "meta",
+        "path",
+        "recovery",
+    )
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -62,6 +74,8 @@ class LogFolder:
         self.recovery: dict[TopicPartitionKey, int] = {}
         self.log_starts: dict[TopicPartitionKey, int] = {}
         self.high_watermarks: dict[TopicPartitionKey, int] = {}
+        #: Up to where each log was compacted.
+        self.cleaner_offsets: dict[TopicPartitionKey, int] = {}
         self._written: dict[str, bytes] = {}
 
     def lock(self) -> StorageRefusal | None:
@@ -114,6 +128,7 @@ class LogFolder:
         self.recovery = self._read_offsets(RECOVERY_POINT_FILE, notes)
         self.log_starts = self._read_offsets(LOG_START_FILE, notes)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE, notes)
+        self.cleaner_offsets = self._read_offsets(CLEANER_FILE, notes)
         return notes
 
     def _read_offsets(self, name: str, notes: list[str]) -> dict[TopicPartitionKey, int]:

@@ -6,7 +6,7 @@ read ranges that are pinned for them (`FileSlice`), nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 from zlib import crc32
@@ -16,7 +16,8 @@ from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import lookups
 from ottla.storage.checkpoints import PARTITION_METADATA_FILE
-from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file_name
+from ottla.storage.cleaned_transactions import AbortedTransaction, decode_aborted
+from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TXN_INDEX_SUFFIX, offset_file_name
 from ottla.storage.flushing import FlushJob, may_be_repeated
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
@@ -319,7 +320,10 @@ class PartitionLog:
         first = segment.first_timestamp()
         newest = headers[0].max_timestamp if len(headers) == 1 else max(header.max_timestamp for header in headers)
         waited = newest - first if first >= 0 else now_ms - segment.created_ms
-        return waited > config.segment_ms - (config.segment_jitter_ms and self._jitter_ms())
+        longest_ms = config.segment_ms
+        if config.compact:
+            longest_ms = min(longest_ms, config.max_compaction_lag_ms)
+        return waited > longest_ms - (config.segment_jitter_ms and self._jitter_ms())
 
     def _jitter_ms(self) -> int:
         """How much earlier this segment rolls: spread evenly, and the same whenever asked."""
@@ -451,6 +455,16 @@ class PartitionLog:
         self.epochs.dirty = False
         self._note_unsynced(path)
 
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that reach into the offsets from `from_offset` to before `to_offset`. DiskError."""
+        disk = self._resources.disk
+        found: list[AbortedTransaction] = []
+        for segment in self._segments:
+            path = f"{self.folder}/{offset_file_name(segment.base_offset, TXN_INDEX_SUFFIX)}"
+            if disk.exists(path):
+                found += decode_aborted(disk.read_bytes(path))
+        return [entry for entry in found if entry.last_offset >= from_offset and entry.first_offset < to_offset]
+
     # -- removing records
 
     def delete_records(self, offset: int) -> int | DeleteRefusal:
@@ -498,6 +512,38 @@ class PartitionLog:
             self._folder_changed = True
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
         return renamed
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> list[str]:
+        """Put `new`, whose files end in `.swap` and are on the disk, in the place of `old`, which the log must hold.
+
+        Returns the renamed files of the old ones, to be removed later; their ranges that are being sent stay readable.
+        A stop at any step leaves what the next start completes. Raises DiskError; nothing can be appended then until
+        the log is opened anew.
+        """
+        renamed: list[str] = []
+        try:
+            for segment in old:
+                renamed += segment.mark_deleted()
+            for segment in old[1:]:
+                renamed += self._drop_snapshot(segment.base_offset)
+            new.swap_in()
+        except DiskError as error:
+            self.failure = f"{error}; compacted segments could not be put in place. Restart the broker"
+            raise
+        self._segments.replace(old, new)
+        self._folder_changed = True
+        return renamed
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether the log still has these segments, one behind the other."""
+        return not self.closed and self._segments.holds(segments)
+
+    def create_compacted(self, base_offset: int, size: int, entries: tuple[int, int]) -> Segment:
+        """A segment of the log whose files end in `.swap` yet; `entries` are those of the two indexes."""
+        resources = self._resources
+        segment = Segment(resources.files, resources.index_memory, self.folder, base_offset, size, 0, SWAP_SUFFIX)
+        segment.offset_index.entries, segment.time_index.entries = entries
+        return segment
 
     def _drop_snapshot(self, offset: int) -> list[str]:
         disk = self._resources.disk

@@ -14,12 +14,14 @@ from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
 from ottla.storage.checkpoints import (
+    CLEANER_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     MetaProperties,
     TopicPartitionKey,
 )
+from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.files import DEFAULT_OPEN_FILES
 from ottla.storage.folder import (
     DELETE_SUFFIX,
@@ -107,6 +109,8 @@ class LogManager:
         log_dirs: Sequence[str],
         config_of: Callable[[str], LogConfig],
         settings: StorageSettings | None = None,
+        cleaner_settings: CleanerSettings | None = None,
+        cleaner_executor: Executor | None = None,
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -131,6 +135,17 @@ class LogManager:
         self._due: dict[str, int] = {}
         self._deletions = 0
         self._opened = False
+        self._cleaner_executor = cleaner_executor
+        #: Compaction; its threads are its own where `cleaner_executor` is given.
+        self.cleaner = LogCleaner(
+            disk,
+            clock,
+            cleaner_executor or executor,
+            cleaner_settings or CleanerSettings(),
+            self._discard,
+            self._on_cleaned,
+            self._note,
+        )
         #: What the operator should know (what recovery cut, what failed in the background); take and clear it.
         self.notes: list[str] = []
 
@@ -212,6 +227,8 @@ class LogManager:
             folder.log_starts.get(key, 0),
         )
         log = load_log(self._resources, place, now_ms)
+        if key in folder.cleaner_offsets:
+            self.cleaner.checkpoints[key] = folder.cleaner_offsets[key]
         for note in place.notes:
             self._note(note)
         self._logs[key] = log
@@ -332,6 +349,7 @@ class LogManager:
         log = self._logs.pop(key, None)
         if log is None:
             return False
+        self.cleaner.forget(key)
         home = self._homes.pop(key)
         log.release_files()
         now_ms = self._clock.now_ms()
@@ -365,6 +383,7 @@ class LogManager:
         if self._is_due("producers", now_ms, settings.producer_expiration_check_interval_ms):
             for log in self._logs.values():
                 log.producers.expire(now_ms, settings.producer_expiration_ms)
+        self.cleaner.maintain(self._logs, now_ms)
         self._remove_due(now_ms)
         for name, interval_ms in (
             (RECOVERY_POINT_FILE, settings.recovery_point_checkpoint_interval_ms),
@@ -383,15 +402,29 @@ class LogManager:
 
     def apply_retention(self, now_ms: int) -> None:
         """Delete the segments whose time is over, in all logs."""
-        for log in self._logs.values():
-            try:
-                renamed = delete_old_segments(log, now_ms)
-            except DiskError as error:
-                self._note(f"retention of {log.name}: {error}")
-                continue
-            due_ms = now_ms + log.config.file_delete_delay_ms
-            for path in renamed:
-                heapq.heappush(self._removals, (due_ms, path))
+        for key, log in self._logs.items():
+            # What is being compacted must stay until that is done; then it is its turn.
+            if not self.cleaner.is_cleaning(key):
+                self._delete_old_segments(log, now_ms)
+
+    def _delete_old_segments(self, log: PartitionLog, now_ms: int) -> None:
+        try:
+            self._discard(log, delete_old_segments(log, now_ms))
+        except DiskError as error:
+            self._note(f"retention of {log.name}: {error}")
+
+    def _discard(self, log: PartitionLog, renamed: list[str]) -> None:
+        """Remove these files of the log when `file.delete.delay.ms` is over."""
+        due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
+        for path in renamed:
+            heapq.heappush(self._removals, (due_ms, path))
+
+    def _on_cleaned(self, key: TopicPartitionKey) -> None:
+        """A log was compacted: take note how far, and delete what is too old now if it is to be deleted, too."""
+        log = self._logs.get(key)
+        if log is not None and not log.closed:
+            self._checkpoint(CLEANER_FILE, wait=False)
+            self._delete_old_segments(log, self._clock.now_ms())
 
     def _remove_due(self, now_ms: int) -> None:
         removals = self._removals
@@ -477,6 +510,9 @@ class LogManager:
         logs = {key: log for key, log in self._logs.items() if self._homes[key] is folder}
         if name == RECOVERY_POINT_FILE:
             return {key: log.recovery_point for key, log in logs.items()}
+        if name == CLEANER_FILE:
+            cleaned = self.cleaner.checkpoints
+            return {key: cleaned[key] for key in logs if key in cleaned}
         if name == HIGH_WATERMARK_FILE:
             return {key: log.high_watermark for key, log in logs.items()}
         return {
@@ -494,6 +530,9 @@ class LogManager:
             self._release_folders()
             return 0
         self._opened = False
+        self.cleaner.close()
+        if self._cleaner_executor is not None:
+            self._cleaner_executor.close()
         failed: set[LogFolder] = set()
         forced = self._flush_all(failed, closing=True)
         for log in self._logs.values():

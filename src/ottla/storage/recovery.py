@@ -24,7 +24,9 @@ from ottla.storage.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
+    OFFSET_DIGITS,
     OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -133,15 +135,21 @@ class _Loader:
     def _finish_interrupted_work(self) -> None:
         """Remove what was being deleted or cleaned; complete the swap of cleaned segments that was under way."""
         folder, disk = self._place.folder, self._disk
+        unfinished = min((name[:OFFSET_DIGITS] for name in self._names if name.endswith(CLEANED_SUFFIX)), default="~")
         for name in self._names:
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            # As in Kafka: a swap from the first `.cleaned` file on was not complete when the broker stopped.
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)) or (
+                name.endswith(SWAP_SUFFIX) and name[:OFFSET_DIGITS] >= unfinished
+            ):
                 disk.remove(f"{folder}/{name}")
+        self._names = disk.listdir(folder)
         for name in self._names:
             if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
                 self._complete_swap(int(name.partition(".")[0]))
-        for name in self._names:
-            if name.endswith(SWAP_SUFFIX) and disk.exists(f"{folder}/{name}"):
-                disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
+        swapped = [name for name in self._names if name.endswith(SWAP_SUFFIX)]
+        # The log first: as long as it ends in `.swap`, the files that have the names of the others are old ones.
+        for name in sorted(swapped, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+            disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
         self._names = disk.listdir(folder)
 
     def _complete_swap(self, base_offset: int) -> None:
@@ -150,9 +158,9 @@ class _Loader:
         file = disk.open(f"{folder}/{offset_file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)}")
         last = max((batch.last_offset for batch in scan_batches(file, 0, file.size)), default=base_offset)
         file.close()
-        for other in offsets_of(self._names, LOG_SUFFIX):
+        for other in {base_offset, *offsets_of(self._names, LOG_SUFFIX)}:
             if base_offset <= other <= last:
-                for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+                for suffix in SEGMENT_SUFFIXES:
                     disk.remove(f"{folder}/{offset_file_name(other, suffix)}")
 
     def _load_epochs(self) -> None:

@@ -99,13 +99,13 @@ def max_timestamp_at(file: DiskFile, position: int) -> int:
     return int.from_bytes(head[MAX_TIMESTAMP_AT:_TIMESTAMP_END], "big", signed=True)
 
 
-def scan_batches(file: DiskFile, position: int, end: int) -> Iterator[ScannedBatch]:
+def scan_batches(file: DiskFile, position: int, end: int, window_bytes: int = SCAN_BYTES) -> Iterator[ScannedBatch]:
     """All batches from `position` to `end` whose bytes are whole and whose checksums are right.
 
-    The scan stops at the first one that is not. Raises DiskError.
+    The scan stops at the first one that is not. `window_bytes` are read at a time, or one batch. Raises DiskError.
     """
     while position < end:
-        window = memoryview(file.pread(min(SCAN_BYTES, end - position), position))
+        window = memoryview(file.pread(min(window_bytes, end - position), position))
         at = 0
         while len(window) - at >= LOG_OVERHEAD:
             length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from ottla.env.disk import DiskError, DiskFile, Part
-from ottla.records.batch import NO_TIMESTAMP, BatchHeader
-from ottla.storage.files import LOG_SUFFIX, OpenFiles, SegmentFile, offset_file_name
+from ottla.records.batch import NO_TIMESTAMP
+from ottla.storage.files import LOG_SUFFIX, TXN_INDEX_SUFFIX, OpenFiles, SegmentFile, offset_file_name
 from ottla.storage.index import IndexMemory, OffsetIndex, TimeIndex
 from ottla.storage.scan import Place, batch_at, find_batch, max_timestamp_at
 
@@ -14,6 +15,30 @@ from ottla.storage.scan import Place, batch_at, find_batch, max_timestamp_at
 REMEMBERED_POSITIONS: Final = 64
 #: Offsets of a segment are kept relative to its base, in 31 bits.
 MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
+
+
+class PlacedBatch(Protocol):
+    """What a segment has to know of a batch with its final offsets; a `BatchHeader` is one."""
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record."""
+        ...
+
+    @property
+    def last_offset_delta(self) -> int:
+        """How many offsets further the last record lies."""
+        ...
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp, milliseconds since the Unix epoch, -1 without."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Bytes of the whole batch."""
+        ...
 
 
 class Segment:
@@ -31,17 +56,30 @@ class Segment:
         "rolling_timestamp",
         "size",
         "time_index",
+        "txn_index_file",
     )
 
     def __init__(
-        self, files: OpenFiles, memory: IndexMemory, folder: str, base_offset: int, size: int, created_ms: int
+        self,
+        files: OpenFiles,
+        memory: IndexMemory,
+        folder: str,
+        base_offset: int,
+        size: int,
+        created_ms: int,
+        suffix_end: str = "",
     ) -> None:
+        """`suffix_end` comes behind the suffix of each file: `.cleaned` for a segment that is not in place yet."""
         self.base_offset = base_offset
         #: Bytes of the log file that hold batches.
         self.size = size
-        self.log = SegmentFile(files, folder, base_offset, LOG_SUFFIX)
+        self.log = SegmentFile(files, folder, base_offset, LOG_SUFFIX + suffix_end)
         self.offset_index = OffsetIndex(files, memory, folder, base_offset)
         self.time_index = TimeIndex(files, folder, base_offset)
+        #: Of transactions that were aborted; there in few segments only.
+        self.txn_index_file = SegmentFile(files, folder, base_offset, TXN_INDEX_SUFFIX + suffix_end)
+        self.offset_index.file.suffix += suffix_end
+        self.time_index.file.suffix += suffix_end
         #: Largest timestamp so far, and the last offset of its batch; None where it was not read yet.
         self.max_timestamp: int | None = None
         self.max_timestamp_offset = base_offset
@@ -59,7 +97,9 @@ class Segment:
 
     # -- writing
 
-    def append(self, parts: list[Part], headers: list[BatchHeader], length: int, index_interval_bytes: int) -> None:
+    def append(
+        self, parts: Sequence[Part], headers: Sequence[PlacedBatch], length: int, index_interval_bytes: int
+    ) -> None:
         """Write batches that have their offsets; `length` bytes in all. Raises DiskError, with nothing written."""
         position = self.size
         largest = self.largest_timestamp_so_far()
@@ -215,11 +255,23 @@ class Segment:
         self.log.drop()
         self.offset_index.drop()
         self.time_index.drop()
+        self.txn_index_file.drop()
 
     def mark_deleted(self) -> list[str]:
         """Rename the segment's files to `….deleted` and let go of them; returns the new paths. Raises DiskError."""
         self.close()
-        return [file.mark_deleted() for file in (self.log, self.offset_index.file, self.time_index.file)]
+        return [path for file in self._files() if (path := file.mark_deleted()) is not None]
+
+    def swap_in(self) -> None:
+        """Take `.swap` off the names of the files: the segment is in place. Raises DiskError.
+
+        The log comes first: as long as it is not in place, no other file is, and what has their names is old.
+        """
+        for file in self._files():
+            file.swap_in()
+
+    def _files(self) -> tuple[SegmentFile, ...]:
+        return self.log, self.offset_index.file, self.time_index.file, self.txn_index_file
 
     def __repr__(self) -> str:
         return f"Segment({offset_file_name(self.base_offset, LOG_SUFFIX)}, {self.size} bytes)"

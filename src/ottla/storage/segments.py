@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.env.disk import FileSlice
@@ -130,6 +131,17 @@ class SegmentList:
     def pop_first(self) -> Segment:
         """Take the oldest segment out of the list; there must be another one."""
         return self._segments.pop(0)
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether these segments are here, one behind the other, with nothing in between."""
+        number = self.number_of(segments[0].base_offset)
+        found = self._segments[number : number + len(segments)]
+        return len(found) == len(segments) and all(map(operator.is_, found, segments))
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put `new` in the place of `old`, which `holds` knows and which are not the active one."""
+        number = self.number_of(old[0].base_offset)
+        self._segments[number : number + len(old)] = [new]
 
     def truncate(self, offset: int, now_ms: int) -> list[str]:
         """Drop the records from `offset` on; returns renamed files, to be removed later. DiskError, BatchError."""

@@ -45,27 +45,27 @@ ROWS: tuple[Row, ...] = (
         "How often finished fetches are swept out of Apache Kafka's purgatory.",
     ),
     (
-        "log.cleaner.backoff.ms", "long", "15000", "[0,...]", "medium", "cluster-wide", "no_effect",
+        "log.cleaner.backoff.ms", "long", "15000", "[0,...]", "medium", "cluster-wide", "honoured",
         "The pause of the log cleaner when there is nothing to clean, in milliseconds.",
     ),
     (
-        "log.cleaner.dedupe.buffer.size", "long", "134217728", "", "medium", "cluster-wide", "no_effect",
+        "log.cleaner.dedupe.buffer.size", "long", "134217728", "", "medium", "cluster-wide", "honoured",
         "Memory for the log cleaner's table of keys, over all its threads, in bytes.",
     ),
     (
-        "log.cleaner.delete.retention.ms", "long", "86400000", "[0,...]", "medium", "cluster-wide", "no_effect",
+        "log.cleaner.delete.retention.ms", "long", "86400000", "[0,...]", "medium", "cluster-wide", "honoured",
         "How long a tombstone stays in a compacted topic, in milliseconds.",
     ),
     (
-        "log.cleaner.enable", "boolean", "true", "", "medium", "read-only", "no_effect",
+        "log.cleaner.enable", "boolean", "true", "", "medium", "read-only", "honoured",
         "Whether compacted topics are compacted.",
     ),
     (
-        "log.cleaner.io.buffer.load.factor", "double", "0.9", "", "medium", "cluster-wide", "no_effect",
+        "log.cleaner.io.buffer.load.factor", "double", "0.9", "", "medium", "cluster-wide", "honoured",
         "How full the log cleaner's table of keys may get.",
     ),
     (
-        "log.cleaner.io.buffer.size", "int", "524288", "[0,...]", "medium", "cluster-wide", "no_effect",
+        "log.cleaner.io.buffer.size", "int", "524288", "[0,...]", "medium", "cluster-wide", "honoured",
         "Memory for the log cleaner's reads and writes, over all its threads, in bytes.",
     ),
     (
@@ -75,7 +75,7 @@ ROWS: tuple[Row, ...] = (
         "",
         "medium",
         "cluster-wide",
-        "no_effect",
+        "honoured",
         "The most bytes per second that the log cleaner reads and writes.",
     ),
     (
@@ -85,25 +85,24 @@ ROWS: tuple[Row, ...] = (
         "[1,...]",
         "medium",
         "cluster-wide",
-        "no_effect",
+        "honoured",
         "After this time a record of a compacted topic must become open to compaction, in milliseconds.",
     ),
     (
-        "log.cleaner.min.cleanable.ratio", "double", "0.5", "[0,...,1]", "medium", "cluster-wide", "no_effect",
+        "log.cleaner.min.cleanable.ratio", "double", "0.5", "[0,...,1]", "medium", "cluster-wide", "honoured",
         "The share of a compacted log that must be dirty before it is worth compacting.",
     ),
     (
-        "log.cleaner.min.compaction.lag.ms", "long", "0", "[0,...]", "medium", "cluster-wide", "no_effect",
+        "log.cleaner.min.compaction.lag.ms", "long", "0", "[0,...]", "medium", "cluster-wide", "honoured",
         "A record stays uncompacted at least this long, in milliseconds.",
     ),
     (
-        "log.cleaner.threads", "int", "1", "[0,...]", "medium", "cluster-wide", "no_effect",
+        "log.cleaner.threads", "int", "1", "[0,...]", "medium", "cluster-wide", "honoured",
         "Threads that compact.",
     ),
     (
         "log.cleanup.policy", "list", "delete", "[compact, delete]", "medium", "cluster-wide", "honoured",
-        "What happens to old segments: `delete`, `compact`, or both. Compaction is not there yet: a topic with "
-        "`compact` alone keeps everything.",
+        "What happens to old segments: `delete`, `compact`, or both.",
     ),
     (
         "log.dir.failure.timeout.ms", "long", "30000", "[1,...]", "low", "read-only", "no_effect",

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 ROWS: tuple[Row, ...] = (
     (
         "cleanup.policy", "list", "delete", "[compact, delete]", "medium", "topic", "honoured",
-        "What happens to old segments: `delete`, `compact`, or both. Compaction is not there yet: a topic with "
-        "`compact` alone keeps everything.",
+        "What happens to old segments: `delete`, `compact`, or both.",
     ),
     (
         "compression.gzip.level", "int", "-1", "1 to 9 or -1", "medium", "topic", "honoured",
@@ -38,7 +37,7 @@ ROWS: tuple[Row, ...] = (
         "Level for batches that the broker itself compresses with zstd.",
     ),
     (
-        "delete.retention.ms", "long", "86400000", "[0,...]", "medium", "topic", "no_effect",
+        "delete.retention.ms", "long", "86400000", "[0,...]", "medium", "topic", "honoured",
         "How long a tombstone stays in a compacted topic, in milliseconds.",
     ),
     (
@@ -74,7 +73,7 @@ ROWS: tuple[Row, ...] = (
         "Tiered storage: how long segments are kept on local disk, in milliseconds; -2 for `retention.ms`.",
     ),
     (
-        "max.compaction.lag.ms", "long", "9223372036854775807", "[1,...]", "medium", "topic", "no_effect",
+        "max.compaction.lag.ms", "long", "9223372036854775807", "[1,...]", "medium", "topic", "honoured",
         "After this time a record of a compacted topic must become open to compaction, in milliseconds.",
     ),
     (
@@ -118,11 +117,11 @@ ROWS: tuple[Row, ...] = (
         "Whether a record's time is the producer's (CreateTime) or the broker's (LogAppendTime).",
     ),
     (
-        "min.cleanable.dirty.ratio", "double", "0.5", "[0,...,1]", "medium", "topic", "no_effect",
+        "min.cleanable.dirty.ratio", "double", "0.5", "[0,...,1]", "medium", "topic", "honoured",
         "The share of a compacted log that must be dirty before it is worth compacting.",
     ),
     (
-        "min.compaction.lag.ms", "long", "0", "[0,...]", "medium", "topic", "no_effect",
+        "min.compaction.lag.ms", "long", "0", "[0,...]", "medium", "topic", "honoured",
         "A record stays uncompacted at least this long, in milliseconds.",
     ),
     (

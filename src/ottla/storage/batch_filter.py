@@ -1,0 +1,254 @@
+"""What compaction leaves of a batch: all of it, some of its records, its bare head, or nothing.
+
+The rules are those of Kafka 3.9 (`LogCleaner.scala`, `MemoryRecords.filterTo`): of each key the newest record stays;
+a tombstone stays until the delete horizon of its batch (KIP-534), which is set when it is first cleaned; records of
+aborted transactions go; a marker goes by a horizon of its own, set when nothing of its transaction is left. The head
+of a batch stays where a producer still relies on it, or where it tells how far the segment reaches.
+
+Records that stay are copied as they are: their offsets and timestamps are relative to fields of the head that stay,
+too (Kafka counts the timestamps anew from the first record that stays; readers see the same).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from ottla.records.batch import (
+    COMPRESSION_MASK,
+    DELETE_HORIZON_FLAG,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    frame_batch,
+    parse_batch_header,
+)
+from ottla.records.compression import Compression, compress
+from ottla.records.errors import BatchError
+from ottla.records.message_set import encode_messages, parse_message_header
+from ottla.records.record import Record, batch_payload, encode_records
+from ottla.storage.bounded import decode_bounded, decode_message_bounded, most_bytes, most_records
+from ottla.storage.cleaned_transactions import CleanedTransactions
+from ottla.storage.key_scan import scan_keys
+from ottla.storage.offset_map import Keys
+from ottla.storage.scan import ScannedBatch
+
+#: Attributes that an empty batch keeps: all but compression and delete horizon.
+_EMPTY_MASK: Final = ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
+
+
+class LastRecord(NamedTuple):
+    """The last that a producer wrote: the offset of its last data (None where its last was a marker), its epoch."""
+
+    data_offset: int | None
+    epoch: int
+
+
+class KeptBatch(NamedTuple):
+    """A batch of the cleaned segment; `data` is the whole of it."""
+
+    base_offset: int
+    last_offset_delta: int
+    max_timestamp: int
+    length: int
+    data: bytes | memoryview
+
+
+@dataclass(slots=True)
+class FilterRules:
+    """By what a round of cleaning decides; times in milliseconds, the wall clock's."""
+
+    find: Callable[[Keys], list[int | None]]
+    #: Records above it were not taken into the map, and stay.
+    latest_offset: int
+    transactions: CleanedTransactions
+    last_records: Mapping[int, LastRecord]
+    now_ms: int
+    delete_retention_ms: int
+    #: Whether tombstones of the old formats stay; they have no horizon, the age of their segment decides.
+    keep_legacy_tombstones: bool = True
+
+
+def filter_batch(batch: ScannedBatch, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
+    """What stays of `batch`, None for nothing; with `must_stay` at least its head. Raises BatchError."""
+    if batch.magic != MAGIC:
+        return _filter_message(batch, rules, must_stay)
+    header = parse_batch_header(batch.data)
+    must_stay = must_stay or (header.producer_id >= 0 and _is_last_of_producer(header, rules))
+    if header.is_control:
+        return _filter_control(batch.data, header, rules, must_stay)
+    if rules.transactions.batch_is_aborted(header) or not header.records_count:
+        return _emptied(header) if must_stay else None
+    return _filter_records(batch.data, header, rules, must_stay)
+
+
+def _is_last_of_producer(header: BatchHeader, rules: FilterRules) -> bool:
+    last = rules.last_records.get(header.producer_id)
+    if last is None:
+        return False
+    if last.data_offset is not None:
+        return header.last_offset == last.data_offset
+    return header.is_control and header.producer_epoch == last.epoch
+
+
+def _filter_control(data: memoryview, header: BatchHeader, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
+    spent = rules.transactions.marker_is_spent(header, data)
+    horizon = header.delete_horizon
+    if not header.records_count or (spent and horizon is not None and horizon <= rules.now_ms):
+        return _emptied(header) if must_stay else None
+    if spent and horizon is None:
+        return _with_horizon(header, decode_bounded(data, header), rules)
+    return _whole(data, header)
+
+
+def _filter_records(data: memoryview, header: BatchHeader, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
+    """Filter a batch of format 2 with data."""
+    count = header.records_count
+    if count > most_records(header.length):
+        raise BatchError(f"{count} records in a batch of {header.length} bytes")
+    payload = batch_payload(data, header, most_bytes(header.length))
+    scan = scan_keys(payload, count)
+    horizon = header.delete_horizon
+    expired = horizon is not None and rules.now_ms >= horizon
+    keep = _retained(header.base_offset, scan.offset_deltas, scan.keys, scan.has_values, rules, expired)
+    kept = keep.count(True)
+    if not kept:
+        return _emptied(header) if must_stay else None
+    if horizon is None and False in scan.has_values:
+        has_tombstone = any(stays and not has_value for stays, has_value in zip(keep, scan.has_values, strict=True))
+        if has_tombstone:
+            records = decode_bounded(data, header)
+            return _with_horizon(header, [record for record, stays in zip(records, keep, strict=True) if stays], rules)
+    if kept == count:
+        return _whole(data, header)
+    starts = [0, *scan.ends[:-1]]
+    payload = b"".join([payload[start:end] for start, end, stays in zip(starts, scan.ends, keep, strict=True) if stays])
+    if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
+        largest = header.max_timestamp
+    else:
+        deltas = [delta for delta, stays in zip(scan.timestamp_deltas, keep, strict=True) if stays]
+        largest = header.base_timestamp + max(deltas)
+    return _rewritten(payload, replace(header, records_count=kept, max_timestamp=largest))
+
+
+def _retained(
+    base_offset: int,
+    offset_deltas: Sequence[int],
+    keys: Keys,
+    has_values: Sequence[bool],
+    rules: FilterRules,
+    expired: bool,
+) -> list[bool]:
+    """Of each record whether it stays; `expired` says that tombstones go."""
+    latest = rules.latest_offset
+    if base_offset > latest:
+        return [True] * len(keys)
+    newest = rules.find(keys)
+    offsets = [base_offset + delta for delta in offset_deltas]
+    if offsets[-1] <= latest and None not in keys and not (expired and False in has_values):
+        return [found is None or found <= offset for found, offset in zip(newest, offsets, strict=True)]
+    return [
+        offset > latest or (key is not None and (found is None or found <= offset) and (has_value or not expired))
+        for offset, key, found, has_value in zip(offsets, keys, newest, has_values, strict=True)
+    ]
+
+
+def _whole(data: memoryview, header: BatchHeader) -> KeptBatch:
+    return KeptBatch(header.base_offset, header.last_offset_delta, header.max_timestamp, len(data), data)
+
+
+def _rewritten(payload: bytes, header: BatchHeader) -> KeptBatch:
+    """The batch with other records; `payload` is not compressed yet."""
+    if header.compression != Compression.NONE:
+        payload = compress(header.compression, payload)
+    data = frame_batch(payload, header)
+    return KeptBatch(header.base_offset, header.last_offset_delta, header.max_timestamp, len(data), data)
+
+
+def _emptied(header: BatchHeader) -> KeptBatch:
+    """The head of a batch, without records."""
+    empty = replace(header, attributes=header.attributes & _EMPTY_MASK, base_timestamp=NO_TIMESTAMP, records_count=0)
+    data = frame_batch(b"", empty)
+    return KeptBatch(header.base_offset, header.last_offset_delta, header.max_timestamp, len(data), data)
+
+
+def _with_horizon(header: BatchHeader, records: Sequence[Record], rules: FilterRules) -> KeptBatch:
+    """The batch with these records and a delete horizon, which takes the place of the base timestamp."""
+    horizon = rules.now_ms + rules.delete_retention_ms
+    payload = encode_records(records, [record.offset - header.base_offset for record in records], horizon)
+    largest = header.max_timestamp
+    if header.timestamp_type != TimestampType.LOG_APPEND_TIME:
+        largest = max(record.timestamp for record in records)
+    attributes = header.attributes | DELETE_HORIZON_FLAG
+    return _rewritten(
+        payload,
+        replace(
+            header,
+            attributes=attributes,
+            base_timestamp=horizon,
+            max_timestamp=largest,
+            records_count=len(records),
+        ),
+    )
+
+
+# -- the old formats
+
+
+def message_records(data: memoryview) -> list[Record]:
+    """The records of a message of format 0 or 1, several where it is a wrapper. Raises BatchError."""
+    return decode_message_bounded(data, parse_message_header(data))
+
+
+def _filter_message(batch: ScannedBatch, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
+    header = parse_message_header(batch.data)
+    records = decode_message_bounded(batch.data, header)
+    keys = [record.key for record in records]
+    has_values = [record.value is not None for record in records]
+    deltas = [record.offset - records[0].offset for record in records]
+    keep = _retained(records[0].offset, deltas, keys, has_values, rules, not rules.keep_legacy_tombstones)
+    first = records[0].offset
+    if all(keep):
+        return KeptBatch(first, batch.last_offset - first, batch.max_timestamp, len(batch.data), batch.data)
+    stay = [record for record, stays in zip(records, keep, strict=True) if stays]
+    if not stay:
+        return _empty_batch(first, batch.last_offset) if must_stay else None
+    data = encode_messages(
+        stay,
+        batch.magic,
+        compression=header.compression,
+        timestamp_type=header.timestamp_type,
+        log_append_time_ms=header.timestamp,
+    )
+    last = stay[-1].offset
+    largest = max(record.timestamp for record in stay)
+    return KeptBatch(stay[0].offset, last - stay[0].offset, largest, len(data), data)
+
+
+def _empty_batch(first_offset: int, last_offset: int) -> KeptBatch:
+    """A batch without records that says only that the log reaches to `last_offset`."""
+    delta = last_offset - first_offset
+    header = BatchHeader(
+        base_offset=first_offset,
+        length=0,
+        partition_leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=delta,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        records_count=0,
+        position=0,
+    )
+    data = frame_batch(b"", header)
+    return KeptBatch(first_offset, delta, NO_TIMESTAMP, len(data), data)

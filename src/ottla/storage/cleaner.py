@@ -1,0 +1,261 @@
+"""Compaction of one log, as a disk thread does it: which key is newest where, then segment after segment anew.
+
+Nothing here belongs to the event loop. What is read are segments pinned for the thread; what is written are files
+`….cleaned` beside them, complete and forced to the disk when a function returns. Whoever called puts them in place
+(`ottla.storage.cleaning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.env.disk import Disk
+from ottla.records.batch import MAGIC, BatchHeader, parse_batch_header
+from ottla.records.errors import BatchError
+from ottla.records.record import batch_payload
+from ottla.storage.batch_filter import FilterRules, KeptBatch, LastRecord, filter_batch, message_records
+from ottla.storage.bounded import most_bytes, most_records
+from ottla.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions
+from ottla.storage.cleaning_control import CleaningControl
+from ottla.storage.files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, OpenFiles, offset_file_name
+from ottla.storage.index import IndexMemory
+from ottla.storage.key_scan import scan_keys
+from ottla.storage.offset_map import OffsetMap
+from ottla.storage.scan import ScannedBatch, scan_batches
+from ottla.storage.segment import Segment
+
+#: Kept batches are written when they have so many bytes, or are so many.
+WRITE_BYTES: Final = 1024 * 1024
+WRITE_BATCHES: Final = 1024
+#: Open files of a cleaning thread's own: those of one segment.
+_OPEN_FILES: Final = 4
+
+
+@dataclass(slots=True, frozen=True)
+class SourceSegment:
+    """A segment to be read; `size` bytes of its log file hold batches."""
+
+    base_offset: int
+    #: Where the next segment begins.
+    end_offset: int
+    size: int
+    #: Where the batches lie that hold offsets of interest, for the map of keys.
+    position: int
+    path: str
+
+
+@dataclass(slots=True, frozen=True)
+class CleaningTask:
+    """What holds for a whole round of one log; times in milliseconds."""
+
+    disk: Disk
+    folder: str
+    control: CleaningControl
+    #: The first offset that no round has cleaned yet.
+    first_dirty_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    #: Segments of old formats that were last written to later keep their tombstones.
+    legacy_horizon_ms: int
+    index_interval_bytes: int
+    #: Bytes read at a time.
+    read_bytes: int
+    aborted: Sequence[AbortedTransaction]
+    last_records: Mapping[int, LastRecord]
+
+
+@dataclass(slots=True, frozen=True)
+class CleanedSegment:
+    """A segment written anew; its files end in `.cleaned` and are on the disk."""
+
+    base_offset: int
+    size: int
+    #: Entries of the offset index and of the time index.
+    index_entries: tuple[int, int]
+    max_timestamp: int
+    max_timestamp_offset: int
+    #: The suffixes of its files, without `.cleaned`.
+    suffixes: tuple[str, ...]
+
+
+# -- the map of keys
+
+
+def build_offset_map(task: CleaningTask, sources: Sequence[SourceSegment], offsets: OffsetMap) -> None:
+    """Take the keys of the dirty segments into `offsets`, as far as there is room.
+
+    Raises DiskError, BatchError at a damaged batch, CleaningAborted.
+    """
+    transactions = CleanedTransactions(task.aborted)
+    for source in sources:
+        for batch in _batches(task, source, source.position):
+            if not _take_keys(batch, task.first_dirty_offset, transactions, offsets):
+                return
+        # Offsets behind the last batch are taken by nothing any more.
+        offsets.latest_offset = source.end_offset - 1
+
+
+def _take_keys(batch: ScannedBatch, start: int, transactions: CleanedTransactions, offsets: OffsetMap) -> bool:
+    """Take in a batch's keys; False where they find no room."""
+    if batch.magic == MAGIC:
+        header = parse_batch_header(batch.data)
+        if header.is_control:
+            transactions.marker_is_spent(header, batch.data)
+        elif not transactions.batch_is_aborted(header) and header.last_offset >= start:
+            keys, found = _keys(batch, header)
+            if not _put(keys, found, start, offsets):
+                return False
+    elif batch.last_offset >= start:
+        records = message_records(batch.data)
+        if not _put([record.key for record in records], [record.offset for record in records], start, offsets):
+            return False
+    offsets.latest_offset = max(offsets.latest_offset, batch.last_offset)
+    return True
+
+
+def _keys(batch: ScannedBatch, header: BatchHeader) -> tuple[list[bytes | None], list[int]]:
+    if header.records_count > most_records(header.length):
+        raise BatchError(f"{header.records_count} records in a batch of {header.length} bytes")
+    payload = batch_payload(batch.data, header, most_bytes(header.length))
+    scan = scan_keys(payload, header.records_count)
+    base = header.base_offset
+    return scan.keys, [base + delta for delta in scan.offset_deltas]
+
+
+def _put(keys: list[bytes | None], found: list[int], start: int, offsets: OffsetMap) -> bool:
+    if not offsets.has_room(keys):
+        return False
+    if found and found[0] < start:
+        later = [(key, offset) for key, offset in zip(keys, found, strict=True) if offset >= start]
+        keys, found = [key for key, _ in later], [offset for _, offset in later]
+    if keys:
+        offsets.put(keys, found)
+    return True
+
+
+def _batches(task: CleaningTask, source: SourceSegment, position: int) -> Iterator[ScannedBatch]:
+    """The batches of a segment; BatchError where one is damaged."""
+    take = task.control.take
+    file = task.disk.open(source.path)
+    try:
+        for batch in scan_batches(file, position, source.size, task.read_bytes):
+            take(batch.length)
+            yield batch
+            position = batch.position + batch.length
+    finally:
+        file.close()
+    if position != source.size:
+        raise BatchError(f"{source.path}: damaged batch at position {position}")
+
+
+# -- the segments anew
+
+
+def filter_rules(task: CleaningTask, offsets: OffsetMap) -> FilterRules:
+    """The rules of a round whose map is complete; the groups of the round share them, in order."""
+    return FilterRules(
+        offsets.finder(),
+        offsets.latest_offset,
+        CleanedTransactions(task.aborted),
+        task.last_records,
+        task.now_ms,
+        task.delete_retention_ms,
+    )
+
+
+def clean_group(task: CleaningTask, sources: Sequence[SourceSegment], rules: FilterRules) -> CleanedSegment:
+    """Write what stays of `sources` into one segment. The last batch stays at least as a bare head, so that the new
+    segment tells which old ones it replaces, whenever the broker is killed.
+
+    Raises DiskError, BatchError, CleaningAborted; files `….cleaned` are left behind then.
+    """
+    modified_ms = 0
+    writer = _Writer(task, sources[0].base_offset)
+    try:
+        for number, source in enumerate(sources):
+            modified_ms = task.disk.modified_ms(source.path)
+            rules.keep_legacy_tombstones = modified_ms > task.legacy_horizon_ms
+            final = source.size if number + 1 == len(sources) else -1
+            for batch in _batches(task, source, 0):
+                kept = filter_batch(batch, rules, batch.position + batch.length == final)
+                if kept is not None:
+                    writer.add(kept)
+        return writer.finish(rules.transactions.take_kept(), modified_ms)
+    finally:
+        writer.close()
+
+
+class _Writer:
+    """Writes the files of one cleaned segment."""
+
+    def __init__(self, task: CleaningTask, base_offset: int) -> None:
+        self._task = task
+        self._waiting: list[KeptBatch] = []
+        self._waiting_bytes = 0
+        for suffix in SEGMENT_SUFFIXES:
+            task.disk.remove(f"{task.folder}/{offset_file_name(base_offset, suffix + CLEANED_SUFFIX)}")
+        files = OpenFiles(task.disk, _OPEN_FILES)
+        self._segment = Segment(files, IndexMemory(), task.folder, base_offset, 0, 0, CLEANED_SUFFIX)
+        self._segment.max_timestamp = -1
+        self._segment.create_files()
+
+    def add(self, batch: KeptBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.length
+        if self._waiting_bytes >= WRITE_BYTES or len(self._waiting) >= WRITE_BATCHES:
+            self._write()
+
+    def _write(self) -> None:
+        waiting, length = self._waiting, self._waiting_bytes
+        if not waiting:
+            return
+        self._segment.append([batch.data for batch in waiting], waiting, length, self._task.index_interval_bytes)
+        self._waiting, self._waiting_bytes = [], 0
+        self._task.control.take(length)
+
+    def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> CleanedSegment:
+        """Complete the files and force them to the disk."""
+        self._write()
+        disk, segment = self._task.disk, self._segment
+        log = segment.log
+        log.get().flush()
+        segment.finish()
+        suffixes = [log.suffix, segment.offset_index.file.suffix, segment.time_index.file.suffix]
+        if aborted:
+            suffixes.append(TXN_INDEX_SUFFIX + CLEANED_SUFFIX)
+            self._write_transactions(aborted)
+        for suffix in suffixes[1:]:
+            self._flush_path(f"{log.folder}/{offset_file_name(segment.base_offset, suffix)}")
+        segment.close()
+        disk.set_modified_ms(log.path, modified_ms)
+        return CleanedSegment(
+            segment.base_offset,
+            segment.size,
+            (segment.offset_index.entries, segment.time_index.entries),
+            segment.largest_timestamp_so_far(),
+            segment.max_timestamp_offset,
+            tuple(suffix.removesuffix(CLEANED_SUFFIX) for suffix in suffixes),
+        )
+
+    def _write_transactions(self, aborted: Sequence[AbortedTransaction]) -> None:
+        base_offset, folder = self._segment.base_offset, self._task.folder
+        path = f"{folder}/{offset_file_name(base_offset, TXN_INDEX_SUFFIX + CLEANED_SUFFIX)}"
+        file = self._task.disk.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.append([transaction.encode() for transaction in aborted])
+        finally:
+            file.close()
+
+    def _flush_path(self, path: str) -> None:
+        file = self._task.disk.open(path)
+        try:
+            file.flush()
+        finally:
+            file.close()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._segment.close()

@@ -1,0 +1,214 @@
+"""Compaction as the event loop drives it: which log is next, and how far each was cleaned.
+
+The loop decides which log is next and hands the steps of its round (`ottla.storage.cleaning_round`) to disk threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.env.clock import Clock
+from ottla.env.disk import Disk, DiskError
+from ottla.env.executor import Executor, pause_ms
+from ottla.records.errors import BatchError
+from ottla.storage.checkpoints import TopicPartitionKey
+from ottla.storage.cleanable import CleanableLog, examine
+from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
+from ottla.storage.cleaning_round import CleaningRound
+from ottla.storage.log import PartitionLog
+from ottla.storage.offset_map import OffsetMap
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+
+#: The most threads that may clean at one time, whatever `log.cleaner.threads` says.
+MOST_THREADS: Final = 16
+#: Where the disk was full, cleaning is tried again after this time.
+POSTPONED_MS: Final = 60_000
+#: Bytes read at a time are never fewer.
+_LEAST_READ_BYTES: Final = 4096
+
+
+@dataclass(slots=True)
+class CleanerSettings:
+    """Settings of compaction, by Kafka's names; they may be changed while the broker runs."""
+
+    enabled: bool = True
+    threads: int = 1
+    dedupe_buffer_bytes: int = 128 * 1024 * 1024
+    buffer_load_factor: float = 0.9
+    io_buffer_bytes: int = 512 * 1024
+    bytes_per_second: float = float("inf")
+    backoff_ms: int = 15_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CleanerSettings:
+        """The settings of a broker."""
+        return cls(
+            enabled=config.bool("log.cleaner.enable"),
+            threads=min(config.int("log.cleaner.threads"), MOST_THREADS),
+            dedupe_buffer_bytes=config.long("log.cleaner.dedupe.buffer.size"),
+            buffer_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
+            io_buffer_bytes=config.int("log.cleaner.io.buffer.size"),
+            bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second"),
+            backoff_ms=config.long("log.cleaner.backoff.ms"),
+        )
+
+
+class LogCleaner:
+    """Compacts the logs whose `cleanup.policy` says so, the one with the largest share of dirty bytes first.
+
+    Used from the loop. `on_cleaned` is told each log whose round went to its end, `discard` gets renamed files to be
+    removed after the log's `file.delete.delay.ms`, `note` what the operator should know.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        executor: Executor,
+        settings: CleanerSettings,
+        discard: Callable[[PartitionLog, list[str]], None],
+        on_cleaned: Callable[[TopicPartitionKey], None],
+        note: Callable[[str], None],
+        pause: Callable[[float], None] = pause_ms,
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._executor = executor
+        self.settings = settings
+        self._discard = discard
+        self._on_cleaned = on_cleaned
+        self._note = note
+        self._pause = pause
+        #: How far each log was cleaned: the content of `cleaner-offset-checkpoint`.
+        self.checkpoints: dict[TopicPartitionKey, int] = {}
+        #: Logs that cannot be cleaned until the broker is started anew, and why.
+        self.uncleanable: dict[TopicPartitionKey, str] = {}
+        self._rounds: dict[TopicPartitionKey, CleaningRound] = {}
+        #: Logs that are not looked at before a time, since the disk was full.
+        self._postponed: dict[TopicPartitionKey, int] = {}
+        self._next_check_ms = 0
+        self._closed = False
+
+    def is_cleaning(self, key: TopicPartitionKey) -> bool:
+        """Whether a round of this log goes on: its segments must not be taken away then."""
+        return key in self._rounds
+
+    def apply_settings(self, settings: CleanerSettings) -> None:
+        """From now on these settings hold, for rounds that go on as far as the throttle is concerned."""
+        self.settings = settings
+        for round_ in self._rounds.values():
+            round_.control.bytes_per_second = self._rate()
+
+    def _rate(self) -> float:
+        return max(1.0, self.settings.bytes_per_second / max(1, self.settings.threads))
+
+    def maintain(self, logs: Mapping[TopicPartitionKey, PartitionLog], now_ms: int) -> None:
+        """Begin rounds where they are due and threads are free; after none was, look again after the backoff."""
+        settings = self.settings
+        if self._closed or not settings.enabled:
+            return
+        # A wall clock that was set back must not put work off by more than the backoff.
+        if now_ms < self._next_check_ms <= now_ms + settings.backoff_ms:
+            return
+        while len(self._rounds) < settings.threads:
+            cleanable = self._dirtiest(logs, now_ms)
+            if cleanable is None:
+                self._next_check_ms = now_ms + settings.backoff_ms
+                return
+            self._begin(cleanable, now_ms)
+
+    def _dirtiest(self, logs: Mapping[TopicPartitionKey, PartitionLog], now_ms: int) -> CleanableLog | None:
+        best: CleanableLog | None = None
+        for key, log in logs.items():
+            if not log.config.compact or log.failure is not None or key in self._rounds or key in self.uncleanable:
+                continue
+            if now_ms < self._postponed.get(key, 0):
+                continue
+            try:
+                cleanable = examine(log, self.checkpoints.get(key), now_ms)
+            except (DiskError, BatchError) as error:
+                self._give_up(key, error)
+                continue
+            if cleanable.is_due and (best is None or cleanable.dirty_ratio > best.dirty_ratio):
+                best = cleanable
+        return best
+
+    def _begin(self, cleanable: CleanableLog, now_ms: int) -> None:
+        log = cleanable.log
+        key = (log.topic, log.partition)
+        control = CleaningControl(self._clock, self._pause, self._rate())
+        settings = self.settings
+        offsets = OffsetMap(settings.dedupe_buffer_bytes // max(1, settings.threads), settings.buffer_load_factor)
+        round_ = self._rounds[key] = CleaningRound(self._disk, cleanable, control, offsets, self._discard)
+        try:
+            round_.prepare(now_ms, max(_LEAST_READ_BYTES, settings.io_buffer_bytes // max(1, settings.threads) // 2))
+        except (DiskError, BatchError) as error:
+            del self._rounds[key]
+            self._give_up(key, error)
+            return
+        self._advance(key, round_)
+
+    def _advance(self, key: TopicPartitionKey, round_: CleaningRound) -> None:
+        """Hand the next piece of work to a thread."""
+        # An executor that works at once has called `_worked` when `call` returns: no deeper calls, however many steps.
+        round_.detached = False
+        while (work := round_.next_work()) is not None:
+            round_.answered = False
+            self._executor.call(work, partial(self._worked, key, round_))
+            if not round_.answered:
+                round_.detached = True
+                return
+        self._end(key, round_)
+
+    def _worked(
+        self, key: TopicPartitionKey, round_: CleaningRound, result: object, error: BaseException | None
+    ) -> None:
+        round_.answered = True
+        round_.take(result, error)
+        if round_.detached:
+            self._advance(key, round_)
+
+    def _end(self, key: TopicPartitionKey, round_: CleaningRound) -> None:
+        if self._rounds.get(key) is round_:
+            del self._rounds[key]
+        error = round_.error
+        if error is None:
+            self.checkpoints[key] = round_.cleaned_to
+            self._on_cleaned(key)
+            # There may be more to do at once.
+            self._next_check_ms = 0
+        elif isinstance(error, DiskError) and error.disk_full:
+            self._postponed[key] = self._clock.now_ms() + POSTPONED_MS
+            self._note(f"{key[0]}-{key[1]} is not compacted for now: {error}")
+        elif not isinstance(error, CleaningAborted):
+            self._give_up(key, error)
+
+    def _give_up(self, key: TopicPartitionKey, error: BaseException) -> None:
+        self.uncleanable[key] = str(error)
+        self._note(
+            f"{key[0]}-{key[1]} cannot be compacted: {error}. It grows until the cause is mended and the broker was "
+            f"started anew"
+        )
+
+    def abort(self, key: TopicPartitionKey) -> None:
+        """The log goes away or is cut: its round ends without a trace, before this returns as far as names go."""
+        round_ = self._rounds.get(key)
+        if round_ is not None:
+            round_.abort()
+
+    def forget(self, key: TopicPartitionKey) -> None:
+        """The partition is no more."""
+        self.abort(key)
+        self.checkpoints.pop(key, None)
+        self.uncleanable.pop(key, None)
+
+    def close(self) -> None:
+        """End all rounds; their threads notice soon."""
+        self._closed = True
+        for round_ in self._rounds.values():
+            round_.abort()

@@ -1,0 +1,185 @@
+"""One round of compaction of one log, step by step between the event loop and disk threads.
+
+A thread makes the map of keys. Then, for each group of segments, a thread writes one new segment (`….cleaned`), the
+loop renames it to `….swap`, a thread forces the names to the disk, and the loop puts it in the place of the old ones.
+A broker that is killed on the way finds at its next start either the old segments or the whole new one
+(`ottla.storage.recovery`). Whenever the loop gets the round back, the log may have changed: then the round ends, and
+what it wrote and did not put in place is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+from ottla.env.disk import Disk, DiskError
+from ottla.storage.batch_filter import FilterRules, LastRecord
+from ottla.storage.cleanable import CleanableLog, group_segments
+from ottla.storage.cleaner import (
+    CleanedSegment,
+    CleaningTask,
+    SourceSegment,
+    build_offset_map,
+    clean_group,
+    filter_rules,
+)
+from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
+from ottla.storage.files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_file_name
+from ottla.storage.log import PartitionLog
+from ottla.storage.offset_map import OffsetMap
+from ottla.storage.segment import Segment
+
+
+class CleaningRound:
+    """Ask for `next_work`, run it in a thread, give its outcome to `take`, until there is no more work."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        cleanable: CleanableLog,
+        control: CleaningControl,
+        offsets: OffsetMap,
+        discard: Callable[[PartitionLog, list[str]], None],
+    ) -> None:
+        self._disk = disk
+        self._log = cleanable.log
+        self._folder = cleanable.log.folder
+        self._cleanable = cleanable
+        self._discard = discard
+        self._offsets = offsets
+        self.control = control
+        #: For whoever runs the work: whether its outcome has come, and whether that will come by itself.
+        self.answered = self.detached = False
+        #: Why the round came to nothing.
+        self.error: BaseException | None = None
+        #: Up to where the log is clean when the round is over.
+        self.cleaned_to = cleanable.first_dirty_offset
+        self._task: CleaningTask
+        self._rules: FilterRules
+        #: The groups that are not cleaned yet, the next one last.
+        self._groups: list[list[Segment]] = []
+        self._group: list[Segment] = []
+        self._sources: list[SourceSegment] = []
+        #: What was written for the group, while it is not in place.
+        self._swapping: CleanedSegment | None = None
+        self._work: Callable[[], object] | None = None
+        self._then: Callable[[object], None] = self._map_is_made
+
+    def prepare(self, now_ms: int, read_bytes: int) -> None:
+        """Gather what the threads have to know. Raises DiskError."""
+        log, first_dirty, end = self._log, self._cleanable.first_dirty_offset, self._cleanable.end_offset
+        config = log.config
+        segments = log.segments
+        legacy_horizon_ms = 0
+        for segment in segments:
+            if segment.base_offset < first_dirty:
+                legacy_horizon_ms = segment.log.modified_ms() - config.delete_retention_ms
+        self._task = CleaningTask(
+            disk=self._disk,
+            folder=log.folder,
+            control=self.control,
+            first_dirty_offset=first_dirty,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            legacy_horizon_ms=legacy_horizon_ms,
+            index_interval_bytes=config.index_interval_bytes,
+            read_bytes=read_bytes,
+            aborted=log.aborted_transactions(segments[0].base_offset, end),
+            last_records={
+                entry.producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.epoch)
+                for entry in log.producers
+            },
+        )
+        dirty = [
+            _source(segment, following.base_offset, first_dirty)
+            for segment, following in pairwise(segments)
+            if following.base_offset > first_dirty and segment.base_offset < end
+        ]
+        self._work = partial(build_offset_map, self._task, dirty, self._offsets)
+
+    def next_work(self) -> Callable[[], object] | None:
+        """What a thread is to do now; None where the round is over."""
+        work, self._work = self._work, None
+        return work if self.error is None else None
+
+    def take(self, result: object, error: BaseException | None) -> None:
+        """What the work came to; on the loop."""
+        if self.control.aborted:
+            error = CleaningAborted()
+        if error is None:
+            try:
+                self._then(result)
+                return
+            except DiskError as failed:
+                error = failed
+        self.error = error
+        if self._group:
+            self._remove_files(self._group[0].base_offset)
+
+    def abort(self) -> None:
+        """End the round; nothing of it is put in place any more, not even by the next start."""
+        self.control.aborted = True
+        if self._swapping is not None:
+            self._remove_files(self._swapping.base_offset)
+            self._swapping = None
+
+    def _map_is_made(self, _: object) -> None:
+        self.cleaned_to = max(self.cleaned_to, self._offsets.latest_offset + 1)
+        self._rules = filter_rules(self._task, self._offsets)
+        self._groups = group_segments(self._log, self.cleaned_to)[::-1]
+        self._next_group()
+
+    def _next_group(self) -> None:
+        self._group = []
+        if not self._groups:
+            return
+        self._group = self._groups.pop()
+        ends = [segment.base_offset for segment in self._group[1:]] + [-1]
+        self._sources = [_source(segment, end) for segment, end in zip(self._group, ends, strict=True)]
+        self._work = partial(clean_group, self._task, self._sources, self._rules)
+        self._then = self._group_is_written
+
+    def _group_is_written(self, result: object) -> None:
+        assert isinstance(result, CleanedSegment)
+        self._check_log()
+        # The log first: while other files still end in `.cleaned`, the next start takes none of them.
+        for suffix in result.suffixes:
+            path = f"{self._folder}/{offset_file_name(result.base_offset, suffix)}"
+            self._disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+        self._swapping = result
+        self._work = partial(self._disk.fsync_dir, self._folder)
+        self._then = self._names_are_on_disk
+
+    def _names_are_on_disk(self, _: object) -> None:
+        cleaned = self._swapping
+        assert cleaned is not None
+        self._check_log()
+        new = self._log.create_compacted(cleaned.base_offset, cleaned.size, cleaned.index_entries)
+        new.max_timestamp, new.max_timestamp_offset = cleaned.max_timestamp, cleaned.max_timestamp_offset
+        group, self._group, self._swapping = self._group, [], None
+        # Should this fail half-way, the new files are all there is, and the next start puts them in place.
+        renamed = self._log.replace_segments(group, new)
+        self._discard(self._log, renamed)
+        self._next_group()
+
+    def _check_log(self) -> None:
+        """Raise CleaningAborted where the log is not what was read any more."""
+        same = [segment.size for segment in self._group] == [source.size for source in self._sources]
+        if not same or not self._log.holds(self._group):
+            raise CleaningAborted
+
+    def _remove_files(self, base_offset: int) -> None:
+        """Remove what was written for a group and is not in place. Where that fails, the next start does it."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = f"{self._folder}/{offset_file_name(base_offset, suffix)}"
+            for end in (SWAP_SUFFIX, CLEANED_SUFFIX):
+                try:
+                    self._disk.remove(path + end)
+                except DiskError:
+                    return
+
+
+def _source(segment: Segment, end_offset: int, from_offset: int = 0) -> SourceSegment:
+    position = segment.offset_index.lookup(from_offset) if from_offset > segment.base_offset else 0
+    return SourceSegment(segment.base_offset, end_offset, segment.size, position, segment.log.path)
