@@ -12,7 +12,7 @@ import pytest
 
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.brokers import RunningBroker
-from support.java import java_executable, kafka_libs, kcat_executable
+from support.java import java_executable, kafka_libs, kcat_executable, older_libs
 from support.ottla_server import OttlaServer
 from support.spec_report import SpecReport, requirement_ids
 
@@ -32,6 +32,10 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_kafka": (
         lambda: kafka_libs() and java_executable(),
         "no jars of Apache Kafka in .cache/kafka-libs, or no Java 17 to run them (./run test brings both)",
+    ),
+    "needs_older": (
+        lambda: older_libs() and kafka_libs() and java_executable(),
+        "no jars of Apache Kafka's older clients in .cache/kafka-older, or no Java 17 (./run test brings both)",
     ),
     "needs_kcat": (kcat_executable, "no kcat (apt-get install kcat)"),
 }
