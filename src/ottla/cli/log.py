@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from ottla.storage.inspection.dump import DumpWish
+    from ottla.storage.inspection.verify import VerifyWish
 
 EXIT_DAMAGED = 1
 EXIT_FAILED = 2
@@ -117,6 +118,46 @@ def _dump(paths: list[str], wish: DumpWish, output: OutputFormat) -> int:
     if not seen and wish.narrowed:
         _refuse("no such topic or partition there")
     return EXIT_DAMAGED if damaged else 0
+
+
+@app.command()
+def verify(
+    paths: Paths,
+    topic: Topic = None,
+    partition: Partition = None,
+    no_records: Annotated[bool, typer.Option("--no-records", help="Check batches only, not each record.")] = False,
+    compacted: Annotated[
+        bool, typer.Option("--compacted", help="Gaps between offsets are in order, as after compaction.")
+    ] = False,
+    output: Format = OutputFormat.table,
+) -> None:
+    """Check log folders and files to the last byte, and say of each damage which records it concerns.
+
+    Ends with 0 where everything is sound, with 1 where something is damaged, with 2 where it could not be read.
+    """
+    from ottla.storage.inspection.verify import VerifyWish
+
+    _end(lambda: _verify(paths, VerifyWish(topic, partition, not no_records, compacted), output))
+
+
+def _verify(paths: list[str], wish: VerifyWish, output: OutputFormat) -> int:
+    from ottla.cli.log_output import finding_lines, finding_row, summary_line, summary_row, write_json
+    from ottla.env.disk import RealDisk
+    from ottla.storage.inspection.findings import Tally
+    from ottla.storage.inspection.verify import verify as findings_of
+
+    tally = Tally()
+    for path in paths:
+        for finding in findings_of(RealDisk(), path, wish, tally):
+            if output is OutputFormat.json:
+                write_json([finding_row(finding)], sys.stdout.write)
+            else:
+                sys.stdout.write(finding_lines(finding))
+    if output is OutputFormat.json:
+        write_json([summary_row(tally)], sys.stdout.write)
+    else:
+        sys.stdout.write(summary_line(tally))
+    return EXIT_DAMAGED if tally.damaged else 0
 
 
 def _key(text: str) -> bytes:

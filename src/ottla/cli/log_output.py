@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ottla.storage.inspection.findings import Finding, Tally
 
 Row = dict[str, Any]
 
@@ -47,6 +50,41 @@ def write_table(rows: Iterable[Row], write: Callable[[str], object]) -> None:
         shown = kind
         for line in cells:
             write(_line(line, widths, indent))
+
+
+def finding_row(finding: Finding) -> Row:
+    """A finding as an object."""
+    row: Row = {"type": "finding", "severity": str(finding.severity), "kind": finding.kind, "path": finding.path}
+    if finding.position >= 0:
+        row |= {"position": finding.position, "size": finding.length}
+    if finding.first_offset is not None:
+        row |= {"first_offset": finding.first_offset, "last_offset": finding.last_offset}
+    row |= {"message": finding.message, "meaning": finding.meaning}
+    return row | {"remedy": None if finding.remedy is None else str(finding.remedy.kind)}
+
+
+def finding_lines(finding: Finding) -> str:
+    """A finding in words: where and what, and what it means."""
+    place = f" at position {finding.position}, {finding.length} bytes" if finding.position >= 0 else ""
+    meaning = f"  {finding.meaning}\n" if finding.meaning else ""
+    return f"{finding.severity.upper()}  {finding.path}{place}: {finding.message}\n{meaning}"
+
+
+def summary_row(tally: Tally) -> Row:
+    """What a check went over, as an object."""
+    counts = {str(severity): count for severity, count in sorted(tally.findings.items())}
+    row: Row = {"type": "summary", "partitions": tally.partitions, "files": tally.files, "bytes": tally.bytes}
+    return row | {"batches": tally.batches, "records": tally.records, "findings": counts, "sound": not tally.damaged}
+
+
+def summary_line(tally: Tally) -> str:
+    """What a check went over, and how it ended, in one line."""
+    went = f"{tally.files:,} files, {tally.batches:,} batches, {tally.records:,} records, {tally.bytes:,} bytes of logs"
+    found = [
+        f"{count} {severity}" + ("s" if count > 1 and severity != "damage" else "")
+        for severity, count in sorted(tally.findings.items())
+    ]
+    return f"{went}: {', '.join(found) or 'sound'}\n"
 
 
 def instant(timestamp_ms: int) -> str:

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 import cramjam
 
-from ottla.records.errors import BatchError
+from ottla.records.errors import BatchError, ExpansionError
 from ottla.records.xxhash import xxh32
 
 Bytes = bytes | bytearray | memoryview
@@ -86,7 +86,7 @@ def decompress(codec: Compression, data: Bytes, limit: int, *, broken_lz4: bool 
 
 def _within(limit: int, data: memoryview) -> memoryview:
     if len(data) > limit:
-        raise BatchError(f"records of {len(data)} bytes exceed the limit of {limit}")
+        raise ExpansionError(f"records of {len(data)} bytes exceed the limit of {limit}")
     return data
 
 
@@ -104,7 +104,7 @@ def _expand(
             if "whole buffer" not in str(error):
                 raise BatchError(f"malformed {codec.name.lower()} data: {error}") from None
             if size >= limit:
-                raise BatchError(f"{codec.name.lower()} data expands beyond the limit of {limit} bytes") from None
+                raise ExpansionError(f"{codec.name.lower()} data expands beyond the limit of {limit} bytes") from None
         size = min(limit, size * 4)
 
 
@@ -147,7 +147,7 @@ def _expand_snappy_block(block: memoryview, already: int, limit: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if already + size > limit:
-            raise BatchError(f"snappy data expands beyond the limit of {limit} bytes")
+            raise ExpansionError(f"snappy data expands beyond the limit of {limit} bytes")
         if size > len(block) * SNAPPY_MAX_RATIO:
             raise BatchError(f"snappy block of {len(block)} bytes claims to hold {size}")
         return bytes(cramjam.snappy.decompress_raw(block))

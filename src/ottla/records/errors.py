@@ -24,3 +24,7 @@ class CorruptMessageError(BatchError):
 
 class UnsupportedCompressionError(BatchError):
     """The compression is not one that the format asked for can have: zstd, before format 2."""
+
+
+class ExpansionError(BatchError):
+    """Compressed records would grow beyond what the reader allows; nothing says that they are damaged."""

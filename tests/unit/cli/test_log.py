@@ -70,7 +70,7 @@ def test_damage_is_exit_code_1(folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("kind", ["missing", "pipe", "device", "empty", "denied"])
-@pytest.mark.parametrize("command", ["dump"])
+@pytest.mark.parametrize("command", ["dump", "verify"])
 def test_one_line_for_what_cannot_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, command: str
 ) -> None:
@@ -91,6 +91,24 @@ def test_one_line_for_what_cannot_be_read(
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert str(path) in err
+
+
+def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "verify", folder)
+    assert (code, out.rstrip().rpartition(": ")[2]) == (0, "sound")
+    path = folder / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    code, out, _ = run(capsys, "verify", folder)
+    assert code == 1
+    assert out.startswith(f"DAMAGE  {path} at position 0, ")
+    assert "the records 0 to 2 cannot be read" in out
+    code, out, _ = run(capsys, "verify", folder, "--format", "json")
+    finding, summary = (json.loads(line) for line in out.splitlines())
+    assert (finding["first_offset"], finding["last_offset"], finding["remedy"]) == (0, 2, "cut")
+    assert summary["findings"] == {"damage": 1}
+    assert run(capsys, "verify", folder.parent, "--topic", "others")[0] == 2
 
 
 def test_a_key_that_is_no_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
