@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -371,6 +372,21 @@ def test_flush_messages_holds_at_the_append(started: Callable[..., DurableBroker
         assert other.end_offset("t", 0) == 3
         assert producer.produce("t", 0, batch_of(b"3", b"4")).base_offset == 3
         assert broker.flushes() == 1, "counted anew after each flush"
+
+
+def test_flush_ms_holds_to_the_moment(started: Callable[..., DurableBroker]) -> None:
+    """The tick of the background work is a second: whoever waits for it comes too late."""
+    broker = started(durable=False, ottla_flush_interval_ms="3600000")
+    with RawClient(broker.port) as client:
+        assert client.create_topic("t", flush_ms="50") == 0
+        for turn in range(5):
+            before = broker.flushes()
+            begun_s = time.monotonic()
+            assert client.produce("t", 0, batch_of(b"x")).error_code == 0
+            broker.wait_for_flush(before)
+            taken_s = time.monotonic() - begun_s
+            assert 0.049 <= taken_s < 0.5, turn
+            wait_until(lambda: not broker.log().unflushed_bytes, "the flush to end")
 
 
 def test_a_client_that_goes_while_it_waits_harms_nobody(broker: DurableBroker) -> None:

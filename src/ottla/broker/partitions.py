@@ -8,6 +8,8 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.broker.flush_timer import FlushTimer
+from ottla.config.topic import LONGEST
 from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
 
@@ -115,6 +117,7 @@ class PartitionSet:
         flush: Callable[[PartitionLog], None] = lambda log: None,
         flush_on_ack: bool = False,
     ) -> None:
+        self.flush_timer = FlushTimer(clock_now_ms, flush)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[UUID, dict[int, Partition]] = {}
         self._now_ms = clock_now_ms
@@ -184,6 +187,8 @@ class PartitionSet:
             records_checked=records_checked,
         )
         if hosted.log_end_offset != before:
+            if hosted.config.flush_ms != LONGEST:
+                self.flush_timer.appended(hosted)
             if self._flush_on_ack or hosted.unflushed_records >= hosted.config.flush_messages:
                 partition.forced_to = hosted.log_end_offset
                 self.held.add(partition)

@@ -312,6 +312,7 @@ class Broker:
         for acceptor in self._acceptors:
             acceptor.close()
         await self.dispatcher.stop()
+        self.partitions.flush_timer.stop()
         await self.groups.stop()
         for connection in self.connections.snapshot():
             connection.close()

@@ -150,6 +150,8 @@ def durability(config: BrokerConfig) -> str:
     seconds = config.long("ottla.flush.interval.ms") / 1000
     text = f"acknowledged records survive the end of the process; they are forced to disk every {seconds:g} s"
     messages = config.long("log.flush.interval.messages")
+    if messages == 1:
+        return "acknowledged records are on the disk (fsync), because log.flush.interval.messages=1"
     if messages < LONGEST:
         text += f" and with every {messages} records"
     interval_ms = flush_ms(config)

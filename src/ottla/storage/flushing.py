@@ -5,6 +5,7 @@ and its outcome taken in on the loop again.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 from ottla.env.disk import Disk, DiskError, DiskFile
 from ottla.storage.files import SegmentFile
@@ -72,3 +73,16 @@ class FlushJob:
             file.unpin()
         self._pinned.clear()
         self._handles.clear()
+
+
+def run_jobs(jobs: Sequence[FlushJob]) -> list[Exception | None]:
+    """Run one after the other, in a disk thread; the exception of each that failed."""
+    outcomes: list[Exception | None] = []
+    for job in jobs:
+        try:
+            job.run()
+        except Exception as error:
+            outcomes.append(error)
+        else:
+            outcomes.append(None)
+    return outcomes

@@ -23,6 +23,7 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.files import DEFAULT_OPEN_FILES
+from ottla.storage.flushing import FlushJob, run_jobs
 from ottla.storage.folder import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -41,8 +42,12 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.config.topic import LogConfig
 
-#: Logs that are being forced to disk at one time; each has its open segments pinned meanwhile.
-FLUSHES_AT_ONCE: Final = 16
+#: Disk threads that force logs at one time, so that another is left for reads.
+FLUSH_ROUNDS: Final = 3
+#: Logs that one of them forces before anybody is told; each has its open segments pinned meanwhile.
+FLUSHES_PER_ROUND: Final = 16
+#: Logs that are forced together when all are closed.
+FLUSHES_AT_CLOSE: Final = 16
 #: Told of the end of every flush: the log, bytes of batches that were forced, and the error, where it failed.
 Flushed = Callable[[PartitionLog, int, BaseException | None], None]
 #: Retention is looked at for the first time so long after the start, as in Kafka.
@@ -128,9 +133,12 @@ class LogManager:
         #: Heap of files and folders to be removed: (when, path).
         self._removals: list[tuple[int, str]] = []
         self._flush_queue: deque[PartitionLog] = deque()
-        self._flushing: set[TopicPartitionKey] = set()
-        #: Logs to be forced again once their flush that is under way has ended.
-        self._flush_again: set[TopicPartitionKey] = set()
+        #: Names of the logs in the queue, of those being forced, and how many rounds of these are under way.
+        self._flush_queued: set[str] = set()
+        self._flushing: set[str] = set()
+        self._rounds = 0
+        #: Those to be forced again once their flush that is under way has ended.
+        self._flush_again: set[str] = set()
         self.on_flushed: Flushed = lambda log, size, error: None
         self._due: dict[str, int] = {}
         self._deletions = 0
@@ -445,49 +453,67 @@ class LogManager:
 
         What is appended while it is being forced shares the next flush, which begins when this one has ended.
         """
-        key = (log.topic, log.partition)
-        if key in self._flushing:
-            self._flush_again.add(key)
-        elif log not in self._flush_queue:
-            self._flush_queue.append(log)
+        if log.name in self._flushing:
+            self._flush_again.add(log.name)
+        else:
+            self._queue_flush(log)
             self._start_flushes()
 
+    def _queue_flush(self, log: PartitionLog) -> None:
+        if log.name not in self._flush_queued:
+            self._flush_queued.add(log.name)
+            self._flush_queue.append(log)
+
     def _queue_flushes(self, logs: Iterable[PartitionLog]) -> None:
-        queue = self._flush_queue
-        waiting = {id(log) for log in queue}
-        queue.extend(log for log in logs if id(log) not in waiting and (log.topic, log.partition) not in self._flushing)
+        for log in logs:
+            if log.name not in self._flushing:
+                self._queue_flush(log)
         self._start_flushes()
 
     def _start_flushes(self) -> None:
-        while self._flush_queue and len(self._flushing) < FLUSHES_AT_ONCE:
-            log = self._flush_queue.popleft()
-            if not log.closed:
-                self._flush_in_background(log)
+        """Give what is queued to the disk threads, in so few rounds that a busy broker hands over many logs at once."""
+        queue = self._flush_queue
+        while queue and self._rounds < FLUSH_ROUNDS:
+            share = -(-len(queue) // (FLUSH_ROUNDS - self._rounds))
+            jobs: list[tuple[PartitionLog, FlushJob]] = []
+            while queue and len(jobs) < min(share, FLUSHES_PER_ROUND):
+                log = queue.popleft()
+                self._flush_queued.discard(log.name)
+                if not log.closed:
+                    job = self._begin_flush(log)
+                    if job is not None:
+                        jobs.append((log, job))
+            if jobs:
+                self._flush_in_background(jobs)
 
-    def _flush_in_background(self, log: PartitionLog) -> None:
+    def _begin_flush(self, log: PartitionLog) -> FlushJob | None:
         try:
-            job = log.begin_flush()
+            return log.begin_flush()
         except DiskError as error:
             self._note(f"flush of {log.name}: {error}")
             self.on_flushed(log, 0, error)
-            return
-        if job is None:
-            return
-        key = (log.topic, log.partition)
-        self._flushing.add(key)
+            return None
 
-        def done(_: None, error: BaseException | None) -> None:
-            log.end_flush(job, error, self._clock.now_ms())
-            if error is not None and not log.closed:
-                self._note(f"flush of {log.name}: {error}")
-            self._flushing.discard(key)
-            self.on_flushed(log, job.unflushed_bytes, error)
-            if key in self._flush_again:
-                self._flush_again.discard(key)
-                self._flush_queue.append(log)
+    def _flush_in_background(self, jobs: list[tuple[PartitionLog, FlushJob]]) -> None:
+        self._rounds += 1
+        self._flushing.update(log.name for log, _ in jobs)
+
+        def done(outcomes: list[Exception | None] | None, error: BaseException | None) -> None:
+            self._rounds -= 1
+            now_ms = self._clock.now_ms()
+            failures: Sequence[BaseException | None] = [error] * len(jobs) if outcomes is None else outcomes
+            for (log, job), failure in zip(jobs, failures, strict=True):
+                log.end_flush(job, failure, now_ms)
+                if failure is not None and not log.closed:
+                    self._note(f"flush of {log.name}: {failure}")
+                self._flushing.discard(log.name)
+                self.on_flushed(log, job.unflushed_bytes, failure)
+                if log.name in self._flush_again:
+                    self._flush_again.discard(log.name)
+                    self._queue_flush(log)
             self._start_flushes()
 
-        self._executor.call(job.run, done)
+        self._executor.call(partial(run_jobs, [job for _, job in jobs]), done)
 
     # -- checkpoints
 
@@ -552,9 +578,9 @@ class LogManager:
         forced = 0
         now_ms = self._clock.now_ms()
         waiting = list(self._logs.items())
-        for start in range(0, len(waiting), FLUSHES_AT_ONCE):
+        for start in range(0, len(waiting), FLUSHES_AT_CLOSE):
             jobs = []
-            for key, log in waiting[start : start + FLUSHES_AT_ONCE]:
+            for key, log in waiting[start : start + FLUSHES_AT_CLOSE]:
                 try:
                     if log.failure is not None:
                         failed.add(self._homes[key])

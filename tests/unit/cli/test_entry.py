@@ -39,6 +39,7 @@ def whole_way(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOpt
         ["--port", "1", "--port", "2", "--data", "--port"],
         ["--data", "ä", "-c", "x=ü"],
         ["--port", "007"],
+        ["--durable", "--port", "7"],
     ],
 )
 def test_plain_options_are_read_as_the_whole_command_line_reads_them(

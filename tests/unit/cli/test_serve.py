@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.serve import DEFAULT_DATA, DEFAULT_HOST, DEFAULT_PORT, ServeOptions, UsageProblem, read_config, run
+from ottla.cli.serve import (
+    DEFAULT_DATA,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    ServeOptions,
+    UsageProblem,
+    durability,
+    read_config,
+    run,
+)
 
 
 def options(
@@ -16,8 +25,9 @@ def options(
     data: str | None = None,
     broker_id: int | None = None,
     properties_file: str | None = None,
+    durable: bool = False,
 ) -> ServeOptions:
-    return ServeOptions(host, port, data, broker_id, settings, properties_file)
+    return ServeOptions(host, port, data, broker_id, settings, properties_file, durable)
 
 
 def test_defaults_stay_on_this_machine_and_in_sight() -> None:
@@ -58,6 +68,7 @@ def test_log_dir_of_a_file_is_not_overridden_by_our_default(tmp_path: Path) -> N
     ("given", "says"),
     [
         (options("num.partitions"), "expected key=value"),
+        (options("ottla.log.flush.on.ack=false", durable=True), "contradict each other"),
         (options("=4"), "expected key=value"),
         (options("listeners=PLAINTEXT://:1", port=9), "give one of them"),
         (options(port=70000), "from 0 to 65535"),
@@ -88,3 +99,21 @@ def test_a_binary_properties_file_is_refused_in_words(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageProblem, match="cannot read"):
         read_config(options(properties_file=str(file)))
+
+
+@pytest.mark.spec("L6")
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (options(), "survive the end of the process; they are forced to disk every 5 s. A loss of power may take"),
+        (options("ottla.flush.interval.ms=500"), "every 0.5 s"),
+        (options("log.flush.interval.messages=100"), "every 5 s and with every 100 records"),
+        (options("log.flush.interval.messages=1"), "are on the disk (fsync), because log.flush.interval.messages=1"),
+        (options("log.flush.interval.ms=250"), "0.25 s after they came"),
+        (options(durable=True), "are on the disk (fsync) and survive a loss of power"),
+        (options("ottla.log.flush.on.ack=true"), "are on the disk (fsync) and survive a loss of power"),
+        (options("ottla.log.flush.on.ack=TRUE", durable=True), "are on the disk (fsync)"),
+    ],
+)
+def test_the_durability_in_force_is_said(given: ServeOptions, says: str) -> None:
+    assert says in durability(read_config(given))

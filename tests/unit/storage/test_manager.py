@@ -13,7 +13,7 @@ from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
 from ottla.storage.checkpoints import MetaProperties
 from ottla.storage.log import AppendInfo
-from ottla.storage.manager import FLUSHES_AT_ONCE, LogManager, StorageSettings
+from ottla.storage.manager import FLUSH_ROUNDS, FLUSHES_PER_ROUND, LogManager, StorageSettings
 from support.storage_logs import NOW_MS, append, batch, broker_config, log_config, read_all
 
 TOPIC_ID = UUID("c0ffee00-1234-4abc-8def-0123456789ff")
@@ -200,7 +200,7 @@ def test_a_deleted_partition_is_renamed_and_later_removed(ground: tuple[Disk, st
 
 def test_flushes_come_with_their_interval(setup: Setup) -> None:
     manager = setup.opened(flush_interval_ms=5000)
-    logs = [manager.create("t", None, number) for number in range(3 * FLUSHES_AT_ONCE)]
+    logs = [manager.create("t", None, number) for number in range(2 * FLUSH_ROUNDS * FLUSHES_PER_ROUND + 5)]
     for log in logs:
         append(log)
     setup.later(manager, 4999)

@@ -1,0 +1,47 @@
+"""`flush.ms`: a log is forced to the disk so long after the first of its records that are not there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.storage.log import PartitionLog
+
+#: Later than this nobody arms a timer for: the flush of all logs comes first.
+LATEST_MS = 24 * 3600 * 1000
+
+
+class FlushTimer:
+    """One timer for each log that has such records and such a setting."""
+
+    def __init__(self, clock_now_ms: Callable[[], int], flush: Callable[[PartitionLog], None]) -> None:
+        self._now_ms = clock_now_ms
+        self._flush = flush
+        self._armed: dict[PartitionLog, asyncio.TimerHandle] = {}
+
+    def appended(self, log: PartitionLog) -> None:
+        """Make sure that the log is forced in time."""
+        if log.config.flush_ms <= LATEST_MS and log not in self._armed:
+            self._arm(log)
+
+    def _arm(self, log: PartitionLog) -> None:
+        due_ms = log.last_flush_ms + log.config.flush_ms
+        seconds = max(due_ms - self._now_ms(), 0) / 1000
+        self._armed[log] = asyncio.get_running_loop().call_later(seconds, self._expired, log)
+
+    def _expired(self, log: PartitionLog) -> None:
+        del self._armed[log]
+        if log.closed or not log.unflushed_bytes or log.config.flush_ms > LATEST_MS:
+            return
+        if self._now_ms() - log.last_flush_ms >= log.config.flush_ms:
+            self._flush(log)
+        else:
+            self._arm(log)
+
+    def stop(self) -> None:
+        """Forget all timers."""
+        for handle in self._armed.values():
+            handle.cancel()
+        self._armed.clear()
