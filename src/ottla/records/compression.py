@@ -30,6 +30,8 @@ FIRST_GUESS_RATIO = 4
 """How many times its size compressed data is first assumed to have; four times more at each further try."""
 SMALLEST_GUESS = 64 * 1024
 
+LZ4_FAST_LEVEL = 1
+"""The fast mode of lz4, which Java's clients use unless told otherwise; from 3 on it takes its time."""
 _LZ4_MAGIC_BYTES = 4
 _LZ4_FLAGS_AT = 4
 _LZ4_HAS_SIZE = 0x08
@@ -47,7 +49,7 @@ class Compression(IntEnum):
 
 
 def compress(codec: Compression, data: Bytes, level: int | None = None, *, broken_lz4: bool = False) -> bytes:
-    """`data` compressed; `level` is the codec's own scale, None for its default (snappy has none).
+    """`data` compressed; `level` is the codec's own scale, None for the default of Java's clients (snappy has none).
 
     With `broken_lz4` the header of lz4 gets the wrong checksum that messages of format 0 have.
     """
@@ -56,7 +58,9 @@ def compress(codec: Compression, data: Bytes, level: int | None = None, *, broke
     if codec == Compression.SNAPPY:
         return _compress_xerial(data)
     if codec == Compression.LZ4:
-        encoder = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        encoder = cramjam.lz4.Compressor(
+            level=LZ4_FAST_LEVEL if level is None else level, content_checksum=False, block_linked=False
+        )
         encoder.compress(bytes(data))  # it takes nothing but bytes
         framed = bytes(encoder.finish())
         return with_header_checksum(framed, broken=True) if broken_lz4 else framed

@@ -1,0 +1,71 @@
+"""Conversions wait in line before the disk threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.broker.conversions import RUNNING_LIMIT, Conversions
+
+
+class HandExecutor:
+    """Keeps the works until told to do them."""
+
+    def __init__(self) -> None:
+        self.works: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
+        self.closed = False
+
+    def call(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        if self.closed:
+            raise RuntimeError("the disk threads are stopped")
+        self.works.append((work, done))
+
+    def finish(self, number: int = 0) -> None:
+        work, done = self.works.pop(number)
+        try:
+            done(work(), None)
+        except ZeroDivisionError as error:
+            done(None, error)
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        raise AssertionError("not used")
+
+    def run_all(self, works: Sequence[Callable[[], object]]) -> list[Exception | None]:
+        raise AssertionError("not used")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_only_a_few_run_at_a_time_and_in_the_order_asked() -> None:
+    executor = HandExecutor()
+    line = Conversions(executor)
+    results: list[int | None] = []
+    for number in range(5):
+        line.run(lambda number=number: number, lambda result, _error: results.append(result))
+    assert len(executor.works) == RUNNING_LIMIT
+    while executor.works:
+        assert len(executor.works) <= RUNNING_LIMIT
+        executor.finish()
+    assert results == [0, 1, 2, 3, 4]
+
+
+def test_a_failed_one_makes_room_for_the_next() -> None:
+    executor = HandExecutor()
+    line = Conversions(executor)
+    errors: list[BaseException | None] = []
+    for _ in range(RUNNING_LIMIT + 1):
+        line.run(lambda: 1 // 0, lambda _result, error: errors.append(error))
+    while executor.works:
+        executor.finish()
+    assert [type(error) for error in errors] == [ZeroDivisionError] * (RUNNING_LIMIT + 1)
+
+
+def test_when_the_threads_are_stopped_all_are_told() -> None:
+    executor = HandExecutor()
+    line = Conversions(executor)
+    executor.close()
+    errors: list[BaseException | None] = []
+    for _ in range(4):
+        line.run(lambda: 1, lambda _result, error: errors.append(error))
+    assert [type(error) for error in errors] == [RuntimeError] * 4
