@@ -254,7 +254,10 @@ def test_messages_with_the_brokers_time(twin: Twin, unique: str, version: int) -
     for codec in ("none", "gzip", "lz4"):
         produce_batch(twin, unique, at_zero(sets()[f"set-2-{codec}-create-plain"]))
     ours, theirs = (decoded(one) for one in fetch(twin, version, unique))
-    assert [(kind, len(records)) for kind, records in ours] == [(kind, len(records)) for kind, records in theirs]
+    # The last message may be cut off, see above.
+    kinds = [(kind, len(records)) for kind, records in ours], [(kind, len(records)) for kind, records in theirs]
+    assert len(kinds[1]) - 1 <= len(kinds[0]) <= len(kinds[1])
+    assert kinds[0] == kinds[1][: len(kinds[0])]
     times = {record.timestamp for _, records in ours for record in records}
     assert times == {-1} if version < 2 else min(times) > 1_700_000_100_000
 
