@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
@@ -29,6 +29,8 @@ from ottla.storage.inspection.kinds import CLEANER_CHECKPOINT_FILE, FileKind, re
 from ottla.storage.inspection.log_checks import LogCheck, LogFacts, SegmentFiles
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
 
+#: How often a partition is checked whose broker changes it meanwhile.
+ATTEMPTS: Final = 3
 _EVERYTHING: Final = 1 << 63
 _COMPACTED_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
@@ -137,6 +139,60 @@ class _Verifier:
     # -- a partition
 
     def _partition(
+        self, folder: PartitionFolder, cleaned: dict[TopicPartitionKey, int], in_use: bool, known: _Known
+    ) -> Iterator[Finding]:
+        if not in_use:
+            yield from self._check_partition(folder, cleaned, in_use, known)
+            return
+        try:
+            yield from self._check_busy_partition(folder, cleaned, known)
+        except DiskError as error:
+            if not error.missing:
+                raise
+            yield Finding(Severity.NOTICE, "changing", folder.path, "the broker removed the partition meanwhile")
+
+    def _check_busy_partition(
+        self, folder: PartitionFolder, cleaned: dict[TopicPartitionKey, int], known: _Known
+    ) -> list[Finding]:
+        # The broker may compact, delete and roll segments meanwhile. What is found wrong counts if nothing did change.
+        for attempt in range(1, ATTEMPTS + 1):
+            counted = replace(self._tally)
+            before = self._stamp(folder)
+            again = look(self._disk, folder.path)
+            folder = again if isinstance(again, PartitionFolder) else folder
+            found = list(self._check_partition(folder, cleaned, True, known))
+            changed = self._stamp(folder) != before
+            if not changed or all(each.severity is Severity.NOTICE for each in found):
+                break
+            if attempt == ATTEMPTS:
+                message = "the broker goes on changing the folder; check it anew later, or when the broker has stopped"
+                found = [Finding(Severity.NOTICE, "changing", folder.path, message)]
+                break
+            self._restore(counted)
+            cleaned = self._cleaned(folder_of(folder.path))
+        return found
+
+    def _stamp(self, folder: PartitionFolder) -> list[tuple[str, int, int]]:
+        """What tells whether segments were replaced or removed: files with sizes and times, but for the active ones."""
+        active = folder.segments[-1:]
+        stamps = []
+        for name in self._disk.listdir(folder.path):
+            what = read_name(name)
+            if what.offset is not None and what.offset not in active and what.kind is not FileKind.SNAPSHOT:
+                path = folder.file(name)
+                try:
+                    stamps.append((name, self._disk.file_size(path), self._disk.modified_ms(path)))
+                except DiskError as error:
+                    if not error.missing:
+                        raise
+        return stamps
+
+    def _restore(self, counted: Tally) -> None:
+        """Forget what was counted since."""
+        for name in ("partitions", "files", "bytes", "batches", "records"):
+            setattr(self._tally, name, getattr(counted, name))
+
+    def _check_partition(
         self, folder: PartitionFolder, cleaned: dict[TopicPartitionKey, int], in_use: bool, known: _Known
     ) -> Iterator[Finding]:
         self._tally.partitions += 1
