@@ -172,10 +172,10 @@ def _rewritten(payload: bytes, header: BatchHeader) -> KeptBatch:
 
 
 def _emptied(header: BatchHeader) -> KeptBatch:
-    """The head of a batch, without records."""
+    """The head of a batch, without records. Its timestamp stays in it, but no record has it any more."""
     empty = replace(header, attributes=header.attributes & _EMPTY_MASK, base_timestamp=NO_TIMESTAMP, records_count=0)
     data = frame_batch(b"", empty)
-    return KeptBatch(header.base_offset, header.last_offset_delta, header.max_timestamp, len(data), data)
+    return KeptBatch(header.base_offset, header.last_offset_delta, NO_TIMESTAMP, len(data), data)
 
 
 def _with_horizon(header: BatchHeader, records: Sequence[Record], rules: FilterRules) -> KeptBatch:

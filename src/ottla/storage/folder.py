@@ -146,7 +146,7 @@ class LogFolder:
     def names(self, key: TopicPartitionKey) -> bool:
         """Whether a checkpoint that the next start will believe says something of the partition."""
         line = f"\n{key[0]} {key[1]} ".encode()
-        return any(line in self._written.get(name, b"") for name in (RECOVERY_POINT_FILE, LOG_START_FILE))
+        return any(line in self._written.get(name, b"") for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE))
 
     def changed_checkpoint(self, name: str, offsets: Mapping[TopicPartitionKey, int]) -> bytes | None:
         """The content of a checkpoint file; None where it was written like that before."""

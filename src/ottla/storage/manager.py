@@ -328,6 +328,7 @@ class LogManager:
             # Of a former partition of this name; after a kill it would be taken to be about the new one.
             self._checkpoint(RECOVERY_POINT_FILE, wait=True)
             self._checkpoint(LOG_START_FILE, wait=True)
+            self._checkpoint(CLEANER_FILE, wait=True)
         folder = self._emptiest_folder()
         config = log_config if log_config is not None else self._config_of(topic)
         place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)

@@ -1,104 +1,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 
-from ottla.env.clock import VirtualClock
 from ottla.env.disk import Disk
 from ottla.env.disk_memory import MemoryDisk, journal_bytes, replay
-from ottla.env.executor import InlineExecutor
 from ottla.records.batch import split_batches
 from ottla.records.compression import Compression
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record, decode_batch
-from ottla.storage.cleaning import CleanerSettings, LogCleaner
-from ottla.storage.log import PartitionLog
+from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put, texts
 from support.storage_logs import (
     NOW_MS,
     append,
-    log_config,
     new_log,
     of_records,
     open_log,
 )
-
-KEY = ("orders", 0)
-HOUR_MS = 3_600_000
-
-
-def compact_config(**settings: object) -> object:
-    return log_config(
-        **{
-            "cleanup_policy": "compact",
-            "segment_bytes": 4096,
-            "index_interval_bytes": 200,
-            "min_cleanable_dirty_ratio": 0,
-        }
-        | settings
-    )
-
-
-class Cleaning:
-    """A log that is compacted at once, in the caller's thread."""
-
-    def __init__(self, disk: Disk, log: PartitionLog, **settings: object) -> None:
-        self.log = log
-        self.disk = disk
-        self.clock = VirtualClock(NOW_MS)
-        self.notes: list[str] = []
-        self.discarded: list[str] = []
-        self.cleaner = LogCleaner(
-            disk,
-            self.clock,
-            InlineExecutor(),
-            CleanerSettings(**settings),  # type: ignore[arg-type]
-            lambda _, paths: self.discarded.extend(paths),
-            lambda _: None,
-            self.notes.append,
-            lambda length_ms: self.clock.advance(max(1, round(length_ms))),
-        )
-
-    def clean(self) -> None:
-        """Clean whatever is due now."""
-        self.clock.advance(self.cleaner.settings.backoff_ms)
-        self.cleaner.maintain({KEY: self.log}, self.clock.now_ms())
-        assert self.notes == []
-
-
-def cleaning(ground: tuple[Disk, str], config: object = None, **settings: object) -> Cleaning:
-    return Cleaning(ground[0], new_log(ground[0], ground[1], config or compact_config()), **settings)  # type: ignore[arg-type]
-
-
-def put(log: PartitionLog, *pairs: tuple[str, str | None], compression: Compression = Compression.NONE) -> None:
-    """Append one batch with these keys and values."""
-    content = [
-        Record(number, NOW_MS + number, key.encode(), None if value is None else value.encode())
-        for number, (key, value) in enumerate(pairs)
-    ]
-    append(log, of_records(content, compression=compression))
-
-
-def newest(records: Sequence[Record]) -> dict[bytes | None, tuple[int, bytes | None]]:
-    return {record.key: (record.offset, record.value) for record in records}
-
-
-def contents(log: PartitionLog) -> list[Record]:
-    """All records, batches that are empty skipped."""
-    found = []
-    for data in log.read_batches(log.log_start_offset):
-        for header in split_batches(data):
-            if not header.is_control:
-                found += decode_batch(data, header)
-    return found
-
-
-def texts(log: PartitionLog) -> list[str]:
-    return [
-        f"{record.offset}:{(record.key or b'').decode()}={(record.value or b'-').decode()}" for record in contents(log)
-    ]
 
 
 @pytest.mark.spec("L5")
@@ -197,7 +117,7 @@ def test_tombstones_stay_for_delete_retention_ms(ground: tuple[Disk, str]) -> No
 @pytest.mark.spec("L5")
 def test_old_formats_are_compacted_too(ground: tuple[Disk, str]) -> None:
     disk, root = ground
-    log = new_log(disk, root, compact_config())  # type: ignore[arg-type]
+    log = new_log(disk, root, compact_config())
     log.close()
     content = [Record(n, NOW_MS, b"k%d" % (n % 3), b"v%d" % n) for n in range(9)]
     data = b"".join(
@@ -211,7 +131,7 @@ def test_old_formats_are_compacted_too(ground: tuple[Disk, str]) -> None:
     file = disk.open(f"{root}/orders-0/{0:020d}.log")
     file.append([data])
     file.close()
-    log = open_log(disk, root, compact_config())  # type: ignore[arg-type]
+    log = open_log(disk, root, compact_config())
     assert log.log_end_offset == 9
     append(log, of_records([Record(0, NOW_MS, b"k0", b"new")]))
     log.roll(NOW_MS)
@@ -229,11 +149,11 @@ def test_old_formats_are_compacted_too(ground: tuple[Disk, str]) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_stop_at_any_byte_loses_no_newest_value(seed: int) -> None:
     journal: list[object] = []
-    disk = MemoryDisk(journal=journal)  # type: ignore[arg-type]
+    disk = MemoryDisk(journal=journal)
     disk.mkdirs("/data")
     chance = random.Random(seed)
     config = compact_config(segment_bytes=700, min_cleanable_dirty_ratio=0)
-    subject = Cleaning(disk, new_log(disk, "/data", config))  # type: ignore[arg-type]
+    subject = Cleaning(disk, new_log(disk, "/data", config))
     for number in range(40):
         put(
             subject.log,
@@ -242,16 +162,16 @@ def test_a_stop_at_any_byte_loses_no_newest_value(seed: int) -> None:
         )
     subject.log.roll(NOW_MS)
     subject.log.flush(NOW_MS)
-    start = journal_bytes(journal)  # type: ignore[arg-type]
+    start = journal_bytes(journal)
     expected = newest(contents(subject.log))
     end_offset = subject.log.log_end_offset
     subject.clean()
     assert newest(contents(subject.log)) == expected
-    total = journal_bytes(journal)  # type: ignore[arg-type]
+    total = journal_bytes(journal)
     assert total - start > 700
     for limit in range(start, total + 1):
-        stopped = replay(journal, limit)  # type: ignore[arg-type]
-        log = open_log(stopped, "/data", config, recovery_point=end_offset)  # type: ignore[arg-type]
+        stopped = replay(journal, limit)
+        log = open_log(stopped, "/data", config, recovery_point=end_offset)
         assert newest(contents(log)) == expected, limit
         assert log.log_end_offset == end_offset
         names = stopped.listdir("/data/orders-0")
