@@ -11,6 +11,7 @@ too (Kafka counts the timestamps anew from the first record that stays; readers 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -64,7 +65,7 @@ class KeptBatch(NamedTuple):
 class FilterRules:
     """By what a round of cleaning decides; times in milliseconds, the wall clock's."""
 
-    find: Callable[[Keys], list[int | None]]
+    find: Callable[[Keys], list[int]]
     #: Records above it were not taken into the map, and stay.
     latest_offset: int
     transactions: CleanedTransactions
@@ -150,13 +151,22 @@ def _retained(
     if base_offset > latest:
         return [True] * len(keys)
     newest = rules.find(keys)
-    offsets = [base_offset + delta for delta in offset_deltas]
+    offsets = offsets_of_records(base_offset, offset_deltas)
     if offsets[-1] <= latest and None not in keys and not (expired and False in has_values):
-        return [found is None or found <= offset for found, offset in zip(newest, offsets, strict=True)]
+        return list(map(operator.le, newest, offsets))
     return [
-        offset > latest or (key is not None and (found is None or found <= offset) and (has_value or not expired))
+        offset > latest or (key is not None and found <= offset and (has_value or not expired))
         for offset, key, found, has_value in zip(offsets, keys, newest, has_values, strict=True)
     ]
+
+
+def offsets_of_records(base_offset: int, offset_deltas: Sequence[int]) -> Sequence[int]:
+    """The records' offsets, from their distances to the batch's base offset."""
+    count = len(offset_deltas)
+    if offset_deltas and offset_deltas[-1] - offset_deltas[0] == count - 1:
+        # They rise, so none is left out.
+        return range(base_offset + offset_deltas[0], base_offset + offset_deltas[0] + count)
+    return [base_offset + delta for delta in offset_deltas]
 
 
 def _whole(data: memoryview, header: BatchHeader) -> KeptBatch:

@@ -15,7 +15,14 @@ from ottla.env.disk import Disk
 from ottla.records.batch import MAGIC, BatchHeader, parse_batch_header
 from ottla.records.errors import BatchError
 from ottla.records.record import batch_payload
-from ottla.storage.batch_filter import FilterRules, KeptBatch, LastRecord, filter_batch, message_records
+from ottla.storage.batch_filter import (
+    FilterRules,
+    KeptBatch,
+    LastRecord,
+    filter_batch,
+    message_records,
+    offsets_of_records,
+)
 from ottla.storage.bounded import most_bytes, most_records
 from ottla.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions
 from ottla.storage.cleaning_control import CleaningControl
@@ -115,16 +122,15 @@ def _take_keys(batch: ScannedBatch, start: int, transactions: CleanedTransaction
     return True
 
 
-def _keys(batch: ScannedBatch, header: BatchHeader) -> tuple[list[bytes | None], list[int]]:
+def _keys(batch: ScannedBatch, header: BatchHeader) -> tuple[Sequence[bytes | None], Sequence[int]]:
     if header.records_count > most_records(header.length):
         raise BatchError(f"{header.records_count} records in a batch of {header.length} bytes")
     payload = batch_payload(batch.data, header, most_bytes(header.length))
     scan = scan_keys(payload, header.records_count)
-    base = header.base_offset
-    return scan.keys, [base + delta for delta in scan.offset_deltas]
+    return scan.keys, offsets_of_records(header.base_offset, scan.offset_deltas)
 
 
-def _put(keys: list[bytes | None], found: list[int], start: int, offsets: OffsetMap) -> bool:
+def _put(keys: Sequence[bytes | None], found: Sequence[int], start: int, offsets: OffsetMap) -> bool:
     if not offsets.has_room(keys):
         return False
     if found and found[0] < start:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from typing import Final
 
 #: Longer keys are kept as a digest, which is longer than any key that is kept as it is.
@@ -59,12 +60,12 @@ class OffsetMap:
         if new > 0:
             self.keys_bytes += new * sum(map(len, filter(None, kept))) // len(kept) + 1
 
-    def finder(self) -> Callable[[Keys], list[int | None]]:
-        """A function that gives the newest offset of each of the keys, None for one that is not known."""
+    def finder(self) -> Callable[[Keys], list[int]]:
+        """A function that gives the newest offset of each of the keys, -1 for one that is not known."""
         get = self._offsets.get
 
-        def find(keys: Keys) -> list[int | None]:
-            return list(map(get, _kept(keys)))  # type: ignore[arg-type]
+        def find(keys: Keys) -> list[int]:
+            return list(map(get, _kept(keys), repeat(-1)))  # type: ignore[arg-type]
 
         return find
 

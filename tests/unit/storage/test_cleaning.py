@@ -127,7 +127,7 @@ def test_the_map_counts_its_memory() -> None:
     assert 50_000 < offsets.memory_bytes <= 100_000
     long_keys = [b"x" * 1000, b"y" * 1000, None, b"short"]
     offsets.put(long_keys, [1, 2, 3, 4])
-    assert offsets.finder()([*long_keys, b"none"]) == [1, 2, None, 4, None]
+    assert offsets.finder()([*long_keys, b"none"]) == [1, 2, -1, 4, -1]
 
 
 @pytest.mark.spec("L5")
