@@ -22,6 +22,10 @@ DEFAULT_PORT = 9092
 DEFAULT_DATA = "ottla-data"
 FLUSH_ON_ACK = "ottla.log.flush.on.ack"
 
+#: How long a thread that computes (conversion, compaction) may keep the event loop from running, seconds. Python's own
+#: 5 ms would be the loop's delay whenever one does.
+THREAD_SWITCH_S = 0.0005
+
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 
@@ -49,6 +53,7 @@ def run(options: ServeOptions) -> int:
 
     started = _process_start_s()
     raise_open_files_limit()
+    sys.setswitchinterval(THREAD_SWITCH_S)
     logging.basicConfig(
         level=os.environ.get("OTTLA_LOG_LEVEL", "WARNING").upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.broker.conversions import RUNNING_LIMIT, Conversions
+from ottla.broker.conversions import RUNNING_LIMIT, WAITING_BYTES_LIMIT, Conversions
 
 
 class HandExecutor:
@@ -69,3 +69,18 @@ def test_when_the_threads_are_stopped_all_are_told() -> None:
     for _ in range(4):
         line.run(lambda: 1, lambda _result, error: errors.append(error))
     assert [type(error) for error in errors] == [RuntimeError] * 4
+
+
+def test_what_waits_is_bounded() -> None:
+    executor = HandExecutor()
+    line = Conversions(executor)
+    most = WAITING_BYTES_LIMIT // 2
+    done: list[int] = []
+    taken = [line.run(lambda: 1, lambda result, _error: done.append(result or 0), most) for _ in range(5)]
+    assert taken == [True] * (RUNNING_LIMIT + 2) + [False]
+    assert line.run(lambda: 2, lambda result, _error: done.append(result or 0))
+    executor.finish()
+    assert line.run(lambda: 3, lambda result, _error: done.append(result or 0), most)
+    while executor.works:
+        executor.finish()
+    assert done == [1, 1, 1, 1, 2, 3]

@@ -213,8 +213,12 @@ class Fetch:
                     job.drop()
                 context.disconnect()
                 return
-            answers = {id(job.wanted): job.answer(version) for job in jobs}
-            self._answer_with([(wanted, answers.get(id(wanted), data)) for wanted, data in found])
+            try:
+                answers = {id(job.wanted): job.answer(version) for job in jobs}
+                self._answer_with([(wanted, answers.get(id(wanted), data)) for wanted, data in found])
+            except Exception:
+                log.exception("a fetch of %s failed", context.client_host)
+                context.disconnect()
 
         context.broker.conversions.run(work, prepared)
 

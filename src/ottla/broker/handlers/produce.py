@@ -83,6 +83,11 @@ class Rewriting:
         """Have bytes of its own: the frame's are lent for the time of the handler's call."""
         self._records = memoryview(bytes(self._records))
 
+    @property
+    def size(self) -> int:
+        """Bytes that wait with it."""
+        return len(self._records)
+
     def run(self) -> None:
         """Do the work; touches nothing but this object."""
         self.outcome = rewrite(self._records, self._config, self._now_ms, self._name)
@@ -140,22 +145,24 @@ def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done
         for one in waiting:
             one.run()
 
-    def appended(_result: None, error: BaseException | None) -> None:
-        if error is not None:
-            log.error("a produce request of %s could not be rewritten", context.client_host, exc_info=error)
-            context.disconnect()
-            return
-        _answer_all(
-            context,
-            [
+    def rewritten(_result: None, error: BaseException | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            appended: list[tuple[str, list[tuple[int, Done]]]] = [
                 (name, [(index, _append_rewritten(context, index, done)) for index, done in answers])
                 for name, answers in found
-            ],
-            acks,
-            timeout_ms,
-        )
+            ]
+            _answer_all(context, appended, acks, timeout_ms)
+        except Exception:
+            log.exception("a produce request of %s could not be rewritten", context.client_host)
+            context.disconnect()
 
-    context.broker.conversions.run(work, appended)
+    if not context.broker.conversions.run(work, rewritten, sum(one.size for one in waiting)):
+        # An error after which producers try again.
+        for one in waiting:
+            one.outcome = AppendRefusal(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be converted")
+        rewritten(None, None)
 
 
 def _answer_all(
