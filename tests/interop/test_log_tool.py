@@ -128,7 +128,7 @@ def test_a_folder_of_apache_kafka(apache: ApacheKafka) -> None:
     make_topics(apache.bootstrap)
     fill(apache.bootstrap)
     transactions(apache.bootstrap)
-    time.sleep(0.5)  # segment.ms of the compacted topic: the next append rolls
+    time.sleep(0.5)  # sleep: segment.ms of the compacted topic has to be over, so that the next append rolls
     fill(apache.bootstrap)
     wait_until(lambda: compacted(apache.log_dir), "the cleaner", TIMEOUT_S)
     assert findings(apache.log_dir) == [], "while the broker runs"

@@ -160,6 +160,59 @@ def _verify(paths: list[str], wish: VerifyWish, output: OutputFormat) -> int:
     return EXIT_DAMAGED if tally.damaged else 0
 
 
+@app.command()
+def repair(
+    path: Annotated[str, typer.Argument(help="A partition's folder, or a folder of log.dirs, that no broker uses.")],
+    topic: Topic = None,
+    partition: Partition = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it, instead of only saying what would be done.")
+    ] = False,
+    compacted: Annotated[
+        bool, typer.Option("--compacted", help="Gaps between offsets are in order, as after compaction.")
+    ] = False,
+    index_interval_bytes: Annotated[
+        int, typer.Option(help="Bytes of a log between two entries of a new index, index.interval.bytes.", min=1)
+    ] = 4096,
+) -> None:
+    """Mend log folders: heads of batches, indexes, small files; damaged batches are taken out and kept beside.
+
+    Ends with 0 where nothing is left to mend, with 1 where there is something to do, with 2 where it could not be done.
+    """
+    from ottla.storage.inspection.verify import VerifyWish
+
+    wish = VerifyWish(topic, partition, compacted=compacted)
+    _end(lambda: _repair(path, wish, execute, index_interval_bytes))
+
+
+def _repair(path: str, wish: VerifyWish, execute: bool, interval: int) -> int:
+    from ottla.cli.log_output import finding_lines, remedy_line
+    from ottla.env.disk import RealDisk
+    from ottla.storage.inspection.repair import FolderInUse, carry_out, make_plan
+
+    plan = make_plan(RealDisk(), path, wish)
+    for finding in plan.to_mend:
+        sys.stdout.write(finding_lines(finding) + remedy_line(finding))
+    for finding in plan.beyond_repair:
+        sys.stdout.write(finding_lines(finding) + "  -> nothing can bring that back\n")
+    if not plan.to_mend:
+        sys.stdout.write("nothing to mend\n")
+        return 0
+    if not execute:
+        in_use = "; a broker is using the folder, stop it first" if plan.in_use else ""
+        sys.stdout.write(f"{len(plan.to_mend)} to mend; nothing was changed: --execute does it{in_use}\n")
+        return EXIT_DAMAGED
+    sys.stdout.flush()
+    try:
+        left = carry_out(RealDisk(), path, wish, interval)
+    except FolderInUse as problem:
+        _refuse(str(problem))
+    for finding in left.findings:
+        sys.stdout.write("left: " + finding_lines(finding))
+    sys.stdout.write("mended\n" if not left.to_mend else "not everything could be mended\n")
+    return EXIT_DAMAGED if left.to_mend else 0
+
+
 def _key(text: str) -> bytes:
     if text.startswith("0x"):
         try:

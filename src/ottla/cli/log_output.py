@@ -70,6 +70,24 @@ def finding_lines(finding: Finding) -> str:
     return f"{finding.severity.upper()}  {finding.path}{place}: {finding.message}\n{meaning}"
 
 
+def remedy_line(finding: Finding) -> str:
+    """What a repair does about a finding."""
+    remedy = finding.remedy
+    if remedy is None:
+        return ""
+    kept = " and keep them beside it" if remedy.keep else ""
+    deeds = {
+        "patch": f"write {sum(len(patch.data) for patch in remedy.patches)} bytes of the batch's head anew",
+        "cut": f"take {remedy.length} bytes out of the log{kept}",
+        "rebuild indexes": "make the indexes of the segment anew from its log",
+        "rebuild leader epochs": "make the leader epochs anew from the logs",
+        "keep what can be read": "write it anew with the entries that can be read",
+        "move aside": "rename it; brokers make it anew",
+        "write anew": "write it anew",
+    }
+    return f"  -> {deeds[remedy.kind]}\n"
+
+
 def summary_row(tally: Tally) -> Row:
     """What a check went over, as an object."""
     counts = {str(severity): count for severity, count in sorted(tally.findings.items())}
@@ -79,12 +97,20 @@ def summary_row(tally: Tally) -> Row:
 
 def summary_line(tally: Tally) -> str:
     """What a check went over, and how it ended, in one line."""
-    went = f"{tally.files:,} files, {tally.batches:,} batches, {tally.records:,} records, {tally.bytes:,} bytes of logs"
+    counted = {"file": tally.files, "batch": tally.batches, "record": tally.records}
+    went = ", ".join(f"{count:,} {_plural(name, count)}" for name, count in counted.items())
+    went += f", {tally.bytes:,} bytes of logs"
     found = [
         f"{count} {severity}" + ("s" if count > 1 and severity != "damage" else "")
         for severity, count in sorted(tally.findings.items())
     ]
     return f"{went}: {', '.join(found) or 'sound'}\n"
+
+
+def _plural(name: str, count: int) -> str:
+    if count == 1:
+        return name
+    return f"{name}es" if name.endswith("ch") else f"{name}s"
 
 
 def instant(timestamp_ms: int) -> str:

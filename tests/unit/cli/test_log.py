@@ -70,7 +70,7 @@ def test_damage_is_exit_code_1(folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("kind", ["missing", "pipe", "device", "empty", "denied"])
-@pytest.mark.parametrize("command", ["dump", "verify"])
+@pytest.mark.parametrize("command", ["dump", "verify", "repair"])
 def test_one_line_for_what_cannot_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, command: str
 ) -> None:
@@ -109,6 +109,24 @@ def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (finding["first_offset"], finding["last_offset"], finding["remedy"]) == (0, 2, "cut")
     assert summary["findings"] == {"damage": 1}
     assert run(capsys, "verify", folder.parent, "--topic", "others")[0] == 2
+
+
+def test_repair(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "repair", folder) == (0, "nothing to mend\n", "")
+    path = folder / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    code, out, _ = run(capsys, "repair", folder.parent)
+    assert code == 1
+    assert "nothing was changed: --execute does it" in out
+    assert path.read_bytes() == data
+    code, out, _ = run(capsys, "repair", folder.parent, "--execute")
+    assert code == 0
+    assert out.endswith("mended\n")
+    assert "offsets 0 to 2 are missing" in out
+    assert (folder / f"{path.name}.0.damaged").exists()
+    assert run(capsys, "verify", folder.parent)[0] == 0
 
 
 def test_a_key_that_is_no_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,10 @@ class RemedyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What mends a finding. `position` and `length` are of a range of `path`, `content` is for REPLACE."""
+    """What mends a finding. `position` and `length` are of a range of `path`, `content` is for REPLACE.
+
+    `keep`: whether what a CUT takes out is worth to be kept.
+    """
 
     kind: RemedyKind
     path: str
@@ -48,6 +51,7 @@ class Remedy:
     length: int = 0
     patches: tuple[Patch, ...] = ()
     content: bytes = b""
+    keep: bool = True
 
 
 @dataclass(frozen=True, slots=True)

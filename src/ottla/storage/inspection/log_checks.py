@@ -79,6 +79,8 @@ class SegmentFiles:
     txn_path: str
     #: The base offset of the segment behind, None of the last.
     following: int | None
+    #: Whether a repair took damaged bytes out of the log file.
+    repaired: bool = False
 
 
 class LogCheck:
@@ -202,7 +204,7 @@ class LogCheck:
             return Finding(Severity.NOTICE, "tail", met.path, message, "", position, length)
         if item.zeros and tail:
             meaning = "space allocated in advance, or records lost with the power; brokers cut it off when they start"
-            remedy = Remedy(RemedyKind.CUT, met.path, position, length)
+            remedy = Remedy(RemedyKind.CUT, met.path, position, length, keep=False)
             return Finding(Severity.WARNING, "zeros", met.path, item.reason, meaning, position, length, remedy=remedy)
         first, last = self._lost(item, following, files)
         if item.mending:
@@ -275,7 +277,10 @@ class LogCheck:
             return None
         message = f"offsets {expected} to {first - 1} are missing"
         meaning = "in a log that is not compacted that is a loss, or the batch's first offset is damaged"
-        return Finding(Severity.DAMAGE, "gap", met.path, message, meaning, batch.position, 8, expected, first - 1)
+        if files.repaired:
+            meaning = "a repair took damaged bytes out of this segment and kept them beside it"
+        severity = Severity.WARNING if files.repaired else Severity.DAMAGE
+        return Finding(severity, "gap", met.path, message, meaning, batch.position, 8, expected, first - 1)
 
     def _behind(self, following: _Met | None, files: SegmentFiles) -> int | None:
         """The offset with which the log goes on behind a batch."""

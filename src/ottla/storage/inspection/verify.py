@@ -25,7 +25,7 @@ from ottla.storage.inspection.file_checks import (
 from ottla.storage.inspection.findings import Finding, Remedy, RemedyKind, Severity, Tally
 from ottla.storage.inspection.folders import LogDirectory, NothingThere, PartitionFolder, base_name, folder_of, look
 from ottla.storage.inspection.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.storage.inspection.kinds import CLEANER_CHECKPOINT_FILE, FileKind, read_name
+from ottla.storage.inspection.kinds import CLEANER_CHECKPOINT_FILE, DAMAGED_SUFFIX, FileKind, read_name
 from ottla.storage.inspection.log_checks import LogCheck, LogFacts, SegmentFiles
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
 
@@ -236,7 +236,9 @@ class _Verifier:
             self._tally.files += 1 + sum(file is not None for file in files.values())
             txn_path = folder.segment_file(base_offset, TXN_INDEX_SUFFIX)
             indexes = (files[OFFSET_INDEX_SUFFIX], files[TIME_INDEX_SUFFIX], files[TXN_INDEX_SUFFIX])
-            yield from check.segment(SegmentFiles(base_offset, log, *indexes, txn_path, following))
+            start = base_name(log.path) + "."
+            repaired = any(name.startswith(start) and name.endswith(DAMAGED_SUFFIX) for name in folder.names)
+            yield from check.segment(SegmentFiles(base_offset, log, *indexes, txn_path, following, repaired))
         active = following is None
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if files[suffix] is None and not (active and (in_use or not log.size)):
