@@ -10,7 +10,9 @@ from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.cluster.topics import is_internal_topic
 from ottla.zk.layout import (
     PERSISTENT_PATHS,
+    BrokerConfigZnode,
     ClusterIdZnode,
+    ConfigChangeZnode,
     ControllerEpochZnode,
     ControllerZnode,
     DeleteTopicZnode,
@@ -191,6 +193,31 @@ async def deletion(zk: ZkClient, name: str) -> list[Operation]:
     others = (TopicConfigZnode.path(name), DeleteTopicZnode.path(name))
     paths.extend([path for path in others if await zk.exists(path) is not None])
     return [Delete(path) for path in reversed(paths)]
+
+
+async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes, now_ms: int) -> list[Operation]:
+    """What replaces the settings at `path`, tells brokers of it, and removes what told them of older changes.
+
+    `entity_path` names them below `/config`, as in `topics/<topic>`.
+    """
+    operations: list[Operation] = [
+        Create(path, data) if await zk.exists(path) is None else Set(path, data),
+        Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(entity_path), sequential=True),
+    ]
+    for name in await zk.children(ConfigChangeZnode.ROOT):
+        told = await zk.exists(f"{ConfigChangeZnode.ROOT}/{name}")
+        if told is not None and now_ms - told.ctime_ms > ConfigChangeZnode.EXPIRATION_MS:
+            operations.append(Delete(f"{ConfigChangeZnode.ROOT}/{name}"))
+    return operations
+
+
+async def read_broker_config(zk: ZkClient, name: str) -> dict[str, str]:
+    """The settings given to a broker, or with `BrokerConfigZnode.DEFAULT` to all, while they run. ZnodeDataError."""
+    try:
+        data, _ = await zk.get(BrokerConfigZnode.path(name))
+    except NoNodeError:
+        return {}
+    return BrokerConfigZnode.decode(name, data)
 
 
 async def take_producer_ids(zk: ZkClient, broker_id: int, seen_in_logs: int = -1) -> ProducerIdBlock:

@@ -49,7 +49,9 @@ SERVED: dict[int, Served] = {
     22: Served(0, 5, "init_producer_id"),
     23: Served(0, 4, "offset_for_leader_epoch"),
     32: Served(0, 4, "describe_configs"),
+    33: Served(0, 2, "alter_configs"),
     37: Served(0, 3, "create_partitions"),
     42: Served(0, 2, "delete_groups"),
+    44: Served(0, 1, "incremental_alter_configs"),
     60: Served(0, 1, "describe_cluster"),
 }

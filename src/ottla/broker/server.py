@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.conversions import Conversions
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.dynamic_settings import DynamicSettings
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.group_log import HostedLog
 from ottla.broker.handlers.metadata import MetadataCache
@@ -82,9 +83,7 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: 1 + self.randomness.below(2**31 - 1)
         )
-        # Logs take half of the files that the process may open; connections must leave some for everything else.
-        most = max(LEAST_CONNECTIONS, self.disk.open_files() // 2 - RESERVED_FILES)
-        self.connections = ConnectionSet(min(config.int("max.connections"), most), config.int("max.connections.per.ip"))
+        self.connections = ConnectionSet(self._most_connections(), config.int("max.connections.per.ip"))
         self.dispatcher = Dispatcher(self, config.int("socket.request.max.bytes"))
         #: The endpoints listened on, ports resolved.
         self.listening: list[Endpoint] = []
@@ -103,10 +102,16 @@ class Broker:
         self.logs.on_flushed = self.partitions.flushed
         self._topics: TopicManager | None = None
         self.groups: GroupRuntime
+        self.dynamic_settings: DynamicSettings
         self._idle_limit_ms = config.long("connections.max.idle.ms")
         self._store: TreeStore | None = None
         self._acceptors: list[Acceptor] = []
         self._tick: asyncio.TimerHandle | None = None
+
+    def _most_connections(self) -> int:
+        # Logs take half of the files that the process may open; connections must leave some for everything else.
+        most = max(LEAST_CONNECTIONS, self.disk.open_files() // 2 - RESERVED_FILES)
+        return min(self.config.int("max.connections"), most)
 
     @property
     def topics(self) -> TopicManager:
@@ -212,6 +217,9 @@ class Broker:
         claimed = self.logs.claim(cluster_id, broker_id)
         if claimed is not None:
             return claimed.message
+        topics.subscribe_configs(self.logs.apply_config)
+        self.dynamic_settings = DynamicSettings(tree, self.config, broker_id, self.clock, self._settings_changed)
+        await self.dynamic_settings.load()
         started = await topics.start()
         if started is not None:
             return started.message
@@ -247,6 +255,17 @@ class Broker:
         config = LogConfig.of(self.config, {})
         assert isinstance(config, LogConfig), config
         return config
+
+    def _settings_changed(self) -> None:
+        """The broker's settings, which topics inherit, are others now."""
+        self.connections.limit = self._most_connections()
+        self.connections.limit_per_host = self.config.int("max.connections.per.ip")
+        configs: dict[str, LogConfig] = {}
+        for hosted in self.logs.logs():
+            config = configs.get(hosted.topic)
+            if config is None:
+                config = configs[hosted.topic] = self.topics.log_config(hosted.topic)
+            hosted.apply_config(config)
 
     def _host(self, image: ClusterImage) -> None:
         """Host what the image says is ours: make missing logs, delete those of topics that are gone."""

@@ -22,10 +22,12 @@ from ottla.broker.cluster_tree import (
     growth,
     read_cluster_id,
     read_topics,
+    reconfiguration,
     shrinking,
     take_producer_ids,
     write_persistent_paths,
 )
+from ottla.cluster.configs import topic_refusal, unknown_topic
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
@@ -51,6 +53,7 @@ from ottla.zk.layout import (
     BrokerSequenceZnode,
     ClusterIdZnode,
     DeleteTopicZnode,
+    TopicConfigZnode,
     ZnodeDataError,
 )
 from ottla.zk.tree import Create, NodeExistsError, Operation
@@ -103,6 +106,7 @@ class TopicManager:
         self._controller_epoch = 0
         self._changing = asyncio.Lock()
         self._subscribers: list[Callable[[ClusterImage], None]] = []
+        self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
         self._producer_ids: range = range(0)
         #: Topics whose deletion has begun and could not be finished, for want of a working disk.
         self._half_deleted: set[str] = set()
@@ -119,6 +123,10 @@ class TopicManager:
         raises fails the change with KAFKA_STORAGE_ERROR.
         """
         self._subscribers.append(callback)
+
+    def subscribe_configs(self, callback: Callable[[str, LogConfig], None]) -> None:
+        """Have `callback(topic, log_config)` called inside every change of a topic's settings, before it returns."""
+        self._config_subscribers.append(callback)
 
     def log_config(self, topic: str) -> LogConfig:
         """The configuration of a topic's logs; the broker's alone where the topic's own cannot be understood."""
@@ -288,6 +296,36 @@ class TopicManager:
                 if self.image.topics[name] is after:
                     await self._take_back(shrinking(before, after), self.image.with_topic(before), name)
                 return _storage_refusal(error)
+            return None
+
+    async def change_configs(
+        self, name: str, change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal], *, validate_only: bool
+    ) -> TopicRefusal | None:
+        """Give a topic the settings that `change` makes of its present ones, or say why not.
+
+        They hold for its logs when this returns.
+        """
+        async with self._changing:
+            topic = self.image.topics.get(name)
+            if topic is None:
+                return unknown_topic(name)
+            configs = change(topic.configs)
+            if isinstance(configs, TopicRefusal):
+                return configs
+            log_config = LogConfig.of(self._config, configs)
+            if isinstance(log_config, ConfigRefusal):
+                return topic_refusal(name, log_config)
+            if validate_only or configs == topic.configs:
+                return None
+            try:
+                path, data = TopicConfigZnode.path(name), TopicConfigZnode.encode(configs)
+                now_ms = self._clock.now_ms()
+                await self._zk.multi(await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms))
+            except DiskError as error:
+                return _storage_refusal(error)
+            self._publish(self.image.with_topic(topic._replace(configs=configs)))
+            for callback in self._config_subscribers:
+                callback(name, log_config)
             return None
 
     async def delete_topic(self, name: str) -> TopicRefusal | None:

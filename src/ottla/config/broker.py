@@ -38,14 +38,18 @@ class ConfigRefusal:
 class BrokerConfig:
     """The settings of one broker. Make it with `parse_broker_config`.
 
-    `overridden` holds what was set, as text; `warnings` what the user should be told; `listeners` and `advertised`
-    the endpoints. An advertised endpoint with an empty host stands for this machine's canonical name, which
-    `advertised_endpoints` fills in.
+    `overridden` holds what was set at the start, as text; `dynamic_own` and `dynamic_default` what was set while
+    brokers run, for this broker and for all of them (`set_dynamic`), which precede it in this order. `warnings` holds
+    what the user should be told; `listeners` and `advertised` the endpoints. An advertised endpoint with an empty host
+    stands for this machine's canonical name, which `advertised_endpoints` fills in.
     """
 
     __slots__ = (
+        "_static",
         "_values",
         "advertised",
+        "dynamic_default",
+        "dynamic_own",
         "inter_broker_listener_name",
         "listeners",
         "overridden",
@@ -54,9 +58,13 @@ class BrokerConfig:
     )
 
     def __init__(self, values: dict[Text, Value], overridden: dict[Text, Text], unknown: dict[Text, Text]) -> None:
-        self._values = values
+        self._static = values
+        #: The static values, over them the dynamic ones, and defaults that somebody asked for.
+        self._values = dict(values)
         self.overridden = overridden
         self.unknown = unknown
+        self.dynamic_default: dict[Text, Text] = {}
+        self.dynamic_own: dict[Text, Text] = {}
         self.warnings: List[Text] = []
         self.listeners: List[Endpoint] = []
         self.advertised: List[Endpoint] = []
@@ -129,9 +137,34 @@ class BrokerConfig:
 
     def with_broker_id(self, broker_id: Int) -> BrokerConfig:
         """The same configuration with the id that was generated or found."""
-        values = {**self._values, "broker.id": broker_id, "node.id": broker_id}
-        overridden = {**self.overridden, "broker.id": f"{broker_id}", "node.id": f"{broker_id}"}
-        copy = BrokerConfig(values, overridden, self.unknown)
+        copy = self.copy()
+        for name in ("broker.id", "node.id"):
+            copy._static[name] = copy._values[name] = broker_id
+            copy.overridden[name] = f"{broker_id}"
+        return copy
+
+    def set_dynamic(self, default: Mapping[Text, Text], own: Mapping[Text, Text]) -> List[Text]:
+        """From now on these dynamic settings hold, and no others; returns what is wrong with values left out.
+
+        Names that nobody knows are kept and mean nothing.
+        """
+        problems = []
+        self.dynamic_default, self.dynamic_own = dict(default), dict(own)
+        self._values = dict(self._static)
+        for name, text in [*default.items(), *own.items()]:
+            setting = BROKER_SETTINGS.get(name)
+            if setting is None:
+                continue
+            try:
+                self._values[name] = parse_value(setting, text)
+            except ConfigError as error:
+                problems.append(f"{error}")
+        return problems
+
+    def copy(self) -> BrokerConfig:
+        """The same configuration, to be changed apart from this one."""
+        copy = BrokerConfig(dict(self._static), dict(self.overridden), self.unknown)
+        copy.set_dynamic(self.dynamic_default, self.dynamic_own)
         copy.warnings = self.warnings
         copy.listeners = self.listeners
         copy.advertised = self.advertised
@@ -221,12 +254,12 @@ def _without_effect(name: str, text: str) -> str:
 
 def _settle_ids(config: BrokerConfig) -> list[str]:
     """`node.id` and `broker.id` are one setting with two names."""
-    values, overridden = config._values, config.overridden
+    values, overridden = config._static, config.overridden
     if "node.id" in values and "broker.id" in values and values["node.id"] != values["broker.id"]:
         return ["You must set `node.id` to the same value as `broker.id`."]
     for given, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if given in values and other not in values:
-            values[other] = values[given]
+            values[other] = config._values[other] = values[given]
             overridden[other] = overridden[given]
     return []
 

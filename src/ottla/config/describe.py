@@ -18,6 +18,8 @@ from ottla.config.topic import LogConfig
 from ottla.config.values import format_value, parse_value
 
 TOPIC_CONFIG = 1
+DYNAMIC_BROKER_CONFIG = 2
+DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
 
@@ -60,11 +62,30 @@ def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
         for name, setting in BROKER_SETTINGS.items()
         if name not in INTERNAL_SETTINGS or name in broker.overridden
     ]
-    # What is not known may be a secret of somebody's plug-in.
-    entries.extend(
-        ConfigEntry(name, None, STATIC_BROKER_CONFIG, True, True, (), UNKNOWN_TYPE, "") for name in broker.unknown
-    )
+    unknown = dict.fromkeys(broker.unknown, STATIC_BROKER_CONFIG)
+    unknown |= {name: DYNAMIC_DEFAULT_BROKER_CONFIG for name in broker.dynamic_default if name not in BROKER_SETTINGS}
+    unknown |= {name: DYNAMIC_BROKER_CONFIG for name in broker.dynamic_own if name not in BROKER_SETTINGS}
+    entries.extend(_unknown_entry(name, source) for name, source in unknown.items())
     return entries
+
+
+def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
+    """The settings that were given to all brokers while they run."""
+    source = DYNAMIC_DEFAULT_BROKER_CONFIG
+    entries = []
+    for name, text in broker.dynamic_default.items():
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None:
+            entries.append(_unknown_entry(name, source))
+            continue
+        shown = None if setting.is_sensitive else text
+        entries.append(_entry(setting, text, (Synonym(name, shown, source),), setting.read_only))
+    return entries
+
+
+def _unknown_entry(name: str, source: int) -> ConfigEntry:
+    """What is not known may be a secret of somebody's plug-in."""
+    return ConfigEntry(name, None, source, True, source == STATIC_BROKER_CONFIG, (), UNKNOWN_TYPE, "")
 
 
 def _topic_entry(setting: Setting, log_config: LogConfig, broker: BrokerConfig) -> ConfigEntry:
@@ -79,7 +100,8 @@ def _topic_entry(setting: Setting, log_config: LogConfig, broker: BrokerConfig) 
 
 def _broker_entry(setting: Setting, broker: BrokerConfig) -> ConfigEntry:
     name = setting.name
-    value = broker.overridden.get(name, format_value(broker.value(name)))
+    given = {**broker.overridden, **broker.dynamic_default, **broker.dynamic_own}
+    value = given.get(name, format_value(broker.value(name)))
     return _entry(setting, value, _broker_synonyms(name, broker), setting.read_only)
 
 
@@ -100,6 +122,8 @@ def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
     """What a broker's setting comes from. As in Kafka, what stands before its own name in the order is left out."""
     names = next((group for group in SYNONYM_GROUPS if name in group), (name,))
     found = [
+        *_present(names, broker.dynamic_own, DYNAMIC_BROKER_CONFIG),
+        *_present(names, broker.dynamic_default, DYNAMIC_DEFAULT_BROKER_CONFIG),
         *_present(names, broker.overridden, STATIC_BROKER_CONFIG),
         *_present(names, _defaults(names), DEFAULT_CONFIG),
     ]

@@ -20,7 +20,7 @@ class ConnectionSet:
 
     def __init__(self, limit: int, limit_per_host: int) -> None:
         self.limit = limit
-        self._limit_per_host = limit_per_host
+        self.limit_per_host = limit_per_host
         self._per_host: Counter[str] = Counter()
         self._open: set[PlaintextConnection] = set()
         self.refused = 0
@@ -30,7 +30,7 @@ class ConnectionSet:
 
     def admits(self, host: str) -> bool:
         """Whether one more connection from `host` is allowed; a refusal is counted."""
-        if len(self._open) < self.limit and self._per_host[host] < self._limit_per_host:
+        if len(self._open) < self.limit and self._per_host[host] < self.limit_per_host:
             return True
         self.refused += 1
         return False

@@ -177,8 +177,10 @@ API: dict[int, Api] = {
         Api(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, flexible_since=4),
         Api(ApiKey.DESCRIBE_CONFIGS, 0, 4, flexible_since=4),
+        Api(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2),
         Api(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2),
         Api(ApiKey.DELETE_GROUPS, 0, 2, flexible_since=2),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1),
         Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, flexible_since=0),
     )
 }

@@ -305,17 +305,44 @@ class TopicConfigZnode:
     @staticmethod
     def decode(topic: str, data: bytes | None) -> dict[str, str]:
         """Raises `ZnodeDataError`."""
-        path = TopicConfigZnode.path(topic)
-        config = _load(path, data).get("config")
-        if not isinstance(config, dict):
-            raise ZnodeDataError(f"{path} holds no settings")
-        return {str(name): str(value) for name, value in config.items()}
+        return _settings(TopicConfigZnode.path(topic), data)
+
+
+def _settings(path: str, data: bytes | None) -> dict[str, str]:
+    config = _load(path, data).get("config")
+    if not isinstance(config, dict):
+        raise ZnodeDataError(f"{path} holds no settings")
+    return {str(name): str(value) for name, value in config.items()}
+
+
+class BrokerConfigZnode:
+    """`/config/brokers/<id>`, or `<default>` for all brokers: settings given while brokers run."""
+
+    DEFAULT = "<default>"
+
+    @staticmethod
+    def path(name: str) -> str:
+        """The settings of a broker by its id in decimal, or of all where `name` is `DEFAULT`."""
+        return f"/config/brokers/{name}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """The JSON as Kafka writes it."""
+        return TopicConfigZnode.encode(config)
+
+    @staticmethod
+    def decode(name: str, data: bytes | None) -> dict[str, str]:
+        """Raises `ZnodeDataError`."""
+        return _settings(BrokerConfigZnode.path(name), data)
 
 
 class ConfigChangeZnode:
     """`/config/changes/config_change_<sequence>`: tells brokers whose settings changed."""
 
+    ROOT = "/config/changes"
     PREFIX = "/config/changes/config_change_"
+    #: Kafka removes those that are older, when it sees a newer one.
+    EXPIRATION_MS = 15 * 60 * 1000
 
     @staticmethod
     def encode(entity_path: str) -> bytes:

@@ -50,7 +50,7 @@ def test_synonyms_are_settings() -> None:
 
 def sources() -> str:
     """Our code but for the declarations and what judges all settings alike."""
-    alike = ("settings.py", "refusals.py", "rules.py", "reference.py")
+    alike = ("settings.py", "refusals.py", "rules.py", "reference.py", "dynamic.py")
     files = [path for path in (PROJECT / "src" / "ottla").rglob("*.py") if path.name not in alike]
     return "".join(path.read_text() for path in files if path.parent.name != "declarations")
 

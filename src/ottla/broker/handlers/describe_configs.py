@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import topic_name_problem
-from ottla.config.describe import DEFAULT_CONFIG, ConfigEntry, describe_broker, describe_topic
+from ottla.config.describe import DEFAULT_CONFIG, ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
 
 MIN_VERSION = 0
 MAX_VERSION = 4
-
-TOPIC = 2
-BROKER = 4
-BROKER_LOGGER = 8
-CLIENT_METRICS = 16
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> None:
@@ -78,8 +74,7 @@ def _topic_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusa
 
 def _broker_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusal:
     if not name:
-        # The cluster-wide defaults that were set while brokers run: there are none.
-        return []
+        return describe_broker_defaults(broker.config)
     if not name.isascii() or not name.removeprefix("-").isdigit():
         return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != broker.id:

@@ -1,0 +1,87 @@
+"""The settings that are given to brokers while they run (KIP-226): in the tree, and over the broker's own.
+
+Each broker's own settings precede those given to all brokers, and these precede `server.properties`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.broker.cluster_tree import read_broker_config, reconfiguration
+from ottla.cluster.refusal import TopicRefusal
+from ottla.config.dynamic import dynamic_problem
+from ottla.config.settings import BROKER_SETTINGS, nearest_name
+from ottla.env.disk import DiskError
+from ottla.wire.errors import ErrorCode
+from ottla.zk.layout import BrokerConfigZnode
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.env.clock import Clock
+    from ottla.zk.client import ZkClient
+
+log = logging.getLogger("ottla.broker")
+
+
+class DynamicSettings:
+    """Reads and changes them. `changed` is called when they hold, inside the change."""
+
+    def __init__(
+        self, zk: ZkClient, config: BrokerConfig, broker_id: int, clock: Clock, changed: Callable[[], None]
+    ) -> None:
+        self._zk = zk
+        self._config = config
+        self._broker_id = broker_id
+        self._clock = clock
+        self._changed = changed
+        self._changing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Take over what the tree holds; values that nobody can read are told of and left out. ZnodeDataError."""
+        default = await read_broker_config(self._zk, BrokerConfigZnode.DEFAULT)
+        own = await read_broker_config(self._zk, str(self._broker_id))
+        for problem in self._config.set_dynamic(default, own):
+            log.error("a setting given while the broker ran is not used: %s", problem)
+
+    async def change(
+        self,
+        change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal],
+        *,
+        per_broker: bool,
+        validate_only: bool,
+    ) -> TopicRefusal | None:
+        """Give this broker, or all, the settings that `change` makes of the present ones, or say why not."""
+        async with self._changing:
+            config = self._config
+            present = config.dynamic_own if per_broker else config.dynamic_default
+            wanted = change(present)
+            if isinstance(wanted, TopicRefusal):
+                return wanted
+            problem = dynamic_problem(wanted, config, per_broker=per_broker)
+            if problem is not None:
+                return TopicRefusal(ErrorCode.INVALID_REQUEST, problem)
+            if validate_only or wanted == present:
+                return None
+            name = str(self._broker_id) if per_broker else BrokerConfigZnode.DEFAULT
+            path, data = BrokerConfigZnode.path(name), BrokerConfigZnode.encode(wanted)
+            try:
+                await self._zk.multi(
+                    await reconfiguration(self._zk, path, f"brokers/{name}", data, self._clock.now_ms())
+                )
+            except DiskError as error:
+                return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            default, own = (config.dynamic_default, wanted) if per_broker else (wanted, config.dynamic_own)
+            config.set_dynamic(default, own)
+            _warn_of_unknown(wanted.keys() - present.keys())
+            self._changed()
+            return None
+
+
+def _warn_of_unknown(names: set[str]) -> None:
+    for name in sorted(names - BROKER_SETTINGS.keys()):
+        nearest = nearest_name(name, BROKER_SETTINGS)
+        hint = f"; did you mean {nearest}?" if nearest is not None else ""
+        log.warning("%s was set while the broker runs, and is not a known setting%s", name, hint)

@@ -1,0 +1,62 @@
+"""AlterConfigs (key 33), versions 0-2: all settings of topics and brokers replaced (KIP-133).
+
+What is not named goes back to its default, which is why IncrementalAlterConfigs came. 1 tells of throttling after the
+answer; 2 is flexible.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.config_changes import Asked, change_all
+from ottla.cluster.configs import BROKER_LOGGER, SET, Change, Resource, changed
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.broker.context import RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+
+def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
+    """Replace the settings of one resource after the other; each has its own result."""
+    context.spawn(_change(context, request))
+
+
+async def _change(context: RequestContext, request: AlterConfigsRequest) -> None:
+    done = await change_all(context.broker, [_asked(resource) for resource in request.resources], request.validate_only)
+    responses = []
+    for resource, refusal in done:
+        if resource.kind == BROKER_LOGGER and refusal is not None:
+            # Levels of loggers came with the other API.
+            refusal = TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.kind}")
+        responses.append(
+            AlterConfigsResourceResponse(
+                error_code=int(refusal.error) if refusal is not None else 0,
+                error_message=refusal.told if refusal is not None else None,
+                resource_type=resource.kind,
+                resource_name=resource.name,
+            )
+        )
+    context.reply(AlterConfigsResponse(responses=responses))
+
+
+def _asked(resource: AlterConfigsResource) -> Asked:
+    changes = [Change(each.name, SET, each.value) for each in resource.configs]
+    settle = partial(_replaced, changes=changes)
+    return Asked(Resource(resource.resource_type, resource.resource_name), changes, settle)
+
+
+def _replaced(_: Mapping[str, str], changes: list[Change]) -> dict[str, str] | TopicRefusal:
+    return changed({}, changes, {})

@@ -1,0 +1,131 @@
+"""Settings of a broker that change while it runs (KIP-226): which may, and what they must obey.
+
+The checks and their words are Apache Kafka 3.9's (`DynamicBrokerConfig.scala`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.config.broker import BrokerConfig, log_dirs_of
+from ottla.config.refusals import refusal_of, refusal_of_listener_override
+from ottla.config.rules import broken_rules
+from ottla.config.settings import BROKER_SETTINGS
+from ottla.config.values import ConfigError, parse_value
+
+#: Settings of the listeners, which ottla opens once, at its start.
+FIXED_AT_START = frozenset(
+    ("advertised.listeners", "listener.security.protocol.map", "listeners", "principal.builder.class")
+)
+#: Numbers of threads may grow or shrink to twice or half of what they are.
+THREAD_COUNTS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.alter.log.dirs.threads",
+    "num.replica.fetchers",
+)
+BYTES_PER_CLEANER_THREAD = 1024 * 1024
+LISTENER_PREFIX = "listener.name."
+#: Sets of up to so many elements print as `Set(…)` in Scala, larger ones as `HashSet(…)`.
+SMALL_SET = 4
+
+
+def dynamic_problem(properties: Mapping[str, str], config: BrokerConfig, *, per_broker: bool) -> str | None:
+    """Why these settings cannot be those of one broker (`per_broker`) or the default of all; None where they can.
+
+    `properties` is everything that would be set there, `config` the broker as it is now. Names that nobody knows are
+    taken, as in Kafka.
+    """
+    problem = _names_problem(properties, per_broker) or _refused_here(properties)
+    if problem is not None:
+        return problem
+    values = {}
+    for name, text in properties.items():
+        setting = BROKER_SETTINGS.get(name)
+        if setting is not None:
+            try:
+                values[name] = parse_value(setting, text)
+            except ConfigError as error:
+                return f"{error}"
+    trial = config.copy()
+    own, default = (properties, config.dynamic_default) if per_broker else (config.dynamic_own, properties)
+    trial.set_dynamic(default, own)
+    # A generated broker id breaks a rule for those that are chosen.
+    already = broken_rules(config, log_dirs_of(config))
+    broken = [rule for rule in broken_rules(trial, log_dirs_of(trial)) if rule not in already]
+    if broken:
+        return f"requirement failed: {broken[0]}"
+    return _threads_problem(trial, config)
+
+
+def _names_problem(properties: Mapping[str, str], per_broker: bool) -> str | None:
+    known = [BROKER_SETTINGS[name] for name in properties if name in BROKER_SETTINGS]
+    fixed = [setting.name for setting in known if setting.read_only]
+    if fixed:
+        return f"Cannot update these configs dynamically: {_scala_set(fixed)}"
+    security = [setting.name for setting in known if setting.name.startswith(("ssl.", "sasl."))]
+    if security:
+        return (
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"HashSet({', '.join(security)})"
+        )
+    if not per_broker:
+        single = [setting.name for setting in known if setting.update_mode == "per-broker"]
+        single += [name for name in properties if name.startswith(LISTENER_PREFIX)]
+        if single:
+            return (
+                "Cannot update these configs at default cluster level, broker id must be specified: "
+                f"{_scala_set(single)}"
+            )
+    return None
+
+
+def _refused_here(properties: Mapping[str, str]) -> str | None:
+    """What Kafka would take and this broker cannot honour."""
+    for name, text in properties.items():
+        if name in FIXED_AT_START:
+            return f"{name} cannot be changed while this broker runs. Set it in server.properties and restart"
+        refusal = refusal_of_listener_override(name)
+        setting = BROKER_SETTINGS.get(name)
+        if refusal is None and setting is not None:
+            try:
+                refusal = refusal_of(setting, parse_value(setting, text), parse_value(setting, setting.default))
+            except ConfigError as error:
+                return f"{error}"
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _threads_problem(trial: BrokerConfig, config: BrokerConfig) -> str | None:
+    if trial.long("log.cleaner.dedupe.buffer.size") // trial.int("log.cleaner.threads") <= BYTES_PER_CLEANER_THREAD:
+        return "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+    if trial.int("max.connections") <= 0:
+        return _failed(f"Invalid max.connections {trial.int('max.connections')}")
+    for name in THREAD_COUNTS:
+        old, new = config.int_or_none(name), trial.int_or_none(name)
+        if old is None or new is None or old == new:
+            continue
+        failed = f"Dynamic thread count update validation failed for {name}={new}"
+        if new <= 0:
+            return _failed(f"{failed}, value should be at least 1")
+        if new < old // 2:
+            return _failed(f"{failed}, value should be at least half the current value {old}")
+        if new > old * 2:
+            return _failed(f"{failed}, value should not be greater than double the current value {old}")
+    return None
+
+
+def _failed(message: str) -> str:
+    """Kafka's words where a part of the broker does not take a change."""
+    return (
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {message} for configuration "
+        "Invalid dynamic configuration"
+    )
+
+
+def _scala_set(names: list[str]) -> str:
+    return f"{'Set' if len(names) <= SMALL_SET else 'HashSet'}({', '.join(names)})"

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.cluster.configs import (
+    APPEND,
+    BROKER,
+    BROKER_LOGGER,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    Change,
+    Resource,
+    changed,
+    repeated,
+    request_problem,
+)
+from ottla.cluster.refusal import TopicRefusal
+from ottla.config.settings import TOPIC_SETTINGS
+from ottla.wire.errors import ErrorCode
+
+PRESENT = {"retention.ms": "1000", "cleanup.policy": "compact"}
+
+
+def after(*changes: Change) -> dict[str, str] | TopicRefusal:
+    return changed(PRESENT, changes, TOPIC_SETTINGS)
+
+
+def test_single_settings_are_set_and_removed() -> None:
+    assert after(Change("retention.ms", SET, "5"), Change("segment.ms", SET, "6")) == {
+        "retention.ms": "5",
+        "cleanup.policy": "compact",
+        "segment.ms": "6",
+    }
+    assert after(Change("retention.ms", DELETE, None), Change("flush.ms", DELETE, "x")) == {"cleanup.policy": "compact"}
+    assert PRESENT == {"retention.ms": "1000", "cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "expected"),
+    [
+        (APPEND, "delete", "compact,delete"),
+        (APPEND, "compact", "compact"),
+        (APPEND, "delete,,delete", "compact,delete"),
+        (SUBTRACT, "compact", ""),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "delete,compact", ""),
+    ],
+)
+def test_lists_grow_and_shrink(operation: int, value: str, expected: str) -> None:
+    found = after(Change("cleanup.policy", operation, value))
+    assert isinstance(found, dict)
+    assert found["cleanup.policy"] == expected
+
+
+def test_a_list_that_was_not_set_grows_from_its_default() -> None:
+    assert changed({}, [Change("cleanup.policy", APPEND, "compact")], TOPIC_SETTINGS) == {
+        "cleanup.policy": "delete,compact"
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (Change("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (Change("nonsense", SUBTRACT, "1"), ErrorCode.INVALID_CONFIG),
+        (Change("retention.ms", 4, "1"), ErrorCode.INVALID_REQUEST),
+        (Change("retention.ms", -1, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_done_to_a_setting(change: Change, error: ErrorCode) -> None:
+    found = after(change)
+    assert isinstance(found, TopicRefusal)
+    assert found.error == error
+    assert change.name in found.message
+
+
+def test_resources_named_more_than_once() -> None:
+    one, other = Resource(TOPIC, "t"), Resource(BROKER, "t")
+    assert repeated([one, other]) == frozenset()
+    assert repeated([one, other, one, one]) == {one}
+
+
+@pytest.mark.parametrize(
+    ("resource", "told"),
+    [
+        (Resource(TOPIC, "t"), None),
+        (Resource(BROKER, ""), None),
+        (Resource(BROKER, "7"), None),
+        (Resource(BROKER, "8"), "Unexpected broker id, expected 7, but received 8"),
+        (Resource(BROKER, "²"), "Node id must be an integer, but it is: ²"),
+        (Resource(BROKER_LOGGER, "7"), "Logger retention.ms does not exist!"),
+        (Resource(99, "x"), "Unknown resource type 99"),
+    ],
+)
+def test_resources_that_have_settings(resource: Resource, told: str | None) -> None:
+    problem = request_problem(resource, [Change("retention.ms", SET, "5")], 7)
+    assert (problem.message if problem is not None else None) == told
