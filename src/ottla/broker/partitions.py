@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -116,6 +116,7 @@ class PartitionSet:
         clock_now_ms: Callable[[], int],
         flush: Callable[[PartitionLog], None] = lambda log: None,
         flush_on_ack: bool = False,
+        suspect: Callable[[PartitionLog], None] = lambda log: None,
     ) -> None:
         self.flush_timer = FlushTimer(clock_now_ms, flush)
         self._by_name: dict[str, dict[int, Partition]] = {}
@@ -123,6 +124,9 @@ class PartitionSet:
         self._now_ms = clock_now_ms
         self._flush = flush
         self._flush_on_ack = flush_on_ack
+        self._suspect = suspect
+        #: Partitions that are this broker's and whose folder has failed.
+        self._offline: dict[str, set[int]] = {}
         #: Partitions with appends that wait for the disk.
         self.held: set[Partition] = set()
 
@@ -140,13 +144,19 @@ class PartitionSet:
         partitions = self._by_id.get(topic_id)
         return partitions.get(index) if partitions is not None else None
 
+    def missing(self, topic: str, index: int) -> ErrorCode:
+        """What a client is told of a partition that is not here."""
+        if index in self._offline.get(topic, ()):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def topics(self) -> list[str]:
-        """The names of the topics that have hosted partitions."""
-        return list(self._by_name)
+        """The names of the topics that have partitions here, in service or not."""
+        return list(dict.fromkeys((*self._by_name, *self._offline)))
 
     def indexes(self, topic: str) -> list[int]:
-        """The hosted partitions of a topic."""
-        return sorted(self._by_name.get(topic, ()))
+        """A topic's partitions here, in service or not."""
+        return sorted((*self._by_name.get(topic, ()), *self._offline.get(topic, ())))
 
     def add(self, partition: Partition) -> None:
         """Host a partition."""
@@ -157,18 +167,32 @@ class PartitionSet:
         """Stop hosting a topic's partitions from `first` on; fetches that wait for them are completed, and will find
         them gone.
         """
-        partitions = self._by_name.get(topic, {})
-        removed = [partitions.pop(index) for index in list(partitions) if index >= first]
-        if not partitions:
-            self._by_name.pop(topic, None)
+        offline = {index for index in self._offline.pop(topic, ()) if index < first}
+        if offline:
+            self._offline[topic] = offline
+        removed = [partition for index, partition in self._by_name.get(topic, {}).items() if index >= first]
         for partition in removed:
-            self.held.discard(partition)
-            partition.tell_failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if not partitions:
-                self._by_id.pop(partition.topic_id, None)
-            for waiting in list(partition.waiting):
-                waiting.complete()
+            self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return removed
+
+    def take_offline(self, keys: Iterable[tuple[str, int]]) -> None:
+        """The folder of these partitions has failed: whoever waits or asks for them is told so."""
+        for topic, index in keys:
+            self._offline.setdefault(topic, set()).add(index)
+            partition = self.get(topic, index)
+            if partition is not None:
+                self._remove(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _remove(self, partition: Partition, error: ErrorCode) -> None:
+        partitions = self._by_name[partition.topic]
+        del partitions[partition.index]
+        if not partitions:
+            del self._by_name[partition.topic]
+            self._by_id.pop(partition.topic_id, None)
+        self.held.discard(partition)
+        partition.tell_failed(error)
+        for waiting in list(partition.waiting):
+            waiting.complete()
 
     def append(
         self, partition: Partition, records: memoryview, origin: int, *, records_checked: bool = False
@@ -201,7 +225,13 @@ class PartitionSet:
                 partition.wake(len(records))
         if isinstance(info, AppendRefusal) and info.error is ErrorCode.KAFKA_STORAGE_ERROR:
             _tell(partition, info.message, now_ms)
+            self._suspect(hosted)
         return info
+
+    def read_failed(self, partition: Partition, message: str) -> None:
+        """The disk did not give what was asked of it."""
+        _tell(partition, message, self._now_ms())
+        self._suspect(partition.log)
 
     def flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
         """Take in that a log was forced to the disk, `size` bytes of it, or could not be."""

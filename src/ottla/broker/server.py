@@ -98,7 +98,10 @@ class Broker:
             DiskExecutor(MOST_THREADS) if executor is None else None,
         )
         self.flush_on_ack = config.bool("ottla.log.flush.on.ack")
-        self.partitions = PartitionSet(self.clock.now_ms, self.logs.flush_soon, self.flush_on_ack)
+        self.partitions = PartitionSet(self.clock.now_ms, self.logs.flush_soon, self.flush_on_ack, self.logs.suspect)
+        self.logs.on_folder_failed = self._folder_failed
+        #: Called with what has happened when the broker cannot go on; whoever runs it should stop it then.
+        self.on_fatal: Callable[[str], None] = log.critical
         self.logs.on_flushed = self.partitions.flushed
         self._topics: TopicManager | None = None
         self.groups: GroupRuntime
@@ -106,6 +109,8 @@ class Broker:
         self._idle_limit_ms = config.long("connections.max.idle.ms")
         self._store: TreeStore | None = None
         self._acceptors: list[Acceptor] = []
+        #: Whether the topics of the tree are hosted; what comes after that is new.
+        self._is_started = False
         self._tick: asyncio.TimerHandle | None = None
 
     def _most_connections(self) -> int:
@@ -177,6 +182,13 @@ class Broker:
         refusal = self.logs.lock()
         if refusal is not None:
             return StartRefusal(refusal.message)
+        if self.logs.contents()[0].failure is not None:
+            self.logs.close()
+            return StartRefusal(
+                f"{self.logs.contents()[0].failure}. The first folder of log.dirs holds the coordination data (topics, "
+                f"settings), without which nothing can be served. Mend the disk, or name a folder with a copy of the "
+                f"files ottla-tree.* first"
+            )
         store: TreeStore | None = None
         try:
             store = TreeStore.open(self.disk, self.log_dirs[0], self.clock, self.executor, self.flush_on_ack)
@@ -223,6 +235,7 @@ class Broker:
         started = await topics.start()
         if started is not None:
             return started.message
+        self._is_started = True
         self.groups = GroupRuntime(
             self.config, self.clock, HostedLog(self.partitions), topics, self.randomness, broker_id
         )
@@ -275,9 +288,32 @@ class Broker:
             if kept <= self.partitions.indexes(name)[-1]:
                 for partition in self.partitions.remove_from(name, kept):
                     self.logs.delete(name, partition.index)
+        missing = [] if self._is_started or not self.logs.failed_folders else self._missing(image)
+        if missing:
+            self.partitions.take_offline(missing)
+            self.topics.take_offline(missing)
+            return  # which has called here again
         for topic in image.topics.values():
             if len(self.partitions.indexes(topic.name)) < len(topic.partitions):
                 self._host_topic(topic)
+
+    def _missing(self, image: ClusterImage) -> list[tuple[str, int]]:
+        """Partitions of ours that no folder holds, while folders are out of service: they must be in those."""
+        return [
+            (topic.name, index)
+            for topic in image.topics.values()
+            for index, state in enumerate(topic.partitions)
+            if state.leader == self.topics.broker_id and self.logs.get(topic.name, index) is None
+        ]
+
+    def _folder_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
+        """The logs of these partitions are closed: nobody leads them any more."""
+        self._report_storage()
+        self.partitions.take_offline(gone)
+        if self._topics is not None and self._is_started:
+            self._topics.take_offline(gone)
+        if is_last:
+            self.on_fatal(f"Shutdown broker because all log dirs in {', '.join(self.log_dirs)} have failed")
 
     def _host_topic(self, topic: TopicImage) -> None:
         config = self.topics.log_config(topic.name)

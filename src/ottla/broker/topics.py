@@ -29,7 +29,7 @@ from ottla.broker.cluster_tree import (
 )
 from ottla.cluster.configs import topic_refusal, unknown_topic
 from ottla.cluster.ids import format_uuid
-from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import (
     MOST_PARTITIONS,
@@ -110,6 +110,8 @@ class TopicManager:
         self._producer_ids: range = range(0)
         #: Topics whose deletion has begun and could not be finished, for want of a working disk.
         self._half_deleted: set[str] = set()
+        #: Partitions whose folder has failed; whoever makes the logs says so.
+        self._offline: set[tuple[str, int]] = set()
 
     @property
     def cluster_id(self) -> str:
@@ -182,10 +184,34 @@ class TopicManager:
         self._notify(self.image)
         # Deletions that were interrupted are done again from their beginning, so that no log stays behind.
         for name in await self._zk.children(DeleteTopicZnode.ROOT):
+            kept = self._has_offline(name)
             if name in self.image.topics:
                 self._publish(self.image.without_topic(name))
-            await self._zk.multi(await deletion(self._zk, name))
+            if kept:
+                self._half_deleted.add(name)
+            else:
+                await self._zk.multi(await deletion(self._zk, name))
         return None
+
+    def take_offline(self, keys: Iterable[tuple[str, int]]) -> None:
+        """The folder of these partitions has failed: they have no leader until the broker starts with it again.
+
+        The tree is not changed: it may lie on that very disk, and at the next start this broker leads them as before.
+        """
+        self._offline.update(keys)
+        topics = dict(self.image.topics)
+        for name in {topic for topic, _ in self._offline} & topics.keys():
+            partitions = [
+                partition._replace(leader=NO_LEADER, offline=(self.broker_id,))
+                if (name, index) in self._offline
+                else partition
+                for index, partition in enumerate(topics[name].partitions)
+            ]
+            topics[name] = topics[name]._replace(partitions=tuple(partitions))
+        self._publish(self.image.with_topics(topics))
+
+    def _has_offline(self, name: str) -> bool:
+        return any(topic == name for topic, _ in self._offline)
 
     async def close(self) -> None:
         """Leave the cluster: the broker's ephemeral nodes go."""
@@ -342,6 +368,9 @@ class TopicManager:
                 await self._zk.create(DeleteTopicZnode.path(name))
                 self._half_deleted.add(name)
                 self._publish(self.image.without_topic(name))
+                if self._has_offline(name):
+                    # Its folder would bring it back: the mark stays until the broker starts with all of it.
+                    return TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.message)
                 await self._zk.multi(await deletion(self._zk, name))
             except DiskError as error:
                 return _storage_refusal(error)

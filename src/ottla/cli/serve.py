@@ -173,6 +173,13 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stop.set)
     broker = Broker(config)
+    fatal: list[str] = []
+
+    def failed(message: str) -> None:
+        fatal.append(message)
+        stop.set()
+
+    broker.on_fatal = failed
     refusal = await broker.start()
     if refusal is not None:
         print(f"ottla serve: {refusal.message}", file=sys.stderr)
@@ -189,5 +196,7 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     gc.freeze()
     await stop.wait()
     await broker.stop(lambda size: print(f"stopping: forcing {size / 1e6:.1f} MB to disk", flush=True))
+    for message in fatal:
+        print(f"ottla serve: {message}", file=sys.stderr)
     print("stopped", flush=True)
-    return 0
+    return EXIT_REFUSED if fatal else 0

@@ -24,12 +24,13 @@ class BrokerImage(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """A partition's leader (-1 for none), the leader's epoch, all replicas and those in sync."""
+    """A partition's leader (-1 for none), the leader's epoch, all replicas, those in sync, and those out of service."""
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
 
 
 class TopicImage(NamedTuple):
@@ -72,11 +73,12 @@ class ClusterImage:
 
     def with_topic(self, topic: TopicImage) -> ClusterImage:
         """The image with a topic added or replaced."""
-        return self._with_topics({**self.topics, topic.name: topic})
+        return self.with_topics({**self.topics, topic.name: topic})
 
     def without_topic(self, name: str) -> ClusterImage:
         """The image without a topic."""
-        return self._with_topics({known: topic for known, topic in self.topics.items() if known != name})
+        return self.with_topics({known: topic for known, topic in self.topics.items() if known != name})
 
-    def _with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
+    def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
+        """The image with these topics and no others."""
         return ClusterImage(self.cluster_id, self.controller_id, self.brokers, topics, self.version + 1)

@@ -44,6 +44,11 @@ class DiskError(Exception):
         return self.errno in (errno.ENOSPC, errno.EDQUOT)
 
     @property
+    def is_exhausted(self) -> bool:
+        """Whether room or file handles were lacking: the disk itself works."""
+        return self.disk_full or self.errno in (errno.EMFILE, errno.ENFILE)
+
+    @property
     def missing(self) -> bool:
         """Whether the path does not exist."""
         return self.errno == errno.ENOENT
@@ -200,6 +205,14 @@ class Disk(Protocol):
 
     def fsync_dir(self, path: str) -> None:
         """Force a folder's names to the disk."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume that holds a folder, and those of them that are left for this process."""
+        ...
+
+    def absolute(self, path: str) -> str:
+        """The path from the root on."""
         ...
 
     def open_files(self) -> int:
@@ -468,6 +481,18 @@ class RealDisk:
                 os.close(descriptor)
         except OSError as error:
             raise _disk_error("flush", path, error) from None
+
+    def space(self, path: str) -> tuple[int, int]:
+        """See `Disk.space`."""
+        try:
+            volume = os.statvfs(path)
+        except OSError as error:
+            raise _disk_error("read", path, error) from None
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+    def absolute(self, path: str) -> str:
+        """See `Disk.absolute`."""
+        return os.path.abspath(path)
 
     def open_files(self) -> int:
         """See `Disk.open_files`."""

@@ -141,6 +141,15 @@ class FaultyDisk:
         self.check("flush", path)
         self.disk.fsync_dir(path)
 
+    def space(self, path: str) -> tuple[int, int]:
+        """See `Disk.space`."""
+        self.check("read", path)
+        return self.disk.space(path)
+
+    def absolute(self, path: str) -> str:
+        """See `Disk.absolute`."""
+        return self.disk.absolute(path)
+
     def open_files(self) -> int:
         """See `Disk.open_files`."""
         return self.disk.open_files()

@@ -21,6 +21,10 @@ REMOVE_TREE: Final = "remove_tree"
 MKDIRS: Final = "mkdirs"
 
 
+#: What the disk says that it holds.
+SPACE_BYTES: Final = 1 << 50
+
+
 class MemoryNode:
     """The content of a file, shared by the handles that are open on it."""
 
@@ -222,6 +226,16 @@ class MemoryDisk:
 
     def fsync_dir(self, path: str) -> None:
         """Nothing to force."""
+
+    def space(self, path: str) -> tuple[int, int]:
+        """See `Disk.space`: as good as endless."""
+        if path not in self._folders:
+            raise DiskError("read", path, errno.ENOENT)
+        return SPACE_BYTES, SPACE_BYTES
+
+    def absolute(self, path: str) -> str:
+        """All paths are."""
+        return path
 
     def open_files(self) -> int:
         """Memory has no such limit; this is as good as none."""

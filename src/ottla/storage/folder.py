@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Final
 
@@ -29,6 +30,9 @@ from ottla.storage.results import StorageRefusal
 DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
 STRAY_SUFFIX: Final = "-stray"
+#: A small file that comes and goes where a folder is suspected of not working any more.
+PROBE_FILE: Final = "ottla-probe"
+PROBE: Final = b"ottla\n"
 _CHECKPOINTS: Final = (META_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE)
 #: Longest name of a folder that file systems take.
 LONGEST_NAME: Final = 255
@@ -57,6 +61,7 @@ class LogFolder:
         "_written",
         "clean",
         "cleaner_offsets",
+        "failure",
         "high_watermarks",
         "log_starts",
         "meta",
@@ -68,6 +73,8 @@ class LogFolder:
         self._disk = disk
         self.path = path
         self._lock: Lock | None = None
+        #: Why it is out of service; None while it works.
+        self.failure: str | None = None
         #: Whether the broker that used the folder last stopped cleanly.
         self.clean = False
         self.meta = MetaProperties(None, None)
@@ -79,14 +86,18 @@ class LogFolder:
         self._written: dict[str, bytes] = {}
 
     def lock(self) -> StorageRefusal | None:
-        """Make the folder and lock it, as Apache Kafka does; locking twice does nothing."""
-        if self._lock is not None:
+        """Make the folder and lock it, as Apache Kafka does; locking twice does nothing.
+
+        One that the disk does not give is out of service; one that is in use refuses.
+        """
+        if self._lock is not None or self.failure is not None:
             return None
         try:
             self._disk.mkdirs(self.path)
             self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
         except DiskError as error:
-            return StorageRefusal(f"{error}. Choose another folder for the log (log.dirs), or make this one writable")
+            self.failure = str(error)
+            return None
         if self._lock is None:
             return StorageRefusal(
                 f"Failed to acquire lock on file {LOCK_FILE} in {self.path}. A Kafka or ottla broker in another "
@@ -96,7 +107,12 @@ class LogFolder:
         return None
 
     def open(self) -> StorageRefusal | None:
-        """Read what the folder says of itself. From here on a stop is an unclean one until `mark_clean`."""
+        """Read what the folder says of itself. From here on a stop is an unclean one until `mark_clean`.
+
+        One that cannot be read is out of service; one that says what cannot be understood refuses.
+        """
+        if self.failure is not None:
+            return None
         try:
             self.meta = self._read_meta()
             marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
@@ -106,9 +122,19 @@ class LogFolder:
             for name in self._disk.listdir(self.path):
                 if name.endswith(TEMPORARY_SUFFIX) and name.startswith(_CHECKPOINTS):
                     self._disk.remove(f"{self.path}/{name}")
-        except (DiskError, CheckpointError) as error:
+        except DiskError as error:
+            self.failure = str(error)
+        except CheckpointError as error:
             return StorageRefusal(f"{error}. Mend or remove the file, or choose another folder (log.dirs)")
         return None
+
+    def probe(self) -> None:
+        """Find out, from any thread, whether the folder still takes and gives data. Raises DiskError."""
+        path = f"{self.path}/{PROBE_FILE}"
+        self._disk.write_atomic(path, PROBE)
+        if self._disk.read_bytes(path) != PROBE:
+            raise DiskError("read", path, errno.EIO, "what was written did not come back")
+        self._disk.remove(path)
 
     def _read_meta(self) -> MetaProperties:
         path = f"{self.path}/{META_FILE}"

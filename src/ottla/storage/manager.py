@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from ottla.env.clock import Clock
@@ -23,7 +22,7 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.files import DEFAULT_OPEN_FILES
-from ottla.storage.flushing import FlushJob, run_jobs
+from ottla.storage.flush_queue import Flushed, FlushQueue
 from ottla.storage.folder import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -42,14 +41,12 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.config.topic import LogConfig
 
-#: Disk threads that force logs at one time, so that another is left for reads.
-FLUSH_ROUNDS: Final = 3
-#: Logs that one of them forces before anybody is told; each has its open segments pinned meanwhile.
-FLUSHES_PER_ROUND: Final = 16
 #: Logs that are forced together when all are closed.
 FLUSHES_AT_CLOSE: Final = 16
-#: Told of the end of every flush: the log, bytes of batches that were forced, and the error, where it failed.
-Flushed = Callable[[PartitionLog, int, BaseException | None], None]
+#: Told when a folder has failed: the keys of its partitions, and whether it was the last one that worked.
+FolderFailed = Callable[[list[TopicPartitionKey], bool], None]
+#: A folder that is suspected again within this time is not probed again.
+PROBE_AGAIN_MS: Final = 1_000
 #: Retention is looked at for the first time so long after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000
 #: What recovery and background work had to say, kept until somebody takes it.
@@ -99,6 +96,15 @@ class FoundPartition:
     leader_epoch: int = -1
 
 
+class FolderContent(NamedTuple):
+    """A folder as it is now: where it is, why it is out of service (None: it is not), its logs."""
+
+    path: str
+    absolute_path: str
+    failure: str | None
+    logs: list[PartitionLog]
+
+
 class LogManager:
     """The logs of one broker, in one or several folders.
 
@@ -132,14 +138,12 @@ class LogManager:
         )
         #: Heap of files and folders to be removed: (when, path).
         self._removals: list[tuple[int, str]] = []
-        self._flush_queue: deque[PartitionLog] = deque()
-        #: Names of the logs in the queue, of those being forced, and how many rounds of these are under way.
-        self._flush_queued: set[str] = set()
-        self._flushing: set[str] = set()
-        self._rounds = 0
-        #: Those to be forced again once their flush that is under way has ended.
-        self._flush_again: set[str] = set()
+        self._flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         self.on_flushed: Flushed = lambda log, size, error: None
+        #: Told of the partitions that went with a folder, and whether another folder is left.
+        self.on_folder_failed: FolderFailed = lambda gone, is_last: None
+        self._probing: set[str] = set()
+        self._probed_ms: dict[str, int] = {}
         self._due: dict[str, int] = {}
         self._deletions = 0
         self._opened = False
@@ -160,13 +164,27 @@ class LogManager:
     # -- start
 
     def lock(self) -> StorageRefusal | None:
-        """Lock all folders; `open` does it too. After a refusal none is locked."""
+        """Lock all folders; `open` does it too. After a refusal none is locked.
+
+        A folder that the disk does not give is left alone, as long as another is there; one that is in use refuses.
+        """
         for folder in self._folders:
             refusal = folder.lock()
             if refusal is not None:
                 self._release_folders()
                 return refusal
-        return None
+        return self._refuse_if_all_failed()
+
+    def _refuse_if_all_failed(self) -> StorageRefusal | None:
+        if any(folder.failure is None for folder in self._folders):
+            return None
+        self._release_folders()
+        return StorageRefusal(
+            f"Shutdown broker because none of the specified log dirs from "
+            f"{', '.join(folder.path for folder in self._folders)} can be created or validated: "
+            f"{'; '.join(str(folder.failure) for folder in self._folders)}. Mend the disk, or choose another folder "
+            f"for the log (log.dirs)"
+        )
 
     def open(self) -> StorageRefusal | None:
         """Lock the folders and open every log in them, recovering those that were not closed cleanly."""
@@ -198,9 +216,16 @@ class LogManager:
                     log.release_files()
                 self._logs.clear()
                 return refusal
-        return None
+        refusal = self._refuse_if_all_failed()
+        if refusal is None:
+            for folder in self._folders:
+                if folder.failure is not None:
+                    self._note(_stopped_serving(folder))
+        return refusal
 
     def _open_folder(self, folder: LogFolder) -> StorageRefusal | None:
+        if folder.failure is not None:
+            return None
         now_ms = self._clock.now_ms()
         for note in folder.read_checkpoints():
             self._note(note)
@@ -216,8 +241,18 @@ class LogManager:
                         if refusal is not None:
                             return refusal
         except DiskError as error:
-            return StorageRefusal(f"{error}. Mend the disk, or choose another folder (log.dirs)")
+            folder.failure = str(error)
+            self._drop_logs(folder)
         return None
+
+    def _drop_logs(self, folder: LogFolder) -> list[TopicPartitionKey]:
+        """Take the logs of a folder out of service; ranges that are being sent stay readable."""
+        gone = [key for key, home in self._homes.items() if home is folder]
+        for key in gone:
+            del self._homes[key]
+            self.cleaner.forget(key)
+            self._logs.pop(key).release_files()
+        return gone
 
     def _open_log(self, folder: LogFolder, key: TopicPartitionKey, path: str, now_ms: int) -> StorageRefusal | None:
         if key in self._logs:
@@ -284,12 +319,64 @@ class LogManager:
                     f"matches. If you intend to create a new broker, you should remove all data in your data "
                     f"directories (log.dirs)."
                 )
-        try:
-            for folder in self._folders:
+        for folder in self._live():
+            try:
                 folder.write_meta(MetaProperties(cluster_id, broker_id))
-        except DiskError as error:
-            return StorageRefusal(str(error))
-        return None
+            except DiskError as error:
+                self._fail(folder, str(error))
+        return self._refuse_if_all_failed()
+
+    # -- folders that fail
+
+    def _live(self) -> list[LogFolder]:
+        return [folder for folder in self._folders if folder.failure is None]
+
+    @property
+    def failed_folders(self) -> list[str]:
+        """The folders that are out of service."""
+        return [folder.path for folder in self._folders if folder.failure is not None]
+
+    def contents(self) -> list[FolderContent]:
+        """Each folder with its logs."""
+        by_folder: dict[str, list[PartitionLog]] = {folder.path: [] for folder in self._folders}
+        for key, home in self._homes.items():
+            by_folder[home.path].append(self._logs[key])
+        return [
+            FolderContent(folder.path, self._disk.absolute(folder.path), folder.failure, by_folder[folder.path])
+            for folder in self._folders
+        ]
+
+    def suspect(self, log: PartitionLog) -> None:
+        """The disk refused something of this log: find out, in a disk thread, whether its whole folder is gone."""
+        home = self._homes.get((log.topic, log.partition))
+        if home is not None:
+            self._probe_soon(home)
+
+    def _probe_soon(self, folder: LogFolder) -> None:
+        path, now_ms = folder.path, self._clock.now_ms()
+        probed_ms = self._probed_ms.get(path)
+        if path in self._probing or folder.failure is not None or not self._opened:
+            return
+        if probed_ms is not None and 0 <= now_ms - probed_ms < PROBE_AGAIN_MS:
+            return
+        self._probing.add(path)
+        self._probed_ms[path] = now_ms
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._probing.discard(path)
+            if isinstance(error, DiskError) and not error.is_exhausted:
+                self._fail(folder, str(error))
+
+        self._executor.call(folder.probe, done)
+
+    def _fail(self, folder: LogFolder, reason: str) -> None:
+        """A folder goes, with what lies in it; the others stay."""
+        if folder.failure is not None:
+            return
+        folder.failure = reason
+        gone = self._drop_logs(folder)
+        self._note(_stopped_serving(folder))
+        self.on_folder_failed(gone, not self._live())
 
     # -- logs
 
@@ -324,30 +411,46 @@ class LogManager:
         log = self._logs.get(key)
         if log is not None:
             return log
-        if any(home.names(key) for home in self._folders):
+        if any(home.names(key) for home in self._live()):
             # Of a former partition of this name; after a kill it would be taken to be about the new one.
             self._checkpoint(RECOVERY_POINT_FILE, wait=True)
             self._checkpoint(LOG_START_FILE, wait=True)
             self._checkpoint(CLEANER_FILE, wait=True)
-        folder = self._emptiest_folder()
         config = log_config if log_config is not None else self._config_of(topic)
-        place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)
-        try:
-            log = create_log(self._resources, place, topic_id, self._clock.now_ms())
-        except DiskError:
-            self._disk.remove_tree(place.folder)
-            raise
+        while True:
+            folder = self._emptiest_folder()
+            place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)
+            try:
+                log = create_log(self._resources, place, topic_id, self._clock.now_ms())
+                break
+            except DiskError as error:
+                self._undo_create(folder, place.folder, error)
         self._logs[key] = log
         self._homes[key] = folder
         return log
 
+    def _undo_create(self, folder: LogFolder, path: str, error: DiskError) -> None:
+        """Raises the error, unless the folder as a whole has failed and another is left to be tried."""
+        try:
+            self._disk.remove_tree(path)
+        except DiskError as also:
+            self._note(str(also))
+        if error.is_exhausted:
+            raise error
+        try:
+            folder.probe()
+        except DiskError as failed:
+            if not failed.is_exhausted:
+                self._fail(folder, str(failed))
+                if self._live():
+                    return
+        raise error
+
     def _emptiest_folder(self) -> LogFolder:
-        if len(self._folders) == 1:
-            return self._folders[0]
         counts = {folder.path: 0 for folder in self._folders}
         for home in self._homes.values():
             counts[home.path] += 1
-        return min(self._folders, key=lambda folder: counts[folder.path])
+        return min(self._live() or self._folders, key=lambda folder: counts[folder.path])
 
     def delete(self, topic: str, partition: int) -> bool:
         """Take a partition's log out of service and rename its folder, which is removed later; False: no such log.
@@ -367,7 +470,7 @@ class LogManager:
         path = f"{home.path}/{deleted_folder_name(topic, partition, unique)}"
         self._disk.rename(log.folder, path)
         heapq.heappush(self._removals, (now_ms + log.config.file_delete_delay_ms, path))
-        self._in_background(partial(self._disk.fsync_dir, home.path))
+        self._in_background(partial(self._disk.fsync_dir, home.path), home)
         return True
 
     def apply_config(self, topic: str, log_config: LogConfig) -> None:
@@ -384,9 +487,9 @@ class LogManager:
             return
         settings = self._settings
         if self._is_due("flush", now_ms, settings.flush_interval_ms):
-            self._queue_flushes(log for log in self._logs.values() if log.flush_needed())
+            self._flushes.add(log for log in self._logs.values() if log.flush_needed())
         else:
-            self._queue_flushes(log for log in self._logs.values() if _flush_due(log, now_ms))
+            self._flushes.add(log for log in self._logs.values() if _flush_due(log, now_ms))
         if self._is_due("retention", now_ms, settings.retention_check_interval_ms):
             self.apply_retention(now_ms)
         if self._is_due("producers", now_ms, settings.producer_expiration_check_interval_ms):
@@ -442,79 +545,29 @@ class LogManager:
             remove = self._disk.remove_tree if path.endswith(DELETE_SUFFIX) else self._disk.remove
             self._in_background(partial(remove, path))
 
-    def _in_background(self, work: Callable[[], None]) -> None:
+    def _in_background(self, work: Callable[[], None], folder: LogFolder | None = None) -> None:
+        """Do it in a disk thread; where that fails, look whether the folder it concerns still works."""
+
         def done(_: None, error: BaseException | None) -> None:
-            if error is not None:
+            if error is None:
+                return
+            if folder is None or folder.failure is None:
                 self._note(str(error))
+            if folder is not None:
+                self._probe_soon(folder)
 
         self._executor.call(work, done)
 
     def flush_soon(self, log: PartitionLog) -> None:
-        """Force a log to the disk in a disk thread, and tell `on_flushed`.
+        """Force a log to the disk in a disk thread, and tell `on_flushed`."""
+        self._flushes.add([log])
 
-        What is appended while it is being forced shares the next flush, which begins when this one has ended.
-        """
-        if log.name in self._flushing:
-            self._flush_again.add(log.name)
-        else:
-            self._queue_flush(log)
-            self._start_flushes()
-
-    def _queue_flush(self, log: PartitionLog) -> None:
-        if log.name not in self._flush_queued:
-            self._flush_queued.add(log.name)
-            self._flush_queue.append(log)
-
-    def _queue_flushes(self, logs: Iterable[PartitionLog]) -> None:
-        for log in logs:
-            if log.name not in self._flushing:
-                self._queue_flush(log)
-        self._start_flushes()
-
-    def _start_flushes(self) -> None:
-        """Give what is queued to the disk threads, in so few rounds that a busy broker hands over many logs at once."""
-        queue = self._flush_queue
-        while queue and self._rounds < FLUSH_ROUNDS:
-            share = -(-len(queue) // (FLUSH_ROUNDS - self._rounds))
-            jobs: list[tuple[PartitionLog, FlushJob]] = []
-            while queue and len(jobs) < min(share, FLUSHES_PER_ROUND):
-                log = queue.popleft()
-                self._flush_queued.discard(log.name)
-                if not log.closed:
-                    job = self._begin_flush(log)
-                    if job is not None:
-                        jobs.append((log, job))
-            if jobs:
-                self._flush_in_background(jobs)
-
-    def _begin_flush(self, log: PartitionLog) -> FlushJob | None:
-        try:
-            return log.begin_flush()
-        except DiskError as error:
+    def _flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
+        if error is not None and not log.closed:
             self._note(f"flush of {log.name}: {error}")
-            self.on_flushed(log, 0, error)
-            return None
-
-    def _flush_in_background(self, jobs: list[tuple[PartitionLog, FlushJob]]) -> None:
-        self._rounds += 1
-        self._flushing.update(log.name for log, _ in jobs)
-
-        def done(outcomes: list[Exception | None] | None, error: BaseException | None) -> None:
-            self._rounds -= 1
-            now_ms = self._clock.now_ms()
-            failures: Sequence[BaseException | None] = [error] * len(jobs) if outcomes is None else outcomes
-            for (log, job), failure in zip(jobs, failures, strict=True):
-                log.end_flush(job, failure, now_ms)
-                if failure is not None and not log.closed:
-                    self._note(f"flush of {log.name}: {failure}")
-                self._flushing.discard(log.name)
-                self.on_flushed(log, job.unflushed_bytes, failure)
-                if log.name in self._flush_again:
-                    self._flush_again.discard(log.name)
-                    self._queue_flush(log)
-            self._start_flushes()
-
-        self._executor.call(partial(run_jobs, [job for _, job in jobs]), done)
+        self.on_flushed(log, size, error)
+        if error is not None:
+            self.suspect(log)
 
     # -- checkpoints
 
@@ -524,14 +577,14 @@ class LogManager:
             self._checkpoint(name, wait=True)
 
     def _checkpoint(self, name: str, wait: bool) -> None:
-        for folder in self._folders:
+        for folder in self._live():
             data = folder.changed_checkpoint(name, self._offsets(name, folder))
             if data is None:
                 continue
             if wait:
                 folder.write_checkpoint(name, data)
             else:
-                self._in_background(partial(folder.write_checkpoint, name, data))
+                self._in_background(partial(folder.write_checkpoint, name, data), folder)
 
     def _offsets(self, name: str, folder: LogFolder) -> dict[TopicPartitionKey, int]:
         logs = {key: log for key, log in self._logs.items() if self._homes[key] is folder}
@@ -566,7 +619,7 @@ class LogManager:
             log.release_files()
         try:
             self.checkpoint()
-            for folder in self._folders:
+            for folder in self._live():
                 if folder not in failed:
                     folder.mark_clean()
         except DiskError as error:
@@ -612,3 +665,10 @@ def _flush_due(log: PartitionLog, now_ms: int) -> bool:
         return False
     config = log.config
     return log.unflushed_records >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
+
+
+def _stopped_serving(folder: LogFolder) -> str:
+    return (
+        f"Stopping serving logs in dir {folder.path}: {folder.failure}. Its partitions are offline until the disk "
+        f"works again and the broker was restarted"
+    )

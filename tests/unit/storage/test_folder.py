@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.env.disk import Disk
+from ottla.env.disk import Disk, DiskError
 from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.storage.checkpoints import MetaProperties
@@ -47,13 +47,27 @@ def test_a_folder_in_use_is_refused_with_its_name_and_the_cure(ground: tuple[Dis
     second.release()
 
 
-def test_a_folder_that_cannot_be_made_is_refused() -> None:
+def test_a_folder_that_cannot_be_made_is_out_of_service() -> None:
     disk = FaultyDisk(MemoryDisk())
     disk.fail("open")
-    refusal = LogFolder(disk, "/logs").lock()
-    assert refusal is not None
-    assert "cannot open /logs" in refusal.message
-    assert "log.dirs" in refusal.message
+    folder = LogFolder(disk, "/logs")
+    assert folder.lock() is None
+    assert folder.failure is not None
+    assert "cannot open /logs" in folder.failure
+    assert folder.open() is None
+
+
+@pytest.mark.spec("L8")
+@pytest.mark.parametrize("plan", ["replace", "read", "remove"])
+def test_a_probe_tells_whether_a_folder_works(plan: str) -> None:
+    disk = FaultyDisk(MemoryDisk())
+    folder = LogFolder(disk, "/logs")
+    assert folder.lock() is None
+    folder.probe()
+    assert disk.listdir("/logs") == []
+    disk.fail(plan, "/logs/*")
+    with pytest.raises(DiskError):
+        folder.probe()
 
 
 def test_a_clean_stop_is_told_once(ground: tuple[Disk, str]) -> None:

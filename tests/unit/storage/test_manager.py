@@ -12,8 +12,10 @@ from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
 from ottla.storage.checkpoints import MetaProperties
-from ottla.storage.log import AppendInfo
-from ottla.storage.manager import FLUSH_ROUNDS, FLUSHES_PER_ROUND, LogManager, StorageSettings
+from ottla.storage.flush_queue import LOGS_PER_ROUND, ROUNDS
+from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
+from ottla.storage.manager import LogManager, StorageSettings
+from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, append, batch, broker_config, log_config, read_all
 
 TOPIC_ID = UUID("c0ffee00-1234-4abc-8def-0123456789ff")
@@ -200,7 +202,7 @@ def test_a_deleted_partition_is_renamed_and_later_removed(ground: tuple[Disk, st
 
 def test_flushes_come_with_their_interval(setup: Setup) -> None:
     manager = setup.opened(flush_interval_ms=5000)
-    logs = [manager.create("t", None, number) for number in range(2 * FLUSH_ROUNDS * FLUSHES_PER_ROUND + 5)]
+    logs = [manager.create("t", None, number) for number in range(2 * ROUNDS * LOGS_PER_ROUND + 5)]
     for log in logs:
         append(log)
     setup.later(manager, 4999)
@@ -471,3 +473,70 @@ def test_settings_are_the_brokers() -> None:
         9,
     )
     assert settings.recovery_point_checkpoint_interval_ms == 60_000
+
+
+# Folders that fail
+
+
+@pytest.mark.spec("L8")
+def test_a_log_is_made_in_another_folder_where_one_has_failed() -> None:
+    disk = FaultyDisk(MemoryDisk())
+    setup = Setup(disk, "/one", "/two")
+    manager = setup.opened()
+    gone: list[tuple[object, bool]] = []
+    manager.on_folder_failed = lambda keys, is_last: gone.append((keys, is_last))
+    manager.create("t", None, 0)
+    disk.fail("*", "/two*")
+    made = manager.create("t", None, 1)
+    assert made.folder == "/one/t-1"
+    assert gone == [([], False)]
+    assert manager.failed_folders == ["/two"]
+    assert [(content.path, content.failure is None, len(content.logs)) for content in manager.contents()] == [
+        ("/one", True, 2),
+        ("/two", False, 0),
+    ]
+    assert any("Stopping serving logs in dir /two" in note for note in manager.notes)
+    append(made)
+    manager.close()
+    disk.heal()
+    again = setup.opened()
+    assert {log.name for log in again.logs()} == {"t-0", "t-1"}
+    assert again.was_clean
+    again.close()
+
+
+@pytest.mark.spec("L8")
+def test_a_checkpoint_that_cannot_be_written_brings_a_failed_folder_to_light() -> None:
+    disk = FaultyDisk(MemoryDisk())
+    setup = Setup(disk, "/one", "/two")
+    manager = setup.opened(high_watermark_checkpoint_interval_ms=1000)
+    gone: list[tuple[object, bool]] = []
+    manager.on_folder_failed = lambda keys, is_last: gone.append((keys, is_last))
+    logs = [manager.create("t", None, index) for index in range(2)]
+    for log in logs:
+        append(log)
+    disk.fail("replace", "/two/*")
+    setup.later(manager, 1000)
+    assert gone == [([("t", 1)], False)]
+    assert logs[1].closed
+    assert append_answer(logs[1]) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fail("replace", "/one/*")
+    append(logs[0])
+    setup.later(manager, 1000)
+    assert gone[1:] == [([("t", 0)], True)]
+    manager.close()
+
+
+def append_answer(log: PartitionLog) -> ErrorCode:
+    answer = log.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    assert isinstance(answer, AppendRefusal)
+    return answer.error
+
+
+@pytest.mark.spec("L8")
+def test_without_any_folder_there_is_no_start() -> None:
+    disk = FaultyDisk(MemoryDisk())
+    disk.fail("open")
+    refusal = Setup(disk, "/one", "/two").manager().open()
+    assert refusal is not None
+    assert "none of the specified log dirs from /one, /two" in refusal.message

@@ -43,7 +43,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
 def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
     partition = context.broker.partitions.get(topic, index)
     if partition is None:
-        return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return -1, context.broker.partitions.missing(topic, index)
     deleted = partition.log.delete_records(offset)
     if isinstance(deleted, DeleteRefusal):
         return -1, deleted.error

@@ -176,6 +176,8 @@ class Fetch:
                     min_one_batch=whole_batch and not total,
                 )
                 if isinstance(read, ReadRefusal):
+                    if read.error is ErrorCode.KAFKA_STORAGE_ERROR:
+                        self._context.broker.partitions.read_failed(partition, read.message)
                     found.append((wanted, _failed(wanted.index, _told(read.error, version))))
                     at_once = True
                     continue
@@ -250,9 +252,10 @@ class Fetch:
     def _unknown(self, wanted: SessionPartition) -> ErrorCode:
         broker = self._context.broker
         topic = wanted.topic
-        if isinstance(topic, str):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic in broker.image.topic_names else ErrorCode.UNKNOWN_TOPIC_ID
+        name = topic if isinstance(topic, str) else broker.image.topic_names.get(topic)
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return _told(broker.partitions.missing(name, wanted.index), self._context.api_version)
 
 
 class _Conversion:

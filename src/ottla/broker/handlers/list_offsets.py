@@ -57,9 +57,11 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
             if (topic.name, asked.partition_index) in repeated:
                 answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
             elif partition is None:
+                error = partitions.missing(topic.name, asked.partition_index)
                 known = image.topics.get(topic.name)
                 exists = known is not None and 0 <= asked.partition_index < len(known.partitions)
-                error = ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if exists and error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 answers.append(_failed(asked, error))
             else:
                 answers.append(_answer(context, partition, asked, request.isolation_level))

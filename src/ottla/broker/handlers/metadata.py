@@ -186,7 +186,7 @@ def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=[],
+                offline_replicas=list(partition.offline),
             )
             for index, partition in enumerate(topic.partitions)
         ],

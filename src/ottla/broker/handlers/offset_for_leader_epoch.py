@@ -40,10 +40,12 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Non
 
 
 def _answer(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = context.broker.partitions.get(topic, asked.partition)
-    error = (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition.check_epoch(asked.current_leader_epoch)
-    )
+    partitions = context.broker.partitions
+    partition = partitions.get(topic, asked.partition)
+    if partition is None:
+        error = partitions.missing(topic, asked.partition)
+    else:
+        error = partition.check_epoch(asked.current_leader_epoch)
     if partition is None or error is not ErrorCode.NONE:
         return EpochEndOffset(error_code=int(error), partition=asked.partition, leader_epoch=-1, end_offset=-1)
     found = partition.log.epoch_end_offset(asked.leader_epoch)

@@ -222,7 +222,7 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
     partitions = context.broker.partitions
     partition = partitions.get(topic, data.index)
     if partition is None:
-        return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refused(data.index, partitions.missing(topic, data.index))
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     records = data.records
@@ -268,7 +268,7 @@ def _append_rewritten(context: RequestContext, index: int, done: Done) -> Append
     outcome, partition = done.outcome, done.partition
     partitions = context.broker.partitions
     if partitions.get(partition.topic, partition.index) is not partition:
-        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refused(index, partitions.missing(partition.topic, index))
     if outcome is None:
         return NOTHING_APPENDED
     if not isinstance(outcome, AppendRefusal):

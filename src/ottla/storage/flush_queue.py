@@ -1,0 +1,97 @@
+"""The flushes of all logs: which are to be forced to the disk, and how they get to the disk threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.env.disk import DiskError
+from ottla.storage.flushing import FlushJob, run_jobs
+
+if TYPE_CHECKING:
+    from ottla.env.executor import Executor
+    from ottla.storage.log import PartitionLog
+
+#: Disk threads that force logs at one time, so that another is left for reads.
+ROUNDS: Final = 3
+#: Logs that one of them forces before anybody is told; each has its open segments pinned meanwhile.
+LOGS_PER_ROUND: Final = 16
+
+#: Told of the end of every flush: the log, bytes of batches that were forced, and the error, where it failed.
+Flushed = Callable[["PartitionLog", int, BaseException | None], None]
+
+
+class FlushQueue:
+    """Logs that wait for a disk thread. Belongs to the event loop.
+
+    A log is forced by one thread at a time; what is appended meanwhile shares its next flush, which begins when this
+    one has ended.
+    """
+
+    def __init__(self, executor: Executor, clock_now_ms: Callable[[], int], on_flushed: Flushed) -> None:
+        self._executor = executor
+        self._now_ms = clock_now_ms
+        self._on_flushed = on_flushed
+        self._queue: deque[PartitionLog] = deque()
+        #: The logs in the queue, those being forced, and those to be forced again after that.
+        self._queued: set[PartitionLog] = set()
+        self._flushing: set[PartitionLog] = set()
+        self._again: set[PartitionLog] = set()
+        self._rounds = 0
+
+    def add(self, logs: Iterable[PartitionLog]) -> None:
+        """Force these logs as soon as may be."""
+        for log in logs:
+            if log in self._flushing:
+                self._again.add(log)
+            else:
+                self._enqueue(log)
+        self._start()
+
+    def _enqueue(self, log: PartitionLog) -> None:
+        if log not in self._queued:
+            self._queued.add(log)
+            self._queue.append(log)
+
+    def _start(self) -> None:
+        """Give what is queued to the disk threads, in so few rounds that a busy broker hands over many logs at once."""
+        queue = self._queue
+        while queue and self._rounds < ROUNDS:
+            share = -(-len(queue) // (ROUNDS - self._rounds))
+            jobs: list[tuple[PartitionLog, FlushJob]] = []
+            while queue and len(jobs) < min(share, LOGS_PER_ROUND):
+                log = queue.popleft()
+                self._queued.discard(log)
+                job = None if log.closed else self._begin(log)
+                if job is not None:
+                    jobs.append((log, job))
+            if jobs:
+                self._run(jobs)
+
+    def _begin(self, log: PartitionLog) -> FlushJob | None:
+        try:
+            return log.begin_flush()
+        except DiskError as error:
+            self._on_flushed(log, 0, error)
+            return None
+
+    def _run(self, jobs: list[tuple[PartitionLog, FlushJob]]) -> None:
+        self._rounds += 1
+        self._flushing.update(log for log, _ in jobs)
+
+        def done(outcomes: list[Exception | None] | None, error: BaseException | None) -> None:
+            self._rounds -= 1
+            now_ms = self._now_ms()
+            failures: Sequence[BaseException | None] = [error] * len(jobs) if outcomes is None else outcomes
+            for (log, job), failure in zip(jobs, failures, strict=True):
+                log.end_flush(job, failure, now_ms)
+                self._flushing.discard(log)
+                self._on_flushed(log, job.unflushed_bytes, failure)
+                if log in self._again:
+                    self._again.discard(log)
+                    self._enqueue(log)
+            self._start()
+
+        self._executor.call(partial(run_jobs, [job for _, job in jobs]), done)
