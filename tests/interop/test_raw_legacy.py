@@ -5,6 +5,7 @@ What is produced was written by Apache Kafka's own classes (`tests/golden/record
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from functools import cache
@@ -269,3 +270,35 @@ def test_list_offsets_of_old_clients(twin: Twin, unique: str, version: int) -> N
     for timestamp in (-1, -2, 0, 1_700_000_000_985, 1_700_000_001_000, 1_700_000_099_000):
         partition = {"partition_index": 0, "timestamp": timestamp, "max_num_offsets": 10}
         twin.ask("ListOffsets", version, replica_id=-1, topics=[{"name": unique, "partitions": [partition]}])
+
+
+REFUSED_RECORDS = {
+    "stamped": ({"message_timestamp_type": "LogAppendTime"}, batch([b"a", b"b", b"c"], attributes=8)),
+    "too old": ({"message_timestamp_before_max_ms": "1000"}, batch([b"a", b"b"])),
+    "too new": ({"message_timestamp_after_max_ms": "1000"}, batch([b"a", b"b"], timestamp=9_000_000_000_000)),
+    "without key": ({"cleanup_policy": "compact"}, batch([b"a", b"b", b"c", b"d", b"e"])),
+    "both": ({"cleanup_policy": "compact", "message_timestamp_before_max_ms": "1000"}, batch([b"a", b"b"])),
+    "large": ({"cleanup_policy": "compact"}, batch([bytes(9000), b"b"])),
+    "two batches": ({"cleanup_policy": "compact"}, batch([b"a"]) * 2),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_RECORDS)
+@pytest.mark.parametrize("version", [7, 8, 11])
+def test_records_that_are_refused_one_by_one(twin: Twin, unique: str, what: str, version: int) -> None:
+    settings, records = REFUSED_RECORDS[what]
+    twin.create_topic(unique, **settings)
+    data = [{"name": unique, "partition_data": [{"index": 0, "records": records}]}]
+    both = twin.ask_each("Produce", version, transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=data)
+    ours, theirs = (one["responses"][0]["partition_responses"][0] for one in (both.ours, both.theirs))
+    assert without_times(ours) == without_times(theirs)
+    assert ours["error_code"] in (INVALID_TIMESTAMP, INVALID_RECORD)
+
+
+def without_times(answer: Json) -> Json:
+    """An answer whose texts do not tell the present time."""
+    errors = [
+        {**one, "batch_index_error_message": re.sub(r"\[-?\d+, -?\d+\]", "…", one["batch_index_error_message"])}
+        for one in answer.get("record_errors", ())
+    ]
+    return {**answer, "record_errors": errors}

@@ -25,7 +25,8 @@ class LogConfig:
         "index_interval_bytes", "max_compaction_lag_ms", "max_message_bytes", "message_downconversion_enable",
         "message_timestamp_after_max_ms", "message_timestamp_before_max_ms", "message_timestamp_type",
         "min_cleanable_dirty_ratio", "min_compaction_lag_ms", "min_insync_replicas", "overrides", "preallocate",
-        "retention_bytes", "retention_ms", "segment_bytes", "segment_index_bytes", "segment_jitter_ms", "segment_ms",
+        "reads_records", "retention_bytes", "retention_ms", "segment_bytes", "segment_index_bytes", "segment_jitter_ms",
+        "segment_ms",
         "unclean_leader_election_enable", "values",
     )  # fmt: skip
 
@@ -65,6 +66,13 @@ class LogConfig:
             value = values[name]
             setattr(self, name.replace(".", "_"), tuple(value) if isinstance(value, list) else value)
         self._apply_older_timestamp_bound()
+        #: Whether batches cannot simply be appended as they come: records are looked at, or compressed anew.
+        self.reads_records: bool = (
+            self.compact
+            or self.compression_type != "producer"
+            or self.message_timestamp_type != "CreateTime"
+            or min(self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms) < LONGEST
+        )
 
     def _apply_older_timestamp_bound(self) -> None:
         """`message.timestamp.difference.max.ms` holds in each direction that has no bound of its own (KIP-937)."""

@@ -225,7 +225,9 @@ class PartitionLog:
         if not headers or (origin == CLIENT and len(headers) != 1):
             many = "exactly" if headers else "at least"
             return AppendRefusal(
-                ErrorCode.INVALID_RECORD, f"Produce requests must have {many} one record batch per partition"
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests must have {many} one record batch per partition",
+                bad_request=True,
             )
         for header in headers:
             refusal = check_batch(buf, header, name, config.max_message_bytes, origin)

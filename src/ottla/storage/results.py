@@ -28,6 +28,8 @@ class AppendRefusal:
     message: str
     #: (index of the record in its batch, reason), where single records were the cause (KIP-467).
     record_errors: tuple[tuple[int, str], ...] = ()
+    #: Whether the request was no good, whatever the log: Kafka then tells nothing of the log either.
+    bad_request: bool = False
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """Batches that cannot be appended as they came, and what is appended in their place (`LogValidator.java`).
 
 That is so for message sets of formats 0 and 1, which Produce 0-2 carries and which are stored in format 2, and where
-the topic's `compression.type` is not what the producer chose. Every record is taken apart and put together again,
-which takes time: callers do it away from the event loop unless there is little to do. Nothing here touches a log; what
+the topic's `compression.type` is not what the producer chose. Batches of topics whose settings ask for a look at each
+record (compaction, bounds of timestamps) take the same way, and come out as they are. All this takes time per record:
+callers do it away from the event loop unless there is little to do. Nothing here touches a log; what
 it yields is appended like any other batch.
 """
 
@@ -21,7 +22,6 @@ from ottla.records.batch import (
     RECORDS_AT,
     BatchHeader,
     frame_batch,
-    parse_batch_header,
 )
 from ottla.records.compression import Compression, compress
 from ottla.records.errors import BatchError, CorruptMessageError
@@ -36,7 +36,7 @@ from ottla.records.record import (
 )
 from ottla.storage.bounded import decode_message_bounded, most_bytes, most_records
 from ottla.storage.results import AppendRefusal
-from ottla.storage.validation import CLIENT, check_batch, check_records
+from ottla.storage.validation import CLIENT, check_batch, check_contents, check_records, looks_into, split
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -61,11 +61,13 @@ _DEFAULT_LEVELS: Final = {Compression.LZ4: 9, Compression.GZIP: -1}
 
 
 def needs_rewriting(buf: memoryview, config: LogConfig) -> bool:
-    """Whether this batch of format 2 has to be rewritten; bytes that are none are the log's to refuse."""
+    """Whether this batch of format 2 has to be rewritten, or looked into; what is none is the log's to refuse."""
     if len(buf) < RECORDS_AT or buf[MAGIC_AT] != MAGIC:
         return False
-    wanted = config.compression_type
-    return wanted != AS_PRODUCED and buf[_ATTRIBUTES_LOW] & COMPRESSION_MASK != _COMPRESSIONS[wanted]
+    attributes, wanted = buf[_ATTRIBUTES_LOW], config.compression_type
+    if wanted != AS_PRODUCED and attributes & COMPRESSION_MASK != _COMPRESSIONS[wanted]:
+        return True
+    return looks_into(attributes, config)
 
 
 def is_small(buf: memoryview, config: LogConfig) -> bool:
@@ -83,7 +85,7 @@ def rewrite(buf: memoryview, config: LogConfig, now_ms: int, partition: str) -> 
     """
     try:
         if buf[MAGIC_AT : MAGIC_AT + 1] == _MAGIC_BYTE:
-            return _recompress(buf, parse_batch_header(buf), config, now_ms, partition)
+            return _check_or_recompress(buf, config, now_ms, partition)
         return _convert_up(buf, config, now_ms, partition)
     except CorruptMessageError as error:
         return AppendRefusal(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({error}) in topic partition {partition}.")
@@ -157,16 +159,30 @@ def _check_message(buf: memoryview, message: MessageHeader, config: LogConfig, p
     return None
 
 
-def _recompress(
-    buf: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, partition: str
-) -> bytearray | AppendRefusal:
-    if header.length != len(buf):
+def _check_or_recompress(buf: memoryview, config: LogConfig, now_ms: int, partition: str) -> bytearray | AppendRefusal:
+    found = split(buf)
+    if isinstance(found, AppendRefusal):
+        return found
+    if len(found) != 1:
         return AppendRefusal(
-            ErrorCode.INVALID_RECORD, "Produce requests must have exactly one record batch per partition"
+            ErrorCode.INVALID_RECORD,
+            "Produce requests must have exactly one record batch per partition",
+            bad_request=True,
         )
+    (header,) = found
+    buf = buf[: header.length]
     refusal = check_batch(buf, header, partition, config.max_message_bytes, CLIENT)
     if refusal is not None:
         return refusal
+    target = _target(config, header.compression)
+    if target == header.compression:
+        return check_contents(buf, header, config, now_ms, partition) or bytearray(buf)
+    return _recompress(buf, header, target, config, now_ms, partition)
+
+
+def _recompress(
+    buf: memoryview, header: BatchHeader, target: Compression, config: LogConfig, now_ms: int, partition: str
+) -> bytearray | AppendRefusal:
     count = header.records_count
     if count > most_records(header.length):
         raise BatchError(f"{count} records in a batch of {header.length} bytes")
@@ -181,7 +197,6 @@ def _recompress(
     if stamped or columns.offset_deltas != list(range(count)):
         header.base_timestamp = timestamps[0]
         payload = encode_records(records, range(count), timestamps[0])
-    target = _target(config, header.compression)
     header.attributes = header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME_FLAG) | target
     header.max_timestamp = max(timestamps)
     if target != Compression.NONE:

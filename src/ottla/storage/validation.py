@@ -38,7 +38,6 @@ COORDINATOR: Final = 1
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 NO_BOUND: Final = 0x7FFFFFFFFFFFFFFF
-STAMPED_BY_PRODUCER: Final = "Producer should not set timestamp type to LogAppendTime."
 #: Record errors that a message shows.
 ERRORS_SHOWN: Final = 3
 _COMPRESSIONS: Final = frozenset(int(compression) for compression in Compression)
@@ -61,6 +60,7 @@ def split(buf: memoryview) -> list[BatchHeader] | AppendRefusal:
                 ErrorCode.INVALID_RECORD,
                 "Produce requests with version 3 or later are only allowed to contain record batches with magic "
                 f"version 2, not {error.magic}",
+                bad_request=True,
             )
         return AppendRefusal(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({error})")
     except BatchError as error:
@@ -130,22 +130,35 @@ def check_contents(
     buf: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, partition: str
 ) -> AppendRefusal | None:
     """Timestamps, and the keys that compacted topics need."""
-    append_time = config.message_timestamp_type == LOG_APPEND_TIME
     stamped = bool(header.attributes & LOG_APPEND_TIME_FLAG)
-    if append_time and stamped:
-        return _records_refused(ErrorCode.INVALID_TIMESTAMP, [(0, STAMPED_BY_PRODUCER)])
-    after = config.message_timestamp_after_max_ms
-    if not append_time and header.max_timestamp != NO_TIMESTAMP and header.max_timestamp - now_ms > after:
-        return _records_refused(
-            ErrorCode.INVALID_TIMESTAMP, [(0, _out_of_range(header.max_timestamp, header.last_offset, now_ms, config))]
-        )
-    if not config.compact and (append_time or config.message_timestamp_before_max_ms >= NO_BOUND):
+    too_new = False
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        doubtful = stamped
+    else:
+        newest = header.max_timestamp
+        too_new = newest != NO_TIMESTAMP and newest - now_ms > config.message_timestamp_after_max_ms
+        doubtful = too_new or config.message_timestamp_before_max_ms < NO_BOUND
+    if not doubtful and not config.compact:
         return None
     try:
         records = decode_bounded(buf, header)
     except BatchError as error:
         return AppendRefusal(ErrorCode.INVALID_RECORD, f"Record batch for topic partition {partition}: {error}")
-    return check_records(records, stamped, config, now_ms, partition)
+    refusal = check_records(records, stamped, config, now_ms, partition)
+    if refusal is None and too_new:
+        # No record is, but the header says so, and the header is what indexes and retention go by.
+        told = _out_of_range(header.max_timestamp, header.last_offset, now_ms, config)
+        return _records_refused(ErrorCode.INVALID_TIMESTAMP, [(0, told)])
+    return refusal
+
+
+def looks_into(attributes: int, config: LogConfig) -> bool:
+    """Whether `check_contents` may have to decode the records of a batch with these attributes."""
+    if config.compact:
+        return True
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        return bool(attributes & LOG_APPEND_TIME_FLAG)
+    return min(config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) < NO_BOUND
 
 
 def check_records(
@@ -163,16 +176,24 @@ def check_records(
     for index, record in enumerate(records):
         timestamp = record.timestamp
         if compact and record.key is None:
-            message = f"Compacted topic cannot accept message without key in topic partition {partition}."
+            message = f"Compacted topic cannot accept message without key in topic partition {partition}"
             without_key.append((index, message))
         elif not append_time and timestamp != NO_TIMESTAMP:
             if now_ms - timestamp > before or timestamp - now_ms > after:
                 bad_times.append((index, _out_of_range(timestamp, record.offset, now_ms, config)))
         elif stamped:
-            bad_times.append((index, STAMPED_BY_PRODUCER))
+            bad_times.append((index, _stamped_by_producer(record)))
     if bad_times:
         return _records_refused(ErrorCode.INVALID_TIMESTAMP, sorted(without_key + bad_times))
     return _records_refused(ErrorCode.INVALID_RECORD, without_key) if without_key else None
+
+
+def _stamped_by_producer(record: Record) -> str:
+    key_bytes, value_bytes = len(record.key or b""), len(record.value or b"")
+    return (
+        f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, "
+        f"key={key_bytes} bytes, value={value_bytes} bytes). Producer should not set timestamp type to LogAppendTime."
+    )
 
 
 def _out_of_range(timestamp: int, offset: int, now_ms: int, config: LogConfig) -> str:

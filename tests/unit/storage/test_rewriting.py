@@ -198,3 +198,34 @@ def test_damage_is_a_refusal_and_never_more() -> None:
         except BatchError as error:  # pragma: no cover
             raise AssertionError("a refusal is a value") from error
         assert outcome is None or isinstance(outcome, bytearray | AppendRefusal)
+
+
+@pytest.mark.parametrize(
+    ("settings", "looked_into"),
+    [
+        ({}, False),
+        ({"cleanup_policy": "compact"}, True),
+        ({"message_timestamp_before_max_ms": 10**12}, True),
+        ({"message_timestamp_after_max_ms": 10**12}, True),
+        ({"message_timestamp_type": "LogAppendTime"}, False),
+    ],
+)
+def test_settings_that_ask_for_a_look_at_each_record(settings: dict[str, object], looked_into: bool) -> None:
+    data = encode_batch(records(3), compression=Compression.GZIP)
+    assert needs_rewriting(memoryview(data), log_config(**settings)) == looked_into
+    assert log_config(**settings).reads_records or not looked_into
+    assert rewritten(data, **settings) == data
+
+
+def test_several_batches_are_refused_and_a_cut_off_one_is_left_out() -> None:
+    one = encode_batch(records(3))
+    assert refused(one + one, cleanup_policy="compact").bad_request
+    assert rewritten(one + one[:-1], cleanup_policy="compact") == one
+
+
+def test_a_header_that_lies_about_the_newest_record_is_refused() -> None:
+    data = bytearray(encode_batch(records(3)))
+    header = parse_batch_header(data)
+    header.max_timestamp = NOW_MS + 10**9
+    lying = frame_batch(memoryview(data)[61:], header)
+    assert refused(lying, message_timestamp_after_max_ms=1000).error == ErrorCode.INVALID_TIMESTAMP

@@ -163,7 +163,7 @@ def test_compacted_topics_need_keys() -> None:
     assert refusal.error == ErrorCode.INVALID_RECORD
     assert refusal.message.startswith("One or more records have been rejected due to 2 record errors in total")
     assert refusal.record_errors == tuple(
-        (index, "Compacted topic cannot accept message without key in topic partition orders-0.") for index in (1, 2)
+        (index, "Compacted topic cannot accept message without key in topic partition orders-0") for index in (1, 2)
     )
     append(log, batch(3))
     append(log, of_records([Record(0, NOW_MS, b"", None, ())]))
@@ -217,7 +217,10 @@ def test_the_timestamp_type_is_the_topics() -> None:
     patch_max_timestamp(stamped, 0, NOW_MS + 3, TimestampType.LOG_APPEND_TIME)
     refusal = refused(log_with(message_timestamp_type="LogAppendTime"), stamped)
     assert refusal.error == ErrorCode.INVALID_TIMESTAMP
-    assert refusal.record_errors == ((0, "Producer should not set timestamp type to LogAppendTime."),)
+    [(index, told)] = refusal.record_errors
+    assert index == 0
+    assert told.startswith(f"Invalid timestamp type in message DefaultRecord(offset=0, timestamp={NOW_MS + 3}, key=")
+    assert told.endswith(" bytes). Producer should not set timestamp type to LogAppendTime.")
     log = log_with()
     info = append(log, stamped)
     assert info == AppendInfo(0, 0, -1, 0)

@@ -4,11 +4,11 @@
 offset; 7 allows zstd; 8 adds messages per record; 9 is flexible; 10 tells the current leader with an error (KIP-951);
 11 is for transactions over the wire (KIP-890). Versions 0-2 carry the older message sets, which are stored as batches.
 
-Nothing here works per record: batches are slices of the receive buffer, and the log appends them as they are. Two
-things need more, and get it away from the loop unless they are small (`ottla.storage.rewriting`): message sets, and
-batches compressed otherwise than the topic wants them. Records that have to be on the disk before they are acknowledged
-(`ottla.log.flush.on.ack`, `flush.messages`) have the answer wait. The connection takes up its next request only when
-this one is answered, so a producer's batches and its answers stay in order.
+Nothing here works per record: batches are slices of the receive buffer, and the log appends them as they are. Three
+things need more, and get it away from the loop unless they are small (`ottla.storage.rewriting`): message sets, batches
+compressed otherwise than the topic wants them, and topics whose settings ask for a look at each record. Records that
+have to be on the disk before they are acknowledged are answered when they are committed. The connection takes up its
+next request only when this one is answered, so a producer's batches stay in order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.broker.purgatory import DelayedProduce
 from ottla.records.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
-from ottla.storage.rewriting import AS_PRODUCED, is_small, needs_rewriting, rewrite
+from ottla.storage.rewriting import is_small, needs_rewriting, rewrite
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_produce_response, encode_produced
 from ottla.wire.messages.produce import (
@@ -236,7 +236,7 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
         answer = _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
         answer.log_start_offset = partition.log.log_start_offset
         return answer
-    if version < BATCHES_SINCE or config.compression_type != AS_PRODUCED:
+    if version < BATCHES_SINCE or config.reads_records:
         rewriting = _rewriting(context, partition, records)
         if rewriting is not None:
             return _append_rewritten(context, data.index, rewriting) if rewriting.is_done else rewriting
@@ -296,7 +296,7 @@ def _answer(index: int, done: Done) -> PartitionProduceResponse:
 def _refused_by_log(index: int, refusal: AppendRefusal, log_start_offset: int) -> PartitionProduceResponse:
     """Kafka's answer carries a text only where single records are to blame, and the log start unless it is unknown."""
     answer = _refused(index, refusal.error, refusal.message if refusal.record_errors else None)
-    if refusal.error not in LOG_START_UNKNOWN:
+    if refusal.error not in LOG_START_UNKNOWN and not refusal.bad_request:
         answer.log_start_offset = log_start_offset
     answer.record_errors = [
         BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
