@@ -1,4 +1,8 @@
-"""A disk in memory, for tests and the simulator, that can keep a journal of everything written to it."""
+"""A disk in memory, for tests and the simulator, that can keep a journal of everything written to it.
+
+`replay` makes the disk that a killed process leaves: every change up to some byte. What a loss of power leaves is told
+by `ottla.env.disk_power`.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ RENAME: Final = "rename"
 REMOVE: Final = "remove"
 REMOVE_TREE: Final = "remove_tree"
 MKDIRS: Final = "mkdirs"
+FLUSH: Final = "flush"
+FLUSH_FOLDER: Final = "flush_folder"
 
 
 #: What the disk says that it holds.
@@ -77,7 +83,8 @@ class MemoryFile:
         self._disk.note(TRUNCATE, self._node.path, size)
 
     def flush(self) -> None:
-        """Nothing to force."""
+        """Nothing to force, but the journal says that it was done."""
+        self._disk.note(FLUSH, self._node.path)
 
     def fileno(self) -> int | None:
         """There is no descriptor."""
@@ -143,6 +150,9 @@ class MemoryDisk:
         self._nodes.pop(path, None)
         self._create(path).data += data
         self.note(REPLACE, path, data)
+        if sync:
+            self.note(FLUSH, path)
+            self.note(FLUSH_FOLDER, path.rpartition("/")[0])
 
     def rename(self, source: str, target: str) -> None:
         """See `Disk.rename`."""
@@ -225,7 +235,8 @@ class MemoryDisk:
             path = path.rpartition("/")[0]
 
     def fsync_dir(self, path: str) -> None:
-        """Nothing to force."""
+        """Nothing to force, but the journal says that it was done."""
+        self.note(FLUSH_FOLDER, path)
 
     def space(self, path: str) -> tuple[int, int]:
         """See `Disk.space`: as good as endless."""

@@ -50,6 +50,9 @@ def decode_entries(data: bytes, path: str) -> list[str]:
     entries = [line for line in lines[2:] if line]
     if len(entries) != count:
         raise CheckpointError(f"{path}: expected {count} entries, found {len(entries)}")
+    if not data.endswith(b"\n"):
+        # A number that was cut off is a number, too.
+        raise CheckpointError(f"{path}: cut off in the middle of its last line")
     return entries
 
 

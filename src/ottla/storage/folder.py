@@ -93,7 +93,7 @@ class LogFolder:
         if self._lock is not None or self.failure is not None:
             return None
         try:
-            self._disk.mkdirs(self.path)
+            self._make()
             self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
         except DiskError as error:
             self.failure = str(error)
@@ -105,6 +105,17 @@ class LogFolder:
                 f"(log.dirs)"
             )
         return None
+
+    def _make(self) -> None:
+        """Make the folder where it is missing, and force its name, and those above it that are new, to the disk."""
+        above: list[str] = []
+        path = self.path
+        while path and not self._disk.is_dir(path):
+            path = path.rpartition("/")[0]
+            above.append(path or ("/" if self.path.startswith("/") else "."))
+        self._disk.mkdirs(self.path)
+        for path in above:
+            self._disk.fsync_dir(path)
 
     def open(self) -> StorageRefusal | None:
         """Read what the folder says of itself. From here on a stop is an unclean one until `mark_clean`.

@@ -72,6 +72,7 @@ class PartitionLog:
     __slots__ = (
         "_flush_failed",
         "_folder_changed",
+        "_forced_at_most",
         "_resources",
         "_segments",
         "_unflushed_records",
@@ -132,6 +133,8 @@ class PartitionLog:
         #: Small files written since the last flush and not forced to disk yet.
         self._unsynced: list[str] | None = None
         self._folder_changed = False
+        #: How far the flush under way can reach: the log may be truncated meanwhile, and grow again.
+        self._forced_at_most = self.log_end_offset
         #: After a failed fsync the system may forget what it could not write, and the next one says nothing of it.
         self._flush_failed = False
         #: Why nothing can be appended any more, until the log is opened anew.
@@ -361,6 +364,8 @@ class PartitionLog:
             self._note_unsynced(path)
 
     def _note_unsynced(self, path: str) -> None:
+        """The next flush has to force a small file that was just written, and its name, to the disk."""
+        self._folder_changed = True
         if self._unsynced is None:
             self._unsynced = []
         self._unsynced.append(path)
@@ -512,7 +517,8 @@ class PartitionLog:
             renamed += segment.mark_deleted()
             renamed += self._drop_snapshot(segment.base_offset)
             self._folder_changed = True
-        self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        # Not to the log's start: what lies below it in the first segment tells where the log ends after a crash.
+        self.recovery_point = max(self.recovery_point, self._segments.first.base_offset)
         return renamed
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> list[str]:
@@ -569,6 +575,7 @@ class PartitionLog:
             self.log_start_offset = min(self.log_start_offset, offset)
             self.high_watermark = min(self.high_watermark, offset)
             self.recovery_point = min(self.recovery_point, offset)
+            self._forced_at_most = min(self._forced_at_most, offset)
             self.epochs.truncate_end(offset)
             self._save_epochs()
             self._rebuild_producers(now_ms)
@@ -625,6 +632,7 @@ class PartitionLog:
         job.add_paths(self._unsynced or [])
         self._unsynced = None
         self._folder_changed = False
+        self._forced_at_most = self.log_end_offset
         return job
 
     def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
@@ -641,7 +649,7 @@ class PartitionLog:
                 f"takes no more records until the disk works again and the broker was restarted"
             )
             return
-        self.recovery_point = max(self.recovery_point, min(job.end_offset, self.log_end_offset))
+        self.recovery_point = max(self.recovery_point, min(job.end_offset, self._forced_at_most))
         self.unflushed_bytes = max(0, self.unflushed_bytes - job.unflushed_bytes)
         self._unflushed_records = self.log_end_offset - self.recovery_point
         self.last_flush_ms = now_ms

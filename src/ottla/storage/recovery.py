@@ -119,7 +119,9 @@ class _Loader:
         log.log_start_offset = start
         log.log_end_offset = end
         log.high_watermark = end
-        log.recovery_point = end if place.clean and sound else max(start, min(place.recovery_point, end))
+        log.recovery_point = (
+            end if place.clean and sound else max(segments[0].base_offset, min(place.recovery_point, end))
+        )
         log.unflushed_bytes = _bytes_from(segments, log.recovery_point, end)
         log.last_flush_ms = self._now_ms
         self._epochs.truncate_end(end)
@@ -168,7 +170,10 @@ class _Loader:
         if LEADER_EPOCH_FILE not in self._names:
             return
         try:
-            self._epochs = decode_leader_epochs(self._disk.read_bytes(path), path)
+            data = self._disk.read_bytes(path)
+            if not data:
+                raise CheckpointError(f"{path}: empty")
+            self._epochs = decode_leader_epochs(data, path)
         except CheckpointError as error:
             self._place.notes.append(f"{error}; its epochs are read from the log instead")
             self._epochs.dirty = True

@@ -60,3 +60,11 @@ def test_meta_properties() -> None:
 
 def test_clean_shutdown() -> None:
     assert json.loads(encode_clean_shutdown()) == {"version": 0, "brokerEpoch": -1}
+
+
+def test_a_file_that_was_cut_within_a_number_is_damaged() -> None:
+    whole = encode_offsets({("t", 1): 60})
+    assert decode_offsets(whole, "f") == {("t", 1): 60}
+    for length in range(1, len(whole)):
+        with pytest.raises(CheckpointError, match=r"^f: "):
+            decode_offsets(whole[:length], "f")

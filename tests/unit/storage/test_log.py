@@ -604,3 +604,31 @@ def test_records_are_read_back_as_they_were_written(ground: Ground) -> None:
     append(log, of_records(content))
     assert read_all(log) == content
     assert records(1) != content
+
+
+def test_a_flush_says_nothing_of_what_was_appended_after_a_truncation(ground: Ground) -> None:
+    log = new_log(*ground)
+    for _ in range(3):
+        append(log)
+    job = log.begin_flush()
+    assert job is not None
+    log.truncate_to(3, NOW_MS)
+    append(log)
+    append(log)
+    job.run()
+    log.end_flush(job, None, NOW_MS)
+    assert log.recovery_point == 3
+    log.flush()
+    assert log.recovery_point == 9
+
+
+@pytest.mark.spec("L4", "L6")
+def test_deleted_records_do_not_count_as_forced_to_disk(ground: Ground) -> None:
+    log = new_log(*ground, log_config(segment_bytes=200))
+    for _ in range(3):
+        append(log)
+    log.delete_records(8)
+    log.drop_segments(9)
+    assert log.recovery_point == log.segments[0].base_offset == 6
+    log.flush()
+    assert log.recovery_point == 9
