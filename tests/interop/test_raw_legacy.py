@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
-from interop.raw import batch
-from interop.twin import Twin
+from interop.raw import RawConnection, batch
+from interop.twin import Twin, made, topic_id_when_usable
 from interop.wire_json import Json
 from ottla.records.batch import MAGIC_AT, parse_batch_header
 from ottla.records.message_set import check_message_crc, decode_message, parse_message_header
 from ottla.records.record import Record, decode_batch, encode_batch
+from support.ottla_server import OttlaServer
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.spec("L7")]
 
@@ -302,3 +304,25 @@ def without_times(answer: Json) -> Json:
         for one in answer.get("record_errors", ())
     ]
     return {**answer, "record_errors": errors}
+
+
+@pytest.mark.spec("L6")
+def test_old_clients_that_do_not_read_cost_little(ottla_only: OttlaServer, connect: Any, unique: str) -> None:
+    """An answer to an old fetch is made as it is taken: what many are owed does not pile up in memory."""
+    raw: RawConnection = connect(ottla_only)
+    wait_until(lambda: made(raw, {"name": unique, "num_partitions": 1, "replication_factor": 1}), "the topic")
+    topic_id_when_usable(raw, unique)
+    records = encode_batch([Record(at, 7, None, bytes(2000)) for at in range(400)])
+    data = [{"name": unique, "partition_data": [{"index": 0, "records": records}]}]
+    for _ in range(40):
+        raw.request("Produce", 9, transactional_id=None, acks=1, timeout_ms=20_000, topic_data=data)
+    before = ottla_only.server.memory_bytes()
+    slow = [connect(ottla_only) for _ in range(12)]
+    for one in slow:
+        one.send("Fetch", 1, **fetching(1, unique, None, 0, 32 << 20))
+    # When this one is answered, all the others were begun.
+    answer = raw.request("Fetch", 1, **fetching(1, unique, None, 0, 32 << 20))
+    assert len(answer["responses"][0]["partitions"][0]["records"]) > 30_000_000
+    grown = ottla_only.server.memory_bytes() - before
+    assert grown < 120_000_000, f"{len(slow)} answers of 32 MB cost {grown} bytes"
+    assert len(slow[3].receive_frame()) > 30_000_000

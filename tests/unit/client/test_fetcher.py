@@ -4,8 +4,9 @@ import pytest
 
 from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
 from ottla.client.fetcher import RangeFetcher
-from ottla.records.batch import parse_batch_header
+from ottla.records.batch import parse_batch_header, split_batches
 from ottla.records.compression import Compression
+from ottla.records.message_set import encode_messages
 from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -203,6 +204,30 @@ def test_damage_is_told(fake, with_cluster, change, told):
     p = damage(fake, change)
     with pytest.raises(CorruptBatchError, match=told):
         with_cluster(fake, read(p, 0, 10))
+
+
+@pytest.mark.spec("L7")
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_old_segments_are_read(fake, with_cluster, magic):
+    written = []
+
+    def as_messages(records):
+        written.extend(record for header in split_batches(records) for record in decode_batch(records, header))
+        return encode_messages(written, magic, compression=Compression.GZIP)
+
+    p = damage(fake, as_messages)
+
+    async def work(cluster):
+        fetcher = RangeFetcher(cluster, p, 0, 10)
+        try:
+            fetched = await fetcher.next()
+        finally:
+            await fetcher.close()
+        return [record for header in fetched.headers for record in decode_batch(fetched.buffer, header)]
+
+    got = with_cluster(fake, work)
+    assert [(one.offset, one.key, one.value) for one in got] == [(one.offset, one.key, one.value) for one in written]
+    assert {one.timestamp for one in got} == ({-1} if magic == 0 else {one.timestamp for one in written})
 
 
 def test_an_error_that_stays(fake, with_cluster):
