@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.raw_client import RawClient, batch_of
 from support.ports import free_port
 
 #: A second for the stop itself, as promised, and room for a machine that does other things too.
@@ -46,6 +48,44 @@ def test_signals_stop_it_cleanly(tmp_path: Path, number: signal.Signals) -> None
         assert "stopped" in out
         assert err == ""
         assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.spec("L6")
+@pytest.mark.parametrize(
+    ("argument", "says"), [((), "forced to disk every 5 s"), (("--durable",), "are on the disk (fsync)")]
+)
+def test_the_durability_in_force_is_said(tmp_path: Path, argument: tuple[str, ...], says: str) -> None:
+    process = serve("--port", "0", "--data", str(tmp_path / "data"), *argument)
+    try:
+        ready_line(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("durability: acknowledged records ")
+        assert says in line
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("L8")
+def test_without_its_last_folder_it_ends_and_says_why(tmp_path: Path) -> None:
+    settings = ("-c", "log.flush.offset.checkpoint.interval.ms=100")
+    process = serve("--port", "0", "--data", str(tmp_path / "data"), *settings)
+    try:
+        port = int(ready_line(process).split("listening on 127.0.0.1:")[1].split(",")[0])
+        with RawClient(port) as client:
+            assert client.create_topic("t") == 0
+            assert client.produce("t", 0, batch_of(b"x")).error_code == 0
+            shutil.rmtree(tmp_path / "data")
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 1
+        assert f"Shutdown broker because all log dirs in {tmp_path}/data have failed" in err
+        assert f"Stopping serving logs in dir {tmp_path}/data" in err
+        assert "Traceback" not in err
     finally:
         process.kill()
         process.communicate()

@@ -67,6 +67,8 @@ TOPIC_IDS_SINCE = 13
 #: The first version whose clients understand zstd.
 ZSTD_SINCE = 10
 READ_COMMITTED = 1
+#: What is said of a partition that is not there.
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def handle(context: RequestContext, request: FetchRequest) -> None:
@@ -149,7 +151,7 @@ class Fetch:
             partition = self._find(wanted)
             error = self._unknown(wanted) if partition is None else partition.check_epoch(wanted.current_leader_epoch)
             if partition is None or error is not ErrorCode.NONE:
-                found.append((wanted, _failed(wanted.index, error, unknown=partition is None)))
+                found.append((wanted, _failed(wanted.index, error, unknown=error in UNKNOWN)))
                 at_once = True
                 continue
             log = partition.log
