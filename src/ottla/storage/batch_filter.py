@@ -11,8 +11,8 @@ too (Kafka counts the timestamps anew from the first record that stays; readers 
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -36,8 +36,7 @@ from ottla.records.message_set import encode_messages, parse_message_header
 from ottla.records.record import Record, batch_payload, encode_records
 from ottla.storage.bounded import decode_bounded, decode_message_bounded, most_bytes, most_records
 from ottla.storage.cleaned_transactions import CleanedTransactions
-from ottla.storage.key_scan import scan_keys
-from ottla.storage.offset_map import Keys
+from ottla.storage.offset_map import OffsetMap
 from ottla.storage.scan import ScannedBatch
 
 #: Attributes that an empty batch keeps: all but compression and delete horizon.
@@ -65,9 +64,7 @@ class KeptBatch(NamedTuple):
 class FilterRules:
     """By what a round of cleaning decides; times in milliseconds, the wall clock's."""
 
-    find: Callable[[Keys], list[int]]
-    #: Records above it were not taken into the map, and stay.
-    latest_offset: int
+    offsets: OffsetMap
     transactions: CleanedTransactions
     last_records: Mapping[int, LastRecord]
     now_ms: int
@@ -110,63 +107,30 @@ def _filter_control(data: memoryview, header: BatchHeader, rules: FilterRules, m
 
 def _filter_records(data: memoryview, header: BatchHeader, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
     """Filter a batch of format 2 with data."""
-    count = header.records_count
-    if count > most_records(header.length):
-        raise BatchError(f"{count} records in a batch of {header.length} bytes")
-    payload = batch_payload(data, header, most_bytes(header.length))
-    scan = scan_keys(payload, count)
+    payload = records_of(data, header)
     horizon = header.delete_horizon
     expired = horizon is not None and rules.now_ms >= horizon
-    keep = _retained(header.base_offset, scan.offset_deltas, scan.keys, scan.has_values, rules, expired)
-    kept = keep.count(True)
-    if not kept:
+    sieved = rules.offsets.sieve(payload, header.records_count, header.base_offset, expired)
+    if not sieved.kept:
         return _emptied(header) if must_stay else None
-    if horizon is None and False in scan.has_values:
-        has_tombstone = any(stays and not has_value for stays, has_value in zip(keep, scan.has_values, strict=True))
-        if has_tombstone:
-            records = decode_bounded(data, header)
-            return _with_horizon(header, [record for record, stays in zip(records, keep, strict=True) if stays], rules)
-    if kept == count:
+    if horizon is None and sieved.tombstones:
+        return _with_horizon(header, list(itertools.compress(decode_bounded(data, header), sieved.stays)), rules)
+    if sieved.kept == header.records_count:
         return _whole(data, header)
-    starts = [0, *scan.ends[:-1]]
-    payload = b"".join([payload[start:end] for start, end, stays in zip(starts, scan.ends, keep, strict=True) if stays])
+    bounds = iter(sieved.stretches)
+    payload = b"".join([payload[start:end] for start, end in zip(bounds, bounds, strict=True)])
     if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
         largest = header.max_timestamp
     else:
-        deltas = [delta for delta, stays in zip(scan.timestamp_deltas, keep, strict=True) if stays]
-        largest = header.base_timestamp + max(deltas)
-    return _rewritten(payload, replace(header, records_count=kept, max_timestamp=largest))
+        largest = header.base_timestamp + sieved.largest_delta
+    return _rewritten(payload, replace(header, records_count=sieved.kept, max_timestamp=largest))
 
 
-def _retained(
-    base_offset: int,
-    offset_deltas: Sequence[int],
-    keys: Keys,
-    has_values: Sequence[bool],
-    rules: FilterRules,
-    expired: bool,
-) -> list[bool]:
-    """Of each record whether it stays; `expired` says that tombstones go."""
-    latest = rules.latest_offset
-    if base_offset > latest:
-        return [True] * len(keys)
-    newest = rules.find(keys)
-    offsets = offsets_of_records(base_offset, offset_deltas)
-    if offsets[-1] <= latest and None not in keys and not (expired and False in has_values):
-        return list(map(operator.le, newest, offsets))
-    return [
-        offset > latest or (key is not None and found <= offset and (has_value or not expired))
-        for offset, key, found, has_value in zip(offsets, keys, newest, has_values, strict=True)
-    ]
-
-
-def offsets_of_records(base_offset: int, offset_deltas: Sequence[int]) -> Sequence[int]:
-    """The records' offsets, from their distances to the batch's base offset."""
-    count = len(offset_deltas)
-    if offset_deltas and offset_deltas[-1] - offset_deltas[0] == count - 1:
-        # They rise, so none is left out.
-        return range(base_offset + offset_deltas[0], base_offset + offset_deltas[0] + count)
-    return [base_offset + delta for delta in offset_deltas]
+def records_of(data: memoryview, header: BatchHeader) -> bytes:
+    """The uncompressed records of a batch, within the bounds of what its size may expand to. Raises BatchError."""
+    if header.records_count > most_records(header.length):
+        raise BatchError(f"{header.records_count} records in a batch of {header.length} bytes")
+    return batch_payload(data, header, most_bytes(header.length))
 
 
 def _whole(data: memoryview, header: BatchHeader) -> KeptBatch:
@@ -211,24 +175,26 @@ def _with_horizon(header: BatchHeader, records: Sequence[Record], rules: FilterR
 # -- the old formats
 
 
-def message_records(data: memoryview) -> list[Record]:
-    """The records of a message of format 0 or 1, several where it is a wrapper. Raises BatchError."""
-    return decode_message_bounded(data, parse_message_header(data))
+def message_records(data: memoryview) -> tuple[list[Record], bytes]:
+    """The records of a message of format 0 or 1, several where it is a wrapper, and how format 2 would have them.
+
+    In the latter offsets are relative to that of the first record. Raises BatchError.
+    """
+    records = decode_message_bounded(data, parse_message_header(data))
+    first = records[0]
+    return records, encode_records(records, [record.offset - first.offset for record in records], first.timestamp)
 
 
 def _filter_message(batch: ScannedBatch, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
     header = parse_message_header(batch.data)
-    records = decode_message_bounded(batch.data, header)
-    keys = [record.key for record in records]
-    has_values = [record.value is not None for record in records]
-    deltas = [record.offset - records[0].offset for record in records]
-    keep = _retained(records[0].offset, deltas, keys, has_values, rules, not rules.keep_legacy_tombstones)
+    records, encoded = message_records(batch.data)
     first = records[0].offset
-    if all(keep):
+    sieved = rules.offsets.sieve(encoded, len(records), first, not rules.keep_legacy_tombstones)
+    if sieved.kept == len(records):
         return KeptBatch(first, batch.last_offset - first, batch.max_timestamp, len(batch.data), batch.data)
-    stay = [record for record, stays in zip(records, keep, strict=True) if stays]
-    if not stay:
+    if not sieved.kept:
         return _empty_batch(first, batch.last_offset) if must_stay else None
+    stay = list(itertools.compress(records, sieved.stays))
     data = encode_messages(
         stay,
         batch.magic,

@@ -12,23 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.env.disk import Disk
-from ottla.records.batch import MAGIC, BatchHeader, parse_batch_header
+from ottla.records.batch import MAGIC, parse_batch_header
 from ottla.records.errors import BatchError
-from ottla.records.record import batch_payload
-from ottla.storage.batch_filter import (
-    FilterRules,
-    KeptBatch,
-    LastRecord,
-    filter_batch,
-    message_records,
-    offsets_of_records,
-)
-from ottla.storage.bounded import most_bytes, most_records
+from ottla.storage.batch_filter import FilterRules, KeptBatch, LastRecord, filter_batch, message_records, records_of
 from ottla.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions
 from ottla.storage.cleaning_control import CleaningControl
 from ottla.storage.files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, OpenFiles, offset_file_name
 from ottla.storage.index import IndexMemory
-from ottla.storage.key_scan import scan_keys
 from ottla.storage.offset_map import OffsetMap
 from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.segment import Segment
@@ -111,33 +101,15 @@ def _take_keys(batch: ScannedBatch, start: int, transactions: CleanedTransaction
         if header.is_control:
             transactions.marker_is_spent(header, batch.data)
         elif not transactions.batch_is_aborted(header) and header.last_offset >= start:
-            keys, found = _keys(batch, header)
-            if not _put(keys, found, start, offsets):
+            if not offsets.has_room(header.records_count):
                 return False
+            offsets.put(records_of(batch.data, header), header.records_count, header.base_offset, start)
     elif batch.last_offset >= start:
-        records = message_records(batch.data)
-        if not _put([record.key for record in records], [record.offset for record in records], start, offsets):
+        records, encoded = message_records(batch.data)
+        if not offsets.has_room(len(records)):
             return False
+        offsets.put(encoded, len(records), records[0].offset, start)
     offsets.latest_offset = max(offsets.latest_offset, batch.last_offset)
-    return True
-
-
-def _keys(batch: ScannedBatch, header: BatchHeader) -> tuple[Sequence[bytes | None], Sequence[int]]:
-    if header.records_count > most_records(header.length):
-        raise BatchError(f"{header.records_count} records in a batch of {header.length} bytes")
-    payload = batch_payload(batch.data, header, most_bytes(header.length))
-    scan = scan_keys(payload, header.records_count)
-    return scan.keys, offsets_of_records(header.base_offset, scan.offset_deltas)
-
-
-def _put(keys: Sequence[bytes | None], found: Sequence[int], start: int, offsets: OffsetMap) -> bool:
-    if not offsets.has_room(keys):
-        return False
-    if found and found[0] < start:
-        later = [(key, offset) for key, offset in zip(keys, found, strict=True) if offset >= start]
-        keys, found = [key for key, _ in later], [offset for _, offset in later]
-    if keys:
-        offsets.put(keys, found)
     return True
 
 
@@ -162,8 +134,7 @@ def _batches(task: CleaningTask, source: SourceSegment, position: int) -> Iterat
 def filter_rules(task: CleaningTask, offsets: OffsetMap) -> FilterRules:
     """The rules of a round whose map is complete; the groups of the round share them, in order."""
     return FilterRules(
-        offsets.finder(),
-        offsets.latest_offset,
+        offsets,
         CleanedTransactions(task.aborted),
         task.last_records,
         task.now_ms,

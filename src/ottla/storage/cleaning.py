@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor, pause_ms
+from ottla.env.randomness import Randomness
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import TopicPartitionKey
 from ottla.storage.cleanable import CleanableLog, examine
 from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.cleaning_round import CleaningRound
 from ottla.storage.log import PartitionLog
-from ottla.storage.offset_map import OffsetMap
+from ottla.storage.offset_map import new_map
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -76,6 +77,8 @@ class LogCleaner:
         note: Callable[[str], None],
         pause: Callable[[float], None] = pause_ms,
     ) -> None:
+        #: For secrets of tables of keys.
+        self._randomness = Randomness()
         self._disk = disk
         self._clock = clock
         self._executor = executor
@@ -143,7 +146,12 @@ class LogCleaner:
         key = (log.topic, log.partition)
         control = CleaningControl(self._clock, self._pause, self._rate())
         settings = self.settings
-        offsets = OffsetMap(settings.dedupe_buffer_bytes // max(1, settings.threads), settings.buffer_load_factor)
+        offsets = new_map(
+            settings.dedupe_buffer_bytes // max(1, settings.threads),
+            settings.buffer_load_factor,
+            cleanable.end_offset - cleanable.first_dirty_offset,
+            (self._randomness.below(1 << 64), self._randomness.below(1 << 64)),
+        )
         round_ = self._rounds[key] = CleaningRound(self._disk, cleanable, control, offsets, self._discard)
         try:
             round_.prepare(now_ms, max(_LEAST_READ_BYTES, settings.io_buffer_bytes // max(1, settings.threads) // 2))

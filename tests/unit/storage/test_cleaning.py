@@ -16,7 +16,6 @@ from ottla.storage.cleaning import CleanerSettings
 from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
-from ottla.storage.offset_map import OffsetMap
 from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put
 from support.storage_logs import NOW_MS, append, batch, new_log
 
@@ -114,20 +113,6 @@ def test_a_small_map_takes_several_rounds(ground: tuple[Disk, str]) -> None:
     assert subject.cleaner.checkpoints == {KEY: subject.log.log_end_offset}
     assert newest(contents(subject.log)) == expected
     assert len(contents(subject.log)) == len(expected)
-
-
-def test_the_map_counts_its_memory() -> None:
-    offsets = OffsetMap(100_000)
-    keys = [b"key-%d" % number for number in range(100)]
-    count = 0
-    while offsets.has_room(keys):
-        offsets.put([b"%d-" % count + key for key in keys], range(count, count + 100))
-        count += 100
-    assert 300 < len(offsets) < 700
-    assert 50_000 < offsets.memory_bytes <= 100_000
-    long_keys = [b"x" * 1000, b"y" * 1000, None, b"short"]
-    offsets.put(long_keys, [1, 2, 3, 4])
-    assert offsets.finder()([*long_keys, b"none"]) == [1, 2, -1, 4, -1]
 
 
 @pytest.mark.spec("L5")

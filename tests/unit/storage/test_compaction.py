@@ -137,10 +137,10 @@ def test_old_formats_are_compacted_too(ground: tuple[Disk, str]) -> None:
     log.roll(NOW_MS)
     subject = Cleaning(disk, log)
     subject.clean()
-    from ottla.storage.cleaner import message_records
+    from ottla.storage.batch_filter import message_records
 
     first = next(iter(log.read_batches(0)))
-    assert [record.offset for record in message_records(first)] == [7, 8]
+    assert [record.offset for record in message_records(first)[0]] == [7, 8]
     (found,) = [decode_batch(data, header) for data in log.read_batches(9) for header in split_batches(data)]
     assert [(record.offset, record.value) for record in found] == [(9, b"new")]
 
