@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from ottla.records.errors import BatchError
 
+#: Bytes of a record with null key and value.
+SMALLEST_RECORD = 7
+
 
 def put_keys(
     table: memoryview,
@@ -32,10 +35,7 @@ def put_keys(
     size = len(data)
     places = len(words) // 3
     mask = 0xFFFFFFFFFFFFFFFF
-    v0 = first_secret ^ 0x736F6D6570736575
-    v1 = second_secret ^ 0x646F72616E646F6D ^ 0xEE
-    v2 = first_secret ^ 0x6C7967656E657261
-    v3 = second_secret ^ 0x7465646279746573
+    v0, v1, v2, v3 = _first_state(first_secret, second_secret)
     at = added = 0
     for index in range(count):
         length, at = _varint(data, at, size)
@@ -45,10 +45,8 @@ def put_keys(
         at = _skip_varint(data, at + 1, record_end)
         offset_delta, at = _varint(data, at, record_end)
         key_size, at = _varint(data, at, record_end)
-        if at > record_end or key_size > record_end - at:
-            raise BatchError(f"record {index} has a key that does not end with it")
-        if offset_delta < 0 or offset_delta > 0x7FFFFFFF:
-            raise BatchError(f"record {index} has an offset that is not in its batch")
+        if at > record_end or key_size > record_end - at or offset_delta < 0 or offset_delta > 0x7FFFFFFF:
+            raise BatchError(f"record {index} is malformed")
         offset = base_offset + offset_delta
         if key_size >= 0 and offset >= start_offset:
             left, right = _digest(data, at, key_size, v0, v1, v2, v3, mask)
@@ -83,12 +81,11 @@ def sieve(
     data = records
     words = table
     size = len(data)
+    if count < 0 or count > size // SMALLEST_RECORD:
+        raise BatchError(f"{size} bytes cannot hold {count} records")
     places = len(words) // 3
     mask = 0xFFFFFFFFFFFFFFFF
-    v0 = first_secret ^ 0x736F6D6570736575
-    v1 = second_secret ^ 0x646F72616E646F6D ^ 0xEE
-    v2 = first_secret ^ 0x6C7967656E657261
-    v3 = second_secret ^ 0x7465646279746573
+    v0, v1, v2, v3 = _first_state(first_secret, second_secret)
     at = kept = tombstones = 0
     largest = -0x7FFFFFFFFFFFFFFF
     stays = bytearray(count)
@@ -104,23 +101,17 @@ def sieve(
         timestamp_delta, at = _varint(data, at + 1, record_end)
         offset_delta, at = _varint(data, at, record_end)
         key_size, at = _varint(data, at, record_end)
-        if at > record_end or key_size > record_end - at:
-            raise BatchError(f"record {index} has a key that does not end with it")
-        if offset_delta < 0 or offset_delta > 0x7FFFFFFF:
-            raise BatchError(f"record {index} has an offset that is not in its batch")
         key_at = at
-        if key_size > 0:
-            at += key_size
+        at = _behind_key(at, key_size, record_end)
         value_size, at = _varint(data, at, record_end)
-        if at > record_end:
-            raise BatchError(f"record {index} has a value that does not end with it")
+        if at > record_end or offset_delta < 0 or offset_delta > 0x7FFFFFFF:
+            raise BatchError(f"record {index} is malformed")
         offset = base_offset + offset_delta
         stay = offset > latest_offset
         if not stay and key_size >= 0 and (value_size >= 0 or not expired):
             left, right = _digest(data, key_at, key_size, v0, v1, v2, v3, mask)
             place = _find(words, places, left, right)
-            # A free place has 0 there: the key is not known, and the record is the newest.
-            newest = words[place * 3 + 2]
+            newest = words[place * 3 + 2]  # 0 where the place is free
             stay = offset + 1 >= newest
         if stay:
             kept += 1
@@ -132,8 +123,7 @@ def sieve(
             if start == stretch_end:
                 stretches[len(stretches) - 1] = record_end
             else:
-                stretches.append(start)
-                stretches.append(record_end)
+                stretches.extend((start, record_end))
             stretch_end = record_end
         at = record_end
     if at != size:
@@ -144,11 +134,24 @@ def sieve(
 def digest(key: bytes, first_secret: int, second_secret: int) -> tuple[int, int]:
     """The two halves of a key's digest."""
     mask = 0xFFFFFFFFFFFFFFFF
-    v0 = first_secret ^ 0x736F6D6570736575
-    v1 = second_secret ^ 0x646F72616E646F6D ^ 0xEE
-    v2 = first_secret ^ 0x6C7967656E657261
-    v3 = second_secret ^ 0x7465646279746573
+    v0, v1, v2, v3 = _first_state(first_secret, second_secret)
     return _digest(key, 0, len(key), v0, v1, v2, v3, mask)
+
+
+def _behind_key(at: int, key_size: int, end: int) -> int:
+    if key_size <= 0:
+        return at
+    return at + key_size if key_size <= end - at else end
+
+
+def _first_state(first_secret: int, second_secret: int) -> tuple[int, int, int, int]:
+    """The state of SipHash before the first word."""
+    return (
+        first_secret ^ 0x736F6D6570736575,
+        second_secret ^ 0x646F72616E646F6D ^ 0xEE,
+        first_secret ^ 0x6C7967656E657261,
+        second_secret ^ 0x7465646279746573,
+    )
 
 
 def _find(words: memoryview, places: int, left: int, right: int) -> int:

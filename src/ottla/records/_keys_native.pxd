@@ -28,6 +28,10 @@ cpdef sieve(
 @cython.locals(v0=u64, v1=u64, v2=u64, v3=u64, mask=u64)
 cpdef digest(bytes key, u64 first_secret, u64 second_secret)
 
+cdef Py_ssize_t _behind_key(Py_ssize_t at, i64 key_size, Py_ssize_t end) noexcept
+
+cdef (u64, u64, u64, u64) _first_state(u64 first_secret, u64 second_secret)
+
 @cython.locals(place=u64)
 cdef Py_ssize_t _find(u64[::1] words, u64 places, u64 left, u64 right) noexcept
 

@@ -266,7 +266,7 @@ def test_a_deleted_partition_is_not_cleaned_on(tmp_path: Path) -> None:
         for _ in range(500):
             if not managed.manager.cleaner.is_cleaning(KEY):
                 break
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # sleep: looks again for what a thread does
         assert not managed.manager.cleaner.is_cleaning(KEY)
         assert managed.manager.cleaner.uncleanable == {}
         # A new one of the same name starts from nothing.
@@ -288,7 +288,7 @@ def test_a_round_in_threads_while_records_come(tmp_path: Path) -> None:
         for _ in range(500):
             if KEY in managed.manager.cleaner.checkpoints:
                 break
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # sleep: looks again for what a thread does
         assert managed.manager.cleaner.checkpoints == {KEY: 12}
         found = newest(contents(managed.log))
         assert found.pop(b"a") == (12, b"meanwhile")
