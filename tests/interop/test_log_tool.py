@@ -157,20 +157,24 @@ def decoded(log_dir: Path, topic: str) -> list[dict]:
     return [row["decoded"] for row in rows if row["type"] == "record" and "decoded" in row]
 
 
-@pytest.mark.spec("L9")
+@pytest.mark.spec("L5", "L9")
 @pytest.mark.parametrize("end", ["running", "stopped", "killed"])
 def test_a_folder_of_ours(tmp_path: Path, end: str) -> None:
-    server = OttlaServer(tmp_path / "ottla", overrides={"offsets.topic.num.partitions": "4"}, arguments=["--id", "1"])
+    settings = {"offsets.topic.num.partitions": "4", "log.cleaner.backoff.ms": "100"}
+    server = OttlaServer(tmp_path / "ottla", overrides=settings, arguments=["--id", "1"])
     try:
         server.start()
         make_topics(server.bootstrap)
         fill(server.bootstrap)
+        time.sleep(0.5)  # sleep: segment.ms of the compacted topic has to be over, so that the next append rolls
+        fill(server.bootstrap)
+        wait_until(lambda: compacted(server.log_dir), "the cleaner", TIMEOUT_S)
         if end == "killed":
             server.kill9()
         elif end == "stopped":
             assert server.stop() == 0
         harmless = {Severity.WARNING} if end == "killed" else set()
         # What a killed broker had not written of an index yet, the next one makes anew.
-        assert {each.severity for each in findings(server.log_dir)} <= harmless
+        assert [each for each in findings(server.log_dir) if each.severity not in harmless] == []
     finally:
         server.stop()

@@ -1,13 +1,14 @@
 """Checks of a partition's log: each batch, its records, and how the batches follow each other over all segments.
 
 Base offset and leader epoch of a batch lie outside its checksum. Whether they are right is told by the neighbours: in
-a log that was never compacted offsets go on without a gap, and the epochs are those of the checkpoint. So one batch
-is held back until the next is known.
+a log that was never compacted offsets go on without a gap, and the epochs are those of the checkpoint. So each batch
+is held back until some behind it are known.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,8 +29,13 @@ from ottla.storage.inspection.index_checks import (
     TxnIndexCheck,
 )
 from ottla.storage.inspection.walk import DamagedRange, LogBatch, LogWalker, Patch
+from ottla.storage.segment import MAX_RELATIVE_OFFSET
 
+#: How many batches behind one are asked whether its offsets can be right, where they contradict each other.
+WITNESSES: Final = 8
 _OFFSET: Final = struct.Struct(">q")
+_WRONG_OFFSET: Final = "offset"
+_NO_OFFSET: Final = "order"
 _EPOCH: Final = struct.Struct(">i")
 
 
@@ -115,13 +121,13 @@ class LogCheck:
             self._expected = files.base_offset
             self._knows_all_transactions = files.base_offset == 0
         checks = _IndexChecks(files)
-        held: _Met | None = None
+        held: deque[_Met] = deque()
         for met in self._meet(files):
-            if held is not None:
-                yield from self._judge(held, met, files, checks)
-            held = met
-        if held is not None:
-            yield from self._judge(held, None, files, checks)
+            held.append(met)
+            if len(held) > WITNESSES:
+                yield from self._judge(held.popleft(), held, files, checks)
+        while held:
+            yield from self._judge(held.popleft(), held, files, checks)
         growing = self._facts.in_use and files.following is None
         yield from checks.finish(files.log.size, growing, self._loose(files.base_offset))
         if files.following is not None and self._expected is not None and self._expected > files.following:
@@ -136,6 +142,7 @@ class LogCheck:
             if isinstance(item, LogBatch):
                 self._tally.batches += 1
                 self._read_records(walker, item, met)
+                item.data = None  # several are held back, and their bytes are not needed any more
             yield met
 
     def _read_records(self, walker: LogWalker, batch: LogBatch, met: _Met) -> None:
@@ -163,10 +170,12 @@ class LogCheck:
 
     # -- a batch and what comes behind it
 
-    def _judge(self, met: _Met, following: _Met | None, files: SegmentFiles, checks: _IndexChecks) -> Iterator[Finding]:
+    def _judge(self, met: _Met, ahead: deque[_Met], files: SegmentFiles, checks: _IndexChecks) -> Iterator[Finding]:
+        following = ahead[0] if ahead else None
         if isinstance(met.item, DamagedRange):
             yield self._damage(met, met.item, following, files)
-            checks.skip(met.item, self._lost_until(met.item, following, files))
+            lost_until = self._lost_until(met.item, following, files)
+            checks.skip(met.item.position, met.item.length, lost_until)
             if not met.item.zeros:
                 self._expected = None
                 self._transactions.clear()
@@ -178,12 +187,16 @@ class LogCheck:
         elif met.unread:
             message = f"records were not checked: {met.unread}"
             yield Finding(Severity.NOTICE, "unread", met.path, message, "", batch.position, batch.length)
-        fault = self._offset_fault(met, batch, following, files)
+        fault = self._offset_fault(met, batch, ahead, files)
         if fault is not None:
             yield fault
-            if fault.remedy is not None:
-                met.last += _expect(self._expected) - _expect(met.first)
-                met.first = self._expected
+            if fault.kind == _NO_OFFSET:
+                checks.skip(batch.position, batch.length, None)
+                self._expected = None
+                return
+            if fault.kind == _WRONG_OFFSET and fault.first_offset is not None and met.first is not None:
+                met.last += fault.first_offset - met.first
+                met.first = fault.first_offset
         epoch_fault = self._epoch_fault(met, batch, following)
         if epoch_fault is not None:
             yield epoch_fault
@@ -248,45 +261,60 @@ class LogCheck:
             Severity.DAMAGE, "records", met.path, message, meaning, batch.position, batch.length, *offsets, remedy
         )
 
-    def _offset_fault(self, met: _Met, batch: LogBatch, following: _Met | None, files: SegmentFiles) -> Finding | None:
-        """What is wrong with the first offset of a batch; its remedy, where there is one, is what it should be."""
+    def _offset_fault(self, met: _Met, batch: LogBatch, ahead: deque[_Met], files: SegmentFiles) -> Finding | None:
+        """What is wrong with the first offset of a batch.
+
+        Where the neighbours leave one possibility, the finding says what it should be. Where offsets contradict each
+        other, the batch is wrong that does not follow from what came before it, or that more of those behind it speak
+        against than for.
+        """
         first, expected = met.first, self._expected
-        if first is None or expected is None or first == expected:
-            if first is None or expected is not None or first >= self._end:
-                return None
-            expected = self._end
-        behind = self._behind(following, files)
-        if behind is not None and behind == expected + met.last - first + 1 and isinstance(batch.header, BatchHeader):
-            patch = Patch(batch.position + BASE_OFFSET_AT, _OFFSET.pack(expected))
-            remedy = Remedy(RemedyKind.PATCH, met.path, batch.position, 8, (patch,))
-            message = f"the batch begins with offset {first}, by its neighbours it should be {expected}"
-            meaning = (
-                f"the records {expected} to {behind - 1} are whole, but are found under wrong offsets or not at all"
-            )
-            offsets = (expected, behind - 1)
-            return Finding(Severity.DAMAGE, "offset", met.path, message, meaning, batch.position, 8, *offsets, remedy)
-        if first < self._end:
-            message = f"the batch begins with offset {first}, but {self._end - 1} came before it"
-            meaning = (
-                "offsets must rise: these records, or those before them, are found under wrong offsets or not at all"
-            )
-            remedy = Remedy(RemedyKind.CUT, met.path, batch.position, batch.length)
-            span = (batch.position, batch.length)
-            return Finding(Severity.DAMAGE, "order", met.path, message, meaning, *span, first, met.last, remedy)
-        if self._loose(first - 1):
+        if first is None or first == expected:
+            return None
+        impossible = first < files.base_offset or met.last - files.base_offset > MAX_RELATIVE_OFFSET
+        contradicted = impossible or first < self._end or _spoken_against(met, ahead, self._end, files.following)
+        right = self._right_offset(met, batch, ahead, files, contradicted)
+        position = batch.position
+        if right is not None:
+            last = right + met.last - first
+            patch = Patch(position + BASE_OFFSET_AT, _OFFSET.pack(right))
+            remedy = Remedy(RemedyKind.PATCH, met.path, position, 8, (patch,))
+            message = f"the batch begins with offset {first}, by its neighbours it should be {right}"
+            meaning = f"the records {right} to {last} are whole, but found under wrong offsets or not at all"
+            return Finding(Severity.DAMAGE, _WRONG_OFFSET, met.path, message, meaning, position, 8, right, last, remedy)
+        if contradicted:
+            message = f"the batch has the offsets {first} to {met.last}, which do not fit between its neighbours"
+            meaning = "their true offsets cannot be told; clients find these records under wrong ones or not at all"
+            remedy = Remedy(RemedyKind.CUT, met.path, position, batch.length)
+            span = (position, batch.length)
+            return Finding(Severity.DAMAGE, _NO_OFFSET, met.path, message, meaning, *span, remedy=remedy)
+        if expected is None or self._loose(first - 1):
             return None
         message = f"offsets {expected} to {first - 1} are missing"
         meaning = "in a log that is not compacted that is a loss, or the batch's first offset is damaged"
         if files.repaired:
             meaning = "a repair took damaged bytes out of this segment and kept them beside it"
         severity = Severity.WARNING if files.repaired else Severity.DAMAGE
-        return Finding(severity, "gap", met.path, message, meaning, batch.position, 8, expected, first - 1)
+        return Finding(severity, "gap", met.path, message, meaning, position, 8, expected, first - 1)
 
-    def _behind(self, following: _Met | None, files: SegmentFiles) -> int | None:
-        """The offset with which the log goes on behind a batch."""
-        if following is None:
-            return files.following
-        return following.first
+    def _right_offset(
+        self, met: _Met, batch: LogBatch, ahead: deque[_Met], files: SegmentFiles, contradicted: bool
+    ) -> int | None:
+        """What the first offset of a batch must be, None where the neighbours do not tell, or it is right."""
+        behind = ahead[0].first if ahead else files.following
+        if not isinstance(batch.header, BatchHeader) or met.first is None:
+            return None
+        if behind is None:
+            # The last batch of a log: there is nothing behind that could contradict what comes next.
+            last_one = contradicted and not ahead and self._expected is not None and not self._loose(self._expected)
+            return self._expected if last_one else None
+        right = behind - (met.last - met.first + 1)
+        if right == self._expected:
+            return right
+        # The one before tells nothing, or there is a gap: the one behind tells, if it is not itself contradicted.
+        sure = not ahead or (len(ahead) > 1 and ahead[1].first == ahead[0].last + 1)
+        known = self._expected if self._expected is not None else max(self._end, 0)
+        return right if contradicted and sure and right >= known and not self._loose(behind) else None
 
     def _epoch_fault(self, met: _Met, batch: LogBatch, following: _Met | None) -> Finding | None:
         """What is wrong with the leader epoch of a batch.
@@ -357,10 +385,10 @@ class _IndexChecks:
         if self._times is not None:
             self._times.batch(batch)
 
-    def skip(self, item: DamagedRange, last_offset: int | None) -> None:
-        """A damaged range, which held offsets up to `last_offset`."""
+    def skip(self, position: int, length: int, last_offset: int | None) -> None:
+        """A range of the log that is damaged, and held offsets up to `last_offset`, as far as that is known."""
         if self._offsets is not None:
-            self._offsets.skip(item.position, item.length)
+            self._offsets.skip(position, length)
         if self._times is not None and last_offset is not None:
             self._times.skip(last_offset)
 
@@ -372,6 +400,38 @@ class _IndexChecks:
             self.transactions.finish(growing, loose),
         ]
         yield from (each for each in found if each is not None)
+
+
+def _spoken_against(met: _Met, ahead: deque[_Met], end: int, ceiling: int | None) -> bool:
+    """Whether batches behind this one, which does not follow from what came before, contradict its offsets.
+
+    They do if one of them does that has a neighbour to confirm it, where this one has none; else if most of them do; a
+    single one, if it is nearer to `end`, up to where the log is known. Batches that lie before `end` are wrong
+    themselves and do not count. `ceiling` is the next segment's first offset.
+    """
+    first = met.first
+    if first is None or (ceiling is not None and met.last >= ceiling):
+        return first is not None
+    group = [met, *ahead]
+    asked = [n for n, each in enumerate(group) if n and each.first is not None and each.first >= end]
+    against = [n for n in asked if _first(group[n]) <= met.last]
+    if against and not _confirmed(group, 0) and any(_confirmed(group, number) for number in against):
+        return True
+    if len(against) == 1:
+        return len(asked) == 1 and _first(group[against[0]]) < first
+    return 2 * len(against) > len(asked)
+
+
+def _first(met: _Met) -> int:
+    return -1 if met.first is None else met.first
+
+
+def _confirmed(group: list[_Met], number: int) -> bool:
+    """Whether the batch beside one goes on, or leads up to it, without a gap."""
+    met = group[number]
+    before = number > 0 and group[number - 1].first is not None and group[number - 1].last + 1 == met.first
+    behind = number + 1 < len(group) and group[number + 1].first == met.last + 1
+    return before or behind
 
 
 def _misplaced(header: BatchHeader, records: list[Record]) -> str:
@@ -395,8 +455,3 @@ def _lost_records(first: int | None, last: int | None) -> str:
     if last is None:
         return f"records from offset {first} on cannot be read"
     return f"the record {first} cannot be read" if first == last else f"the records {first} to {last} cannot be read"
-
-
-def _expect(offset: int | None) -> int:
-    assert offset is not None, "a fault of offsets is told only where both are known"
-    return offset

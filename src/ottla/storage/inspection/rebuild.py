@@ -29,6 +29,7 @@ from ottla.storage.inspection.small_files import (
 )
 from ottla.storage.inspection.walk import LogBatch, LogWalker, Patch
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
+from ottla.storage.segment import MAX_RELATIVE_OFFSET
 
 #: Kafka's default of `index.interval.bytes`.
 INDEX_INTERVAL_BYTES: Final = 4096
@@ -157,7 +158,9 @@ class _SegmentIndexes:
         self._last_time = -1
 
     def batch(self, batch: LogBatch) -> None:
-        """The next batch."""
+        """The next batch; one whose offset cannot be in the segment has no entry."""
+        if not 0 <= batch.last_offset - self._base <= MAX_RELATIVE_OFFSET:
+            return
         if batch.max_timestamp > self._largest[0]:
             self._largest = (batch.max_timestamp, batch.last_offset)
         if self._since > self._interval:

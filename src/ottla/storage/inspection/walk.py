@@ -135,8 +135,9 @@ class LogWalker:
         self._window = b""
         self._window_at = 0
         self._search_left = SEARCH_RATIO * self.end + SEARCH_ALLOWANCE_BYTES
-        #: The last offset of the batch before, -1 where none was met.
+        #: The smaller of the last offsets of the two batches before, since one of them may be damaged; -1 at first.
         self._last_offset = -1
+        self._previous = -1
 
     def __iter__(self) -> Iterator[LogBatch | DamagedRange]:
         """Sound batches and damaged ranges in order; together they cover the file. Raises DiskError."""
@@ -144,7 +145,8 @@ class LogWalker:
         while position < self.end:
             found = self._read(position)
             if isinstance(found, LogBatch):
-                self._last_offset = found.last_offset
+                self._last_offset = min(self._previous, found.last_offset)
+                self._previous = found.last_offset
                 yield found
                 position += found.length
                 continue
@@ -225,34 +227,52 @@ class LogWalker:
 
     def _next_sound(self, position: int, fault: _Fault) -> int:
         """Where the next batch begins that can be believed, else the end."""
-        if fault.plausible and fault.header is not None:
+        if fault.header is not None:
             claimed = position + fault.header.length
-            if claimed == self.end:
-                return claimed
-            header = self._header(claimed)
-            if not isinstance(header, _Fault) and _plausible(header, _last_of(fault.header)):
-                return claimed
-        return self._search(position + 1)
+            begins = claimed < self.end and (self._is_sound(claimed) or (fault.plausible and self._may_begin(claimed)))
+            if begins or (claimed == self.end and fault.plausible):
+                return self._skipped(position + 1, claimed) if fault.header.length <= WHOLE_BYTES else claimed
+        return self._search(position + 1, self.end)
 
-    def _search(self, position: int) -> int:
-        while position < self.end:
+    def _may_begin(self, position: int) -> bool:
+        header = self._header(position)
+        return not isinstance(header, _Fault) and _plausible(header, self._last_offset)
+
+    def _skipped(self, position: int, end: int) -> int:
+        """Where the first sound batch begins that a wrong length skipped, else `end`.
+
+        Sound batches follow each other up to `end` at least; those that a record holds end before it.
+        """
+        found = self._search(position, end)
+        at = found
+        while at < end and self._is_sound(at):
+            header = self._header(at)
+            assert not isinstance(header, _Fault), "it is sound"
+            at += header.length
+        return found if at >= end else end
+
+    def _search(self, position: int, end: int) -> int:
+        """Where the first sound batch begins from `position` on; `end` where there is none before."""
+        while position < end:
             window = self._file.pread(min(WINDOW_BYTES, self.end - position), position)
             if len(window) < _BEGINNING_BYTES:
                 break
             if window.count(0) != len(window):
                 for match in _BEGINNING.finditer(window):
+                    if position + match.start() >= end:
+                        return end
                     if self._is_sound(position + match.start()):
                         return position + match.start()
                     if self._search_left <= 0:
-                        return self.end
+                        return end
             if position + len(window) >= self.end:
                 break
             position += len(window) - _BEGINNING_BYTES + 1
-        return self.end
+        return end
 
     def _is_sound(self, position: int) -> bool:
         header = self._header(position)
-        if isinstance(header, _Fault) or not _plausible(header, self._last_offset):
+        if isinstance(header, _Fault) or not _plausible(header, -1):
             return False
         self._search_left -= header.length
         data = self._file.pread(header.length, position) if header.length <= WHOLE_BYTES else None
@@ -275,10 +295,6 @@ class LogWalker:
                 return not piece
             position += len(piece)
         return True
-
-
-def _last_of(header: BatchHeader | MessageHeader) -> int:
-    return header.last_offset if isinstance(header, BatchHeader) else header.offset
 
 
 def _plausible(header: BatchHeader | MessageHeader, last_offset: int) -> bool:
