@@ -19,11 +19,11 @@ from ottla.env.executor import InlineExecutor
 from ottla.records.batch import split_batches
 from ottla.records.record import decode_batch
 from ottla.storage.checkpoints import CLEANER_FILE, decode_offsets
-from ottla.storage.cleaned_transactions import AbortedTransaction, decode_aborted
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import LogPlace, load_log
 from ottla.storage.resources import LogResources
+from ottla.storage.transaction_index import AbortedTransaction, decode_aborted
 from support.apache import ApacheKafka
 from support.java import java_tool
 from support.storage_logs import log_config

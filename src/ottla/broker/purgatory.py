@@ -17,9 +17,12 @@ from ottla.wire.messages.produce import PartitionProduceResponse
 
 
 class DelayedFetch(Pending):
-    """A fetch that waits for `min_bytes` in its partitions or for `max_wait_ms`."""
+    """A fetch that waits for `min_bytes` in its partitions or for `max_wait_ms`.
 
-    __slots__ = ("_client", "_missing_bytes", "_partitions", "_respond", "_timer")
+    Where not all that is appended may be read, `ready` says whether anything may by now.
+    """
+
+    __slots__ = ("_client", "_missing_bytes", "_partitions", "_ready", "_respond", "_timer")
 
     def __init__(
         self,
@@ -28,10 +31,12 @@ class DelayedFetch(Pending):
         missing_bytes: int,
         max_wait_ms: int,
         respond: Callable[[], None],
+        ready: Callable[[], bool] | None = None,
     ) -> None:
         self._client = client
         self._partitions = partitions
         self._missing_bytes = missing_bytes
+        self._ready = ready
         self._respond: Callable[[], None] | None = respond
         self._timer = asyncio.get_running_loop().call_later(max_wait_ms / 1000, self.complete)
         client.pending = self
@@ -41,7 +46,7 @@ class DelayedFetch(Pending):
     def grown(self, size: int) -> None:
         """One of the partitions got `size` more bytes."""
         self._missing_bytes -= size
-        if self._missing_bytes <= 0:
+        if self._missing_bytes <= 0 and (self._ready is None or self._ready()):
             self.complete()
 
     def complete(self) -> None:

@@ -6,35 +6,12 @@ The cleaner shows every batch of a stretch of log, in order. Rules as in Apache 
 from __future__ import annotations
 
 import heapq
-import struct
 from collections.abc import Iterable
-from typing import Final, NamedTuple
 
 from ottla.records.batch import BatchHeader
 from ottla.records.control import ControlRecordType, control_record_type
 from ottla.records.record import decode_batch
-
-_VERSION: Final = 0
-_ENTRY: Final = struct.Struct(">hqqqq")
-
-
-class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted: an entry of the `.txnindex`. `last_offset` is that of its marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-    def encode(self) -> bytes:
-        """Its entry in the `.txnindex`."""
-        return _ENTRY.pack(_VERSION, *self)
-
-
-def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a `.txnindex`; a last one that is cut off is left out."""
-    whole = len(data) // _ENTRY.size * _ENTRY.size
-    return [AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])]
+from ottla.storage.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

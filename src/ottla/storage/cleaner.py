@@ -15,13 +15,14 @@ from ottla.env.disk import Disk
 from ottla.records.batch import MAGIC, parse_batch_header
 from ottla.records.errors import BatchError
 from ottla.storage.batch_filter import FilterRules, KeptBatch, LastRecord, filter_batch, message_records, records_of
-from ottla.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions
+from ottla.storage.cleaned_transactions import CleanedTransactions
 from ottla.storage.cleaning_control import CleaningControl
 from ottla.storage.files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, OpenFiles, offset_file_name
 from ottla.storage.index import IndexMemory
 from ottla.storage.offset_map import OffsetMap
 from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.segment import Segment
+from ottla.storage.transaction_index import AbortedTransaction
 
 #: Kept batches are written when they have so many bytes, or are so many.
 WRITE_BYTES: Final = 1024 * 1024

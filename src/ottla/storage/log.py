@@ -16,8 +16,7 @@ from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import lookups
 from ottla.storage.checkpoints import PARTITION_METADATA_FILE
-from ottla.storage.cleaned_transactions import AbortedTransaction, decode_aborted
-from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TXN_INDEX_SUFFIX, offset_file_name
+from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_file_name
 from ottla.storage.flushing import FlushJob, may_be_repeated
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
@@ -35,6 +34,7 @@ from ottla.storage.results import (
 )
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.segments import EMPTY_READ, SegmentList
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.storage.validation import (
     CLIENT,
     COORDINATOR,
@@ -151,8 +151,13 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Where a `read_committed` consumer has to stop: the oldest open transaction, at most the high watermark."""
-        unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        high_watermark, producers = self.high_watermark, self.producers
+        if not producers.open_transactions and not producers.unreplicated:
+            return high_watermark
+        unstable = producers.first_unstable_offset(high_watermark)
+        if unstable is None:
+            return high_watermark
+        return min(max(unstable, self.log_start_offset), high_watermark)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -206,7 +211,7 @@ class PartitionLog:
         append_time = config.message_timestamp_type == LOG_APPEND_TIME
         for header in headers:
             if header.producer_id >= 0:
-                answer = self._check_producer(header, offset, origin, verified_transaction)
+                answer = self._check_producer(buf, header, offset, origin, verified_transaction)
                 if answer is not None:
                     return answer
             header.base_offset = offset
@@ -248,7 +253,7 @@ class PartitionLog:
         return None
 
     def _check_producer(
-        self, header: BatchHeader, offset: int, origin: int, verified_transaction: bool
+        self, buf: memoryview, header: BatchHeader, offset: int, origin: int, verified_transaction: bool
     ) -> AppendInfo | AppendRefusal | None:
         producers = self.producers
         from_client = origin == CLIENT
@@ -262,7 +267,9 @@ class PartitionLog:
                 entry = producers.get(header.producer_id)
                 if entry is None or entry.transaction_start < 0:
                     return AppendRefusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
-        return None if header.is_control else producers.check(header, offset, self.name, from_client)
+        if header.is_control:
+            return producers.check_marker(header, buf[header.position : header.end_position], offset, self.name)
+        return producers.check(header, offset, self.name, from_client)
 
     def _write(
         self, buf: memoryview, headers: list[BatchHeader], end_offset: int, leader_epoch: int, now_ms: int
@@ -282,7 +289,7 @@ class PartitionLog:
         for header in headers:
             if header.producer_id >= 0:
                 if header.is_control:
-                    producers.end_transaction(header, buf[header.position : header.end_position])
+                    self._end_transaction(segment, header, buf[header.position : header.end_position])
                 else:
                     producers.update(header)
         producers.end_offset = end_offset
@@ -294,6 +301,24 @@ class PartitionLog:
         if self.follows_end:
             self.high_watermark = end_offset
         return None
+
+    def _end_transaction(self, segment: Segment, header: BatchHeader, data: memoryview) -> None:
+        """A marker was written to `segment`: take note, and put an aborted transaction into the segment's index."""
+        ended = self.producers.end_transaction(header, data)
+        if ended is None:
+            return
+        self.producers.unreplicated.append(ended)
+        if not ended.aborted:
+            return
+        try:
+            segment.txn_index.append(ended.entry(self.producers))
+        except DiskError as error:
+            self.failure = (
+                f"{error}; an aborted transaction could not be noted. The partition takes no more records until the "
+                f"disk works again and the broker was restarted"
+            )
+            return
+        self._note_unsynced(segment.txn_index.file.path)
 
     def _storage_failed(self, error: DiskError) -> AppendRefusal:
         """Refuse an append that the disk did not take. Where its remains could not be cut off, refuse all others."""
@@ -464,13 +489,7 @@ class PartitionLog:
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that reach into the offsets from `from_offset` to before `to_offset`. DiskError."""
-        disk = self._resources.disk
-        found: list[AbortedTransaction] = []
-        for segment in self._segments:
-            path = f"{self.folder}/{offset_file_name(segment.base_offset, TXN_INDEX_SUFFIX)}"
-            if disk.exists(path):
-                found += decode_aborted(disk.read_bytes(path))
-        return [entry for entry in found if entry.last_offset >= from_offset and entry.first_offset < to_offset]
+        return self._segments.aborted(from_offset, to_offset)
 
     # -- removing records
 

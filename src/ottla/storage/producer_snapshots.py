@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.env.disk import Disk
 from ottla.records.batch import parse_batch_header
@@ -10,6 +11,9 @@ from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.segment import Segment
+
+#: An expiration time that is never over.
+NEVER_MS: Final = 2**63 - 1
 
 
 class ProducerSnapshots:
@@ -41,6 +45,17 @@ class ProducerSnapshots:
                 return
             self.offsets.pop()
             self._disk.remove(path)
+
+    def peek(self, state: ProducerState, at_most: int, now_ms: int) -> None:
+        """Set `state` from the newest whole snapshot up to `at_most`, or empty; no file is touched. Raises DiskError.
+
+        Nobody is forgotten for having been silent.
+        """
+        state.clear()
+        for offset in reversed(self.offsets):
+            path = f"{self._folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+            if offset <= at_most and state.load(self._disk.read_bytes(path), offset, now_ms, NEVER_MS):
+                return
 
 
 def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:

@@ -7,6 +7,7 @@ sent again), and the start of a transaction that is open. Rules and messages are
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -17,6 +18,7 @@ from ottla.records.crc import crc32c
 from ottla.records.errors import BatchError
 from ottla.records.record import decode_batch
 from ottla.storage.results import AppendRefusal
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.errors import ErrorCode
 
 #: Batches remembered per producer: as many as a client may have in flight.
@@ -76,23 +78,31 @@ class ProducerEntry:
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that ended: its producer, its extent, and whether it was aborted."""
+    """A transaction that ended: its producer, its extent (`last_offset` is its marker's), whether it was aborted."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     aborted: bool
 
+    def entry(self, state: ProducerState) -> AbortedTransaction:
+        """Its entry in the transaction index, where `state` has taken in its end and nothing behind it."""
+        unstable = next(iter(state.open_transactions.values()), None)
+        stable = self.last_offset + 1 if unstable is None else unstable
+        return AbortedTransaction(self.producer_id, self.first_offset, self.last_offset, stable)
+
 
 class ProducerState:
     """The producers of one partition. `end_offset` is the offset up to which appends are known here."""
 
-    __slots__ = ("_entries", "end_offset", "open_transactions")
+    __slots__ = ("_entries", "end_offset", "open_transactions", "unreplicated")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
-        #: First offsets of open transactions by producer id.
+        #: First offsets of open transactions by producer id, in the order of the offsets.
         self.open_transactions: dict[int, int] = {}
+        #: Transactions that ended while their end was above the high watermark: not stable until it has passed them.
+        self.unreplicated: list[CompletedTransaction] = []
         self.end_offset = 0
 
     def __len__(self) -> int:
@@ -105,10 +115,15 @@ class ProducerState:
         """What is known of a producer."""
         return self._entries.get(producer_id)
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction begins; None where none is open."""
-        return min(self.open_transactions.values()) if self.open_transactions else None
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction begins that is open, or whose end is not below `high_watermark`; None: none."""
+        if self.unreplicated:
+            self.unreplicated = [ended for ended in self.unreplicated if ended.last_offset >= high_watermark]
+        first = next(iter(self.open_transactions.values()), None)
+        for ended in self.unreplicated:
+            if first is None or ended.first_offset < first:
+                first = ended.first_offset
+        return first
 
     def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
         """The batch that this one repeats: same producer, epoch and sequence numbers."""
@@ -128,11 +143,7 @@ class ProducerState:
             return None
         epoch = header.producer_epoch
         if epoch < entry.epoch:
-            return AppendRefusal(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {entry.producer_id} at offset {offset} in {partition} is {epoch}, "
-                f"which is smaller than the last seen epoch {entry.epoch}",
-            )
+            return _old_epoch(entry, epoch, offset, partition)
         if from_client:
             refusal = _check_sequence(entry, epoch, header.base_sequence, offset, partition)
             if refusal is not None:
@@ -144,6 +155,25 @@ class ProducerState:
                 f"in partition {partition}",
             )
         return None
+
+    def check_marker(self, header: BatchHeader, data: memoryview, offset: int, partition: str) -> AppendRefusal | None:
+        """Whether a control batch (`data` is the whole of it) that would get `offset` may be appended."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None
+        if header.producer_epoch < entry.epoch:
+            return _old_epoch(entry, header.producer_epoch, offset, partition)
+        try:
+            epoch = coordinator_epoch(decode_batch(data, header)[0].value)
+        except (BatchError, IndexError):
+            return None
+        if epoch >= entry.coordinator_epoch:
+            return None
+        return AppendRefusal(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {offset} in partition "
+            f"{partition}: {epoch} (zombie), {entry.coordinator_epoch} (current)",
+        )
 
     def update(self, header: BatchHeader) -> None:
         """A data batch was appended, with its final offsets and timestamps."""
@@ -186,14 +216,16 @@ class ProducerState:
             return None
         return CompletedTransaction(producer_id, first, header.base_offset, kind == ControlRecordType.ABORT)
 
-    def replay(self, header: BatchHeader, data: memoryview) -> None:
-        """Take in a batch that is in the log already."""
+    def replay(self, header: BatchHeader, data: memoryview) -> CompletedTransaction | None:
+        """Take in a batch that is in the log already; returns the transaction that it ended."""
+        ended = None
         if header.producer_id >= 0:
             if header.is_control:
-                self.end_transaction(header, data)
+                ended = self.end_transaction(header, data)
             else:
                 self.update(header)
         self.end_offset = header.base_offset + header.last_offset_delta + 1
+        return ended
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers without an open transaction that wrote nothing for so long; returns how many."""
@@ -210,6 +242,7 @@ class ProducerState:
         """Forget everything."""
         self._entries.clear()
         self.open_transactions.clear()
+        self.unreplicated.clear()
         self.end_offset = 0
 
     def encode(self) -> bytes:
@@ -249,6 +282,7 @@ class ProducerState:
         self.end_offset = end_offset
         for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[head:]):
             self._load_entry(fields, now_ms, expiration_ms)
+        self.open_transactions = dict(sorted(self.open_transactions.items(), key=operator.itemgetter(1)))
         return True
 
     def _load_entry(self, fields: tuple[int, ...], now_ms: int, expiration_ms: int) -> None:
@@ -265,6 +299,14 @@ class ProducerState:
         if start >= 0:
             entry.transaction_start = start
             self.open_transactions[producer_id] = start
+
+
+def _old_epoch(entry: ProducerEntry, epoch: int, offset: int, partition: str) -> AppendRefusal:
+    return AppendRefusal(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch of producer {entry.producer_id} at offset {offset} in {partition} is {epoch}, "
+        f"which is smaller than the last seen epoch {entry.epoch}",
+    )
 
 
 def _check_sequence(

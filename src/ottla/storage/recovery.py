@@ -42,6 +42,7 @@ from ottla.storage.resources import LogResources
 from ottla.storage.scan import ScannedBatch, find_batch, scan_batches
 from ottla.storage.segment import Segment
 from ottla.storage.segments import create_segment
+from ottla.storage.transaction_recovery import is_marker, rebuild_transaction_index
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
@@ -98,6 +99,8 @@ class _Loader:
         self._snapshots = ProducerSnapshots(resources.disk, place.folder, ())
         self._producers = ProducerState()
         self._epochs = LeaderEpochs()
+        #: Whether the segment that is being recovered holds markers that end transactions.
+        self._has_markers = False
 
     def load(self) -> PartitionLog:
         place, resources = self._place, self._resources
@@ -272,7 +275,10 @@ class _Loader:
             if following is not None and following <= from_offset and indexed:
                 end = following
                 continue
+            self._has_markers = False
             end, whole = self._recover_segment(segment, end, from_offset if indexed else 0)
+            if self._has_markers:
+                rebuild_transaction_index(self._snapshots, segments, number, self._now_ms)
             if not whole or (following is not None and following < end):
                 self._cut_after(segments, number, end)
                 break
@@ -295,6 +301,7 @@ class _Loader:
             segment.size = reached
         segment.finish_time_index()
         segment.spill_indexes()
+        segment.txn_index.keep_below(end)
         return end, not cut
 
     def _scan(self, segment: Segment, position: int, end: int) -> tuple[int, int]:
@@ -326,6 +333,7 @@ class _Loader:
             epoch = int.from_bytes(batch.data[12:16], "big", signed=True)
             if epoch > self._epochs.latest:
                 self._epochs.assign(epoch, int.from_bytes(batch.data[:8], "big"))
+            self._has_markers = self._has_markers or is_marker(batch)
             replay_batch(self._producers, batch)
 
     def _cut_after(self, segments: list[Segment], number: int, end: int) -> None:

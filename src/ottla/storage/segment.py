@@ -7,9 +7,10 @@ from typing import Final, Protocol
 
 from ottla.env.disk import DiskError, DiskFile, Part
 from ottla.records.batch import NO_TIMESTAMP
-from ottla.storage.files import LOG_SUFFIX, TXN_INDEX_SUFFIX, OpenFiles, SegmentFile, offset_file_name
+from ottla.storage.files import LOG_SUFFIX, OpenFiles, SegmentFile, offset_file_name
 from ottla.storage.index import IndexMemory, OffsetIndex, TimeIndex
 from ottla.storage.scan import Place, batch_at, find_batch, max_timestamp_at
+from ottla.storage.transaction_index import TransactionIndex
 
 #: Positions remembered per segment: where the batch lies that begins at (or, for readers, goes on at) an offset.
 REMEMBERED_POSITIONS: Final = 64
@@ -56,7 +57,7 @@ class Segment:
         "rolling_timestamp",
         "size",
         "time_index",
-        "txn_index_file",
+        "txn_index",
     )
 
     def __init__(
@@ -77,7 +78,7 @@ class Segment:
         self.offset_index = OffsetIndex(files, memory, folder, base_offset)
         self.time_index = TimeIndex(files, folder, base_offset)
         #: Of transactions that were aborted; there in few segments only.
-        self.txn_index_file = SegmentFile(files, folder, base_offset, TXN_INDEX_SUFFIX + suffix_end)
+        self.txn_index = TransactionIndex(files, folder, base_offset, suffix_end)
         self.offset_index.file.suffix += suffix_end
         self.time_index.file.suffix += suffix_end
         #: Largest timestamp so far, and the last offset of its batch; None where it was not read yet.
@@ -227,6 +228,7 @@ class Segment:
         dropped = self.size - position
         self.offset_index.truncate(offset)
         self.time_index.truncate(offset)
+        self.txn_index.keep_below(offset)
         self.log.get().truncate(position)
         self.size = position
         self.bytes_since_index = 0
@@ -255,7 +257,7 @@ class Segment:
         self.log.drop()
         self.offset_index.drop()
         self.time_index.drop()
-        self.txn_index_file.drop()
+        self.txn_index.file.drop()
 
     def mark_deleted(self) -> list[str]:
         """Rename the segment's files to `….deleted` and let go of them; returns the new paths. Raises DiskError."""
@@ -271,7 +273,7 @@ class Segment:
             file.swap_in()
 
     def _files(self) -> tuple[SegmentFile, ...]:
-        return self.log, self.offset_index.file, self.time_index.file, self.txn_index_file
+        return self.log, self.offset_index.file, self.time_index.file, self.txn_index.file
 
     def __repr__(self) -> str:
         return f"Segment({offset_file_name(self.base_offset, LOG_SUFFIX)}, {self.size} bytes)"

@@ -14,6 +14,7 @@ from ottla.storage.resources import LogResources
 from ottla.storage.results import LogRead
 from ottla.storage.scan import scan_batches
 from ottla.storage.segment import Segment
+from ottla.storage.transaction_index import AbortedTransaction
 
 EMPTY_READ: Final = LogRead(None, 0)
 
@@ -118,6 +119,20 @@ class SegmentList:
                 segment.log.unpin()
             if position != size:
                 raise BatchError(f"{segment.log.path}: damaged batch at position {position}")
+
+    def aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that reach into the offsets from `from_offset` to before `to_offset`. DiskError.
+
+        The search ends where readers of committed records could not have read on (as `TransactionIndex.java` ends it).
+        """
+        found: list[AbortedTransaction] = []
+        for segment in self.starting_with(from_offset):
+            for entry in segment.txn_index.entries():
+                if entry.last_offset >= from_offset and entry.first_offset < to_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= to_offset:
+                    return found
+        return found
 
     # -- changing
 

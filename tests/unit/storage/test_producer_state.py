@@ -51,7 +51,7 @@ def test_a_snapshot_is_loaded_again() -> None:
     assert again.load(state.encode(), 15, NOW_MS, 1000)
     assert again.end_offset == 15
     assert again.encode() == state.encode()
-    assert again.first_unstable_offset == 13
+    assert again.first_unstable_offset(100) == 13
     duplicate = again.find_duplicate(data(4, count=3, epoch=2, producer_id=77))
     assert duplicate is not None
     assert (duplicate.first_offset, duplicate.last_offset) == (10, 12)
@@ -133,13 +133,13 @@ def test_markers_end_transactions() -> None:
     state = ProducerState()
     state.update(data(0, offset=3, transactional=True))
     state.update(data(0, offset=5, producer_id=2, transactional=True))
-    assert state.first_unstable_offset == 3
+    assert state.first_unstable_offset(100) == 3
     header, buf = marker(0, offset=9)
     assert state.end_transaction(header, buf) == CompletedTransaction(1, 3, 9, aborted=True)
-    assert state.first_unstable_offset == 5
+    assert state.first_unstable_offset(100) == 5
     header, buf = marker(1, offset=10, producer_id=2)
     assert state.end_transaction(header, buf) == CompletedTransaction(2, 5, 10, aborted=False)
-    assert state.first_unstable_offset is None
+    assert state.first_unstable_offset(100) is None
     header, buf = marker(1, offset=11, producer_id=3, epoch=1)
     assert state.end_transaction(header, buf) is None
     entry = state.get(3)

@@ -35,6 +35,7 @@ from ottla.storage.log import ReadRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_fetch_response
 from ottla.wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ottla.broker.partitions import Partition
     from ottla.env.disk import FileSlice
     from ottla.storage.log import PartitionLog
+    from ottla.storage.results import LogRead
 
 log = logging.getLogger("ottla.broker")
 
@@ -114,7 +116,12 @@ class Fetch:
         find = self._find
         partitions = [partition for wanted in self._wanted if (partition := find(wanted)) is not None]
         DelayedFetch(
-            self._context.client_state, partitions, request.min_bytes - size, request.max_wait_ms, self._answer_late
+            self._context.client_state,
+            partitions,
+            request.min_bytes - size,
+            request.max_wait_ms,
+            self._answer_late,
+            self._has_visible if request.isolation_level == READ_COMMITTED else None,
         )
 
     def _answer_late(self) -> None:
@@ -144,53 +151,70 @@ class Fetch:
         total = 0
         at_once = False
         version = self._context.api_version
-        zstd_unknown = version < ZSTD_SINCE
-        converted = version < BATCHES_SINCE
         whole_batch = version >= WHOLE_BATCH_SINCE
         for wanted in self._wanted:
             partition = self._find(wanted)
-            error = self._unknown(wanted) if partition is None else partition.check_epoch(wanted.current_leader_epoch)
-            if partition is None or error is not ErrorCode.NONE:
-                found.append((wanted, _failed(wanted.index, error, unknown=error in UNKNOWN)))
+            refusal = self._refuse(wanted, partition)
+            if partition is None or refusal is not None:
+                assert refusal is not None
+                found.append((wanted, refusal))
                 at_once = True
                 continue
             log = partition.log
             up_to = partition.visible_end(isolation_level)
-            records: FileSlice | None = None
-            diverged = wanted.last_fetched_epoch >= 0 and _diverged(wanted, log)
-            if diverged:
-                found.append((wanted, diverged))
-                at_once = True
-                continue
-            if zstd_unknown and log.config.compression_type == "zstd":
-                found.append((wanted, _not_converted(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
-                at_once = True
-                continue
-            if converted and not log.config.message_downconversion_enable:
-                found.append((wanted, _not_converted(wanted.index, ErrorCode.UNSUPPORTED_VERSION)))
-                at_once = True
-                continue
+            read: LogRead | None = None
             if wanted.fetch_offset != up_to:
-                read = log.read(
+                done = log.read(
                     wanted.fetch_offset,
                     min(wanted.max_bytes, budget),
                     up_to_offset=up_to,
                     min_one_batch=whole_batch and not total,
                 )
-                if isinstance(read, ReadRefusal):
-                    if read.error is ErrorCode.KAFKA_STORAGE_ERROR:
-                        self._context.broker.partitions.read_failed(partition, read.message)
-                    found.append((wanted, _failed(wanted.index, _told(read.error, version))))
+                if isinstance(done, ReadRefusal):
+                    if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
+                        self._context.broker.partitions.read_failed(partition, done.message)
+                    found.append((wanted, _failed(wanted.index, _told(done.error, version))))
                     at_once = True
                     continue
-                records = read.slice
+                read = done
                 total += read.size
-                at_once = at_once or (records is not None and not records.active)
+                at_once = at_once or (read.slice is not None and not read.slice.active)
                 budget = max(budget - read.size, 0)
             elif self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
                 continue
-            found.append((wanted, _success(wanted.index, partition, records, isolation_level)))
+            found.append((wanted, _success(wanted, partition, read, isolation_level)))
         return found, total, at_once
+
+    def _refuse(self, wanted: SessionPartition, partition: Partition | None) -> PartitionData | None:
+        """Why a partition cannot be read by this request, whatever is in it; None where it can."""
+        version = self._context.api_version
+        if partition is None:
+            error = self._unknown(wanted)
+            return _failed(wanted.index, error, unknown=error in UNKNOWN)
+        error = partition.check_epoch(wanted.current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return _failed(wanted.index, error)
+        if wanted.last_fetched_epoch >= 0:
+            diverged = _diverged(wanted, partition.log)
+            if diverged is not None:
+                return diverged
+        config = partition.log.config
+        if version < ZSTD_SINCE and config.compression_type == "zstd":
+            return _not_converted(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if version < BATCHES_SINCE and not config.message_downconversion_enable:
+            return _not_converted(wanted.index, ErrorCode.UNSUPPORTED_VERSION)
+        return None
+
+    def _has_visible(self) -> bool:
+        """Whether a partition has anything to tell: for those who wait for committed records, which do not come with
+        every append.
+        """
+        isolation_level = self._request.isolation_level
+        for wanted in self._wanted:
+            partition = self._find(wanted)
+            if partition is None or wanted.fetch_offset < partition.visible_end(isolation_level):
+                return True
+        return False
 
     def _answer(self, found: list[tuple[SessionPartition, PartitionData]]) -> None:
         if self._context.api_version < BATCHES_SINCE and any(data.records for _, data in found):
@@ -312,17 +336,37 @@ def _told(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _success(index: int, partition: Partition, records: FileSlice | None, isolation_level: int) -> PartitionData:
+def _success(
+    wanted: SessionPartition, partition: Partition, read: LogRead | None, isolation_level: int
+) -> PartitionData:
     log = partition.log
-    return PartitionData(
-        partition_index=index,
+    data = PartitionData(
+        partition_index=wanted.index,
         error_code=0,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
-        records=records if records is not None else b"",
+        records=read.slice if read is not None and read.slice is not None else b"",
     )
+    if isolation_level == READ_COMMITTED and data.records:
+        assert read is not None
+        _add_aborted(data, log, wanted.fetch_offset, read)
+    return data
+
+
+def _add_aborted(data: PartitionData, log: PartitionLog, offset: int, read: LogRead) -> None:
+    """Name the aborted transactions that reach into what was read, so that the client leaves out their records."""
+    up_to = read.next_offset if read.next_offset >= 0 else log.log_end_offset
+    try:
+        aborted = log.aborted_transactions(offset, up_to)
+    except DiskError:
+        data.records.release()
+        data.error_code, data.records = int(ErrorCode.KAFKA_STORAGE_ERROR), b""
+        return
+    data.aborted_transactions = [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
+    ]
 
 
 def _failed(index: int, error: ErrorCode, *, unknown: bool = False) -> PartitionData:

@@ -21,7 +21,6 @@ from ottla.storage.inspection.kinds import FileKind, read_name
 from ottla.storage.inspection.small_files import (
     OFFSET_ENTRY,
     TIME_ENTRY,
-    TXN_ENTRY,
     AbortedEntry,
     SnapshotProblem,
     TooLarge,
@@ -32,6 +31,7 @@ from ottla.storage.inspection.small_files import (
 )
 from ottla.storage.inspection.walk import LogWalker
 from ottla.storage.leader_epochs import decode_leader_epochs
+from ottla.storage.transaction_index import TXN_ENTRY
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ from ottla.storage.inspection.findings import Finding, Remedy, RemedyKind, Sever
 from ottla.storage.inspection.small_files import (
     OFFSET_ENTRY,
     TIME_ENTRY,
-    TXN_ENTRY,
-    TXN_INDEX_VERSION,
     AbortedEntry,
     entries,
     first_of_zero_tail,
 )
+from ottla.storage.transaction_index import TXN_ENTRY, TXN_INDEX_VERSION
 
 #: An index is thin where so many times its usual distance lies behind its last entry.
 _THIN: Final = 4

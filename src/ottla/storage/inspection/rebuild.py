@@ -22,14 +22,13 @@ from ottla.storage.inspection.kinds import DAMAGED_SUFFIX
 from ottla.storage.inspection.small_files import (
     OFFSET_ENTRY,
     TIME_ENTRY,
-    TXN_ENTRY,
-    TXN_INDEX_VERSION,
     AbortedEntry,
     entries,
 )
 from ottla.storage.inspection.walk import LogBatch, LogWalker, Patch
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from ottla.storage.segment import MAX_RELATIVE_OFFSET
+from ottla.storage.transaction_index import TXN_ENTRY, TXN_INDEX_VERSION
 
 #: Kafka's default of `index.interval.bytes`.
 INDEX_INTERVAL_BYTES: Final = 4096

@@ -15,8 +15,6 @@ _PIECE_ENTRIES: Final = 64 * 1024
 
 OFFSET_ENTRY: Final = struct.Struct(">II")
 TIME_ENTRY: Final = struct.Struct(">qI")
-TXN_ENTRY: Final = struct.Struct(">hqqqq")
-TXN_INDEX_VERSION: Final = 0
 
 _SNAPSHOT_HEAD: Final = struct.Struct(">hI")
 _SNAPSHOT_COUNT: Final = struct.Struct(">i")

@@ -1,0 +1,94 @@
+"""The `.txnindex` of a segment: the transactions whose abort markers lie in it, in the order of the markers.
+
+There in few segments only. Kafka's format (`TransactionIndex.java`): entries of 34 bytes, a version and four numbers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ottla.storage.files import TXN_INDEX_SUFFIX, OpenFiles, SegmentFile
+
+TXN_INDEX_VERSION: Final = 0
+TXN_ENTRY: Final = struct.Struct(">hqqqq")
+#: Entries of a segment that are kept in memory; an index with more of them is read whenever it is asked.
+ENTRIES_KEPT: Final = 4096
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted.
+
+    `last_offset` is that of its marker, `last_stable_offset` how far readers of committed records could read then.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+    def encode(self) -> bytes:
+        """Its entry."""
+        return TXN_ENTRY.pack(TXN_INDEX_VERSION, *self)
+
+
+def decode_aborted(data: bytes) -> list[AbortedTransaction]:
+    """The entries of a file; a last one that is cut off is left out."""
+    whole = len(data) // TXN_ENTRY.size * TXN_ENTRY.size
+    return [AbortedTransaction(*fields[1:]) for fields in TXN_ENTRY.iter_unpack(data[:whole])]
+
+
+class TransactionIndex:
+    """The index of one segment. The file is made with its first entry."""
+
+    __slots__ = ("_entries", "_files", "file")
+
+    def __init__(self, files: OpenFiles, folder: str, base_offset: int, suffix_end: str = "") -> None:
+        self._files = files
+        self.file = SegmentFile(files, folder, base_offset, TXN_INDEX_SUFFIX + suffix_end)
+        self._entries: list[AbortedTransaction] | None = None
+
+    def entries(self) -> Sequence[AbortedTransaction]:
+        """All entries. Raises DiskError."""
+        if self._entries is not None:
+            return self._entries
+        disk, path = self._files.disk, self.file.path
+        found = decode_aborted(disk.read_bytes(path)) if disk.exists(path) else []
+        if len(found) <= ENTRIES_KEPT:
+            self._entries = found
+        return found
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add an entry. Raises DiskError, and then nothing was added."""
+        self.file.get(create=True).append([transaction.encode()])
+        if self._entries is not None:
+            self._entries.append(transaction)
+            if len(self._entries) > ENTRIES_KEPT:
+                self._entries = None
+
+    def keep_below(self, offset: int) -> None:
+        """Drop the entries of markers at `offset` and above, and a torn one behind the last. Raises DiskError."""
+        disk, path = self._files.disk, self.file.path
+        if not disk.exists(path):
+            self._entries = []
+            return
+        kept = [entry for entry in decode_aborted(disk.read_bytes(path)) if entry.last_offset < offset]
+        handle = self.file.get()
+        if handle.size != len(kept) * TXN_ENTRY.size:
+            handle.truncate(len(kept) * TXN_ENTRY.size)
+        self._entries = kept if len(kept) <= ENTRIES_KEPT else None
+
+    def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Let these be the entries; where there are none and no file either, none is made. Raises DiskError."""
+        if list(transactions) == list(self.entries()) and not self._torn():
+            return
+        handle = self.file.get(create=True)
+        handle.truncate(0)
+        if transactions:
+            handle.append([b"".join(transaction.encode() for transaction in transactions)])
+        self._entries = list(transactions) if len(transactions) <= ENTRIES_KEPT else None
+
+    def _torn(self) -> bool:
+        disk, path = self._files.disk, self.file.path
+        return disk.exists(path) and disk.file_size(path) % TXN_ENTRY.size != 0
