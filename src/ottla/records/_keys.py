@@ -87,11 +87,10 @@ def sieve(
     mask = 0xFFFFFFFFFFFFFFFF
     v0, v1, v2, v3 = _first_state(first_secret, second_secret)
     at = kept = tombstones = 0
-    largest = -0x7FFFFFFFFFFFFFFF
+    largest, stretch_end = -0x7FFFFFFFFFFFFFFF, -1
     stays = bytearray(count)
     flags = stays
     stretches: list[int] = []
-    stretch_end = -1
     for index in range(count):
         start = at
         length, at = _varint(data, at, size)
