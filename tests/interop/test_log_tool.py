@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.env.disk import RealDisk
 from ottla.storage.inspection.batch_rows import RecordWish
 from ottla.storage.inspection.dump import DumpWish, dump
 from ottla.storage.inspection.findings import Finding, Severity, Tally
+from ottla.storage.inspection.repair import carry_out
 from ottla.storage.inspection.verify import VerifyWish, verify
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.dumped_logs import PRODUCER, told_by_apache, told_by_us
+from support.inspected_logs import starts
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
@@ -178,3 +181,50 @@ def test_a_folder_of_ours(tmp_path: Path, end: str) -> None:
         assert [each for each in findings(server.log_dir) if each.severity not in harmless] == []
     finally:
         server.stop()
+
+
+@pytest.mark.spec("L9")
+def test_apache_kafka_serves_what_was_repaired(apache: ApacheKafka) -> None:
+    """A damaged folder of Apache Kafka's: after the repair it starts on it and gives all that was whole."""
+    make_topics(apache.bootstrap)
+    fill(apache.bootstrap)
+    transactions(apache.bootstrap)
+    before = {topic: read_all(apache.bootstrap, topic) for topic in (PLAIN, TRANSACTIONAL)}
+    apache.stop()
+    chance = random.Random(3)
+    for topic in before:
+        for path in sorted(apache.log_dir.glob(f"{topic}-0/*.log"))[:3]:
+            data = bytearray(path.read_bytes())
+            begin = starts(data)
+            for start in chance.sample(begin[1:-1], 2):
+                data[start + chance.choice((3, 9, 16, 70))] ^= 4
+            path.write_bytes(data)
+        next(apache.log_dir.glob(f"{topic}-0/*.index")).write_bytes(b"damaged")
+    assert any(each.severity is Severity.DAMAGE for each in findings(apache.log_dir))
+    assert carry_out(RealDisk(), str(apache.log_dir), VerifyWish()).to_mend == []
+    assert not [each for each in findings(apache.log_dir) if each.severity is Severity.DAMAGE]
+    apache.start()
+    for topic, rows in before.items():
+        after = read_all(apache.bootstrap, topic)
+        assert after.items() <= rows.items()
+        assert len(after) > len(rows) // 2
+    produced = Producer({"bootstrap.servers": apache.bootstrap})
+    produced.produce(PLAIN, b"life goes on")
+    assert produced.flush(TIMEOUT_S) == 0
+
+
+def read_all(bootstrap: str, topic: str) -> dict[int, bytes]:
+    """Committed records by offset."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True, "check.crcs": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    rows: dict[int, bytes] = {}
+    while True:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None, f"the end of {topic} does not come"
+        if message.error():
+            assert message.error().code() == KafkaError._PARTITION_EOF, str(message.error())
+            break
+        rows[message.offset()] = message.value()
+    consumer.close()
+    return rows

@@ -197,8 +197,7 @@ def rebuild_from_logs(
             for item in walker:
                 if not isinstance(item, LogBatch):
                     continue
-                if item.leader_epoch > known.latest:
-                    known.assign(item.leader_epoch, item.base_offset)
+                _note_epoch(known, item)
                 entry = transactions.batch(walker, item, folder.segments[0])
                 if indexes is not None:
                     indexes.batch(item)
@@ -209,6 +208,16 @@ def rebuild_from_logs(
             aborted.finish(needed=False)
     if epochs:
         disk.write_atomic(folder.file(LEADER_EPOCH_FILE), known.encode())
+
+
+def _note_epoch(known: LeaderEpochs, batch: LogBatch) -> None:
+    """Take in the leader epoch of a batch: epochs never fall, so those above it were wrong."""
+    if batch.leader_epoch < 0:
+        return
+    while known.latest > batch.leader_epoch:
+        known.entries.pop()
+    if known.latest < batch.leader_epoch:
+        known.assign(batch.leader_epoch, batch.base_offset)
 
 
 def _old_entries(disk: Disk, path: str) -> dict[tuple[int, int], AbortedEntry]:
