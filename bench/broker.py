@@ -8,13 +8,7 @@ what each row means, and RESULTS.md for the last complete run.
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import shutil
-import signal
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +18,6 @@ PROJECT = Path(__file__).resolve().parents[1]
 # The harness that starts brokers belongs to the tests.
 sys.path.append(str(PROJECT / "tests"))
 
-import machine  # noqa: E402
 from contestants import APACHE, NAMES, OTTLA, Started, compile_package, start  # noqa: E402
 from loads import (  # noqa: E402
     BULK_LOADS,
@@ -44,19 +37,14 @@ from report import (  # noqa: E402
     EIGHTH,
     HALF,
     QUARTER,
-    RESULTS,
     Figures,
-    write_section,
 )
+from session import Options, execute, say  # noqa: E402
 
 from support.apache import ApacheZooKeeper  # noqa: E402
-from support.java import java_executable, kafka_libs  # noqa: E402
 
-TITLE = "bench/broker.py"
 START, BULK, TINY, TOOLS = PARTS = ("start", "bulk", "tiny", "tools")
 MANY_PARTITIONS = 1000
-#: More than this used by others, and the figures are not worth keeping.
-QUIET_SHARE = 0.1
 MB = 1e6
 
 
@@ -111,7 +99,7 @@ class Bench:
             return
         for name in NAMES:
             self._start(name, "load")
-            _say(f"warming up {name}")
+            say(f"warming up {name}")
             warm_up(self._running[name], self._plan.warm_up_s[name])
         for number in range(1, self._plan.rounds + 1):
             for bulk in BULK_LOADS if BULK in self._parts else ():
@@ -145,14 +133,14 @@ class Bench:
 
     def _in_turn(self, number: int, what: str, measure: Callable[[Started], None]) -> None:
         """Measure both brokers, another one first in every round."""
-        _say(f"round {number}: {what}")
+        say(f"round {number}: {what}")
         for name in NAMES if number % 2 else reversed(NAMES):
             measure(self._running[name])
 
     def _starts(self) -> None:
         # Once unmeasured, so that programs and libraries are in the page cache.
         for number in range(self._plan.rounds + 1):
-            _say("starting both brokers" + (f", round {number}" if number else " to get everything into memory"))
+            say("starting both brokers" + (f", round {number}" if number else " to get everything into memory"))
             for name in NAMES:
                 broker = self._start(name, f"start-{number}")
                 if number:
@@ -198,56 +186,9 @@ class Bench:
         add(group, f"{what}, consume", "broker CPU s per million", name, found.consume_cpu_s_per_million)
 
 
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
-def _report(bench: Bench, plan: Plan, seconds: float, others: float, command: str) -> str:
-    goals, met = bench.figures.goals()
-    now = datetime.datetime.now(datetime.UTC)
-    noise = "" if others <= QUIET_SHARE else " **The machine was not quiet: do not trust absolute figures.**"
-    rounds = f"medians of {plan.rounds} rounds" if plan.rounds > 1 else "one round only (`--quick`)"
-    head = (
-        f"`{command}`, {now:%Y-%m-%d %H:%M} UTC, {seconds:.0f} s, {rounds}. {machine.describe()}. "
-        f"Other processes used {others:.0%} of the machine.{noise}\n\n"
-        f"Ratio is {OTTLA} / {APACHE}. Goals met: {met} of {goals}."
-    )
-    return "\n\n".join((head, *bench.figures.tables()))
-
-
-def main() -> int:
-    """Run, print, and write where asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one short round, less than 90 seconds")
-    parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="measure these parts only")
-    arguments = parser.parse_args()
-    if arguments.write and (arguments.quick or set(arguments.only) != set(PARTS)):
-        parser.error("--write keeps complete runs only")
-    if java_executable() is None or kafka_libs() is None:
-        print("bench: Java 17 or Apache Kafka's jars are missing; use ./run bench, which fetches them", file=sys.stderr)
-        return 1
-    # A request to stop takes the brokers and their data along.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    plan = QUICK if arguments.quick else FULL
-    cache = PROJECT / ".cache"
-    cache.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=cache))
-    bench = Bench(plan, frozenset(arguments.only), folder)
-    begun, bystanders = time.monotonic(), machine.Bystanders()
-    try:
-        bench.run()
-    finally:
-        bench.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-    command = " ".join(["./run bench broker", *sys.argv[1:]])
-    report = _report(bench, plan, time.monotonic() - begun, bystanders.share(), command)
-    print(report)
-    if arguments.write:
-        write_section(TITLE, report)
-        _say(f"written to {RESULTS.relative_to(PROJECT)}")
-    return 0
+def _make(options: Options, folder: Path) -> Bench:
+    return Bench(QUICK if options.quick else FULL, options.parts, folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(execute("broker", __doc__, PARTS, FULL.rounds, _make))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import compileall
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from frames import Caller
+from kazoo.client import KazooClient
 
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.ottla_server import OttlaServer
@@ -28,6 +30,8 @@ BROKER_JVM = ("-server", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-
 DELETE_DELAY = {"log.segment.delete.delay.ms": "100"}
 BROKER_SETTINGS = {"num.io.threads": "8", "num.network.threads": "3"} | DELETE_DELAY
 DELETE_TIMEOUT_S = 60.0
+#: A broker may have gigabytes to recover, or ten thousand partitions to open.
+LAUNCH_TIMEOUT_S = 300.0
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -72,20 +76,43 @@ def compile_package() -> None:
     compileall.compile_dir(PROJECT / "src" / "ottla", quiet=2, workers=1)
 
 
-def start(name: str, folder: Path, zookeeper: ApacheZooKeeper) -> Started:
-    """Start a broker in an empty folder; ready when it has answered a Metadata request in which it names itself."""
+def make(
+    name: str, folder: Path, zookeeper: ApacheZooKeeper, overrides: Mapping[str, str] | None = None
+) -> OttlaServer | ApacheKafka:
+    """A broker in an empty folder, not started yet; `overrides` are settings by Kafka's names, for either."""
     if name == OTTLA:
-        ottla = OttlaServer(folder, overrides=DELETE_DELAY, env={"PYTHONDONTWRITEBYTECODE": ""}).start()
-        server, port, log_dir = ottla.server, ottla.port, ottla.log_dir
-    else:
-        # A part of the tree of its own, which the broker makes.
-        settings = BROKER_SETTINGS | {"zookeeper.connect": f"{zookeeper.connect}/{folder.name}"}
-        apache = ApacheKafka(
-            folder, zookeeper=zookeeper, heap=BROKER_HEAP, overrides=settings, jvm_options=BROKER_JVM
-        ).start()
-        server, port, log_dir = apache.server, apache.port, apache.log_dir
-    with Caller(port) as caller:
+        settings = DELETE_DELAY | dict(overrides or {})
+        return OttlaServer(folder, overrides=settings, env={"PYTHONDONTWRITEBYTECODE": ""})
+    # A part of the tree of its own, which the broker makes.
+    chroot = {"zookeeper.connect": f"{zookeeper.connect}/{folder.name}"}
+    settings = BROKER_SETTINGS | chroot | dict(overrides or {})
+    return ApacheKafka(folder, zookeeper=zookeeper, heap=BROKER_HEAP, overrides=settings, jvm_options=BROKER_JVM)
+
+
+def wait_until_forgotten(broker: OttlaServer | ApacheKafka) -> None:
+    """Until a killed broker may start again: ZooKeeper keeps its node until its session is over."""
+    if isinstance(broker, OttlaServer):
+        return
+    client = KazooClient(hosts=broker.overrides["zookeeper.connect"])
+    client.start()
+    try:
+        wait_until(lambda: not client.exists(f"/brokers/ids/{broker.broker_id}"), "ZooKeeper to forget the broker")
+    finally:
+        client.stop()
+        client.close()
+
+
+def launch(name: str, broker: OttlaServer | ApacheKafka) -> Started:
+    """Start a broker, also again; ready when it has answered a Metadata request in which it names itself."""
+    broker.start(LAUNCH_TIMEOUT_S)
+    with Caller(broker.port) as caller:
         while not caller.brokers():
             time.sleep(0.005)
+    server = broker.server
     seconds = time.monotonic() - server.started_at
-    return Started(name, server, port, log_dir, seconds, cpu_seconds(server.pid), server.memory_bytes())
+    return Started(name, server, broker.port, broker.log_dir, seconds, cpu_seconds(server.pid), server.memory_bytes())
+
+
+def start(name: str, folder: Path, zookeeper: ApacheZooKeeper) -> Started:
+    """Start a broker in an empty folder."""
+    return launch(name, make(name, folder, zookeeper))

@@ -31,6 +31,7 @@ VERSIONS = {
     ApiKey.FETCH: 17,
     ApiKey.LIST_OFFSETS: 8,
     ApiKey.METADATA: 12,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.DELETE_TOPICS: 5,
 }

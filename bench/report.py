@@ -16,17 +16,18 @@ RESULTS_HEAD = "# Results\n\nEach section on a benchmark was written by the prog
 
 @dataclass(frozen=True)
 class Goal:
-    """What ottla's figure divided by Apache Kafka's has to be."""
+    """What ottla's figure divided by Apache Kafka's has to be, or (`absolute`) ottla's figure itself."""
 
-    ratio: float
+    limit: float
     at_least: bool
+    absolute: bool = False
 
-    def met(self, ratio: float) -> bool:
-        """Whether `ratio` reaches it."""
-        return ratio >= self.ratio if self.at_least else ratio <= self.ratio
+    def met(self, value: float) -> bool:
+        """Whether `value` reaches it."""
+        return value >= self.limit if self.at_least else value <= self.limit
 
     def __str__(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.ratio:g}"
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g}{' (ottla)' if self.absolute else ''}"
 
 
 AT_LEAST_EQUAL = Goal(1.0, at_least=True)
@@ -60,7 +61,8 @@ class Row:
         """Whether the goal was met, empty without a goal."""
         if self.goal is None:
             return ""
-        return "met" if self.goal.met(self.ratio) else "NOT met"
+        value = self.median(OTTLA) if self.goal.absolute else self.ratio
+        return "met" if self.goal.met(value) else "NOT met"
 
     def cells(self) -> list[str]:
         """The row of the table."""

@@ -133,7 +133,7 @@ class ApacheKafka:
         assert self._server is not None, "Apache Kafka was not started"
         return self._server
 
-    def start(self) -> ApacheKafka:
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> ApacheKafka:
         """Start it and wait until it serves; a second start keeps the data, not the port."""
         properties = _write_properties(self.folder / "server.properties", self._settings())
         if self.zookeeper is None and not (self.log_dir / "meta.properties").exists():
@@ -141,7 +141,7 @@ class ApacheKafka:
             java_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
         command = _server_command(self.heap, "kafka.Kafka", str(properties), options=self.jvm_options)
         self._server = server = ServerProcess("kafka", command, self.folder)
-        self.port = server.wait_until_ready(self._port_when_started, START_TIMEOUT_S)
+        self.port = server.wait_until_ready(self._port_when_started, timeout_s)
         return self
 
     def _settings(self) -> dict[str, str]:
@@ -174,10 +174,10 @@ class ApacheKafka:
             *arguments, "--bootstrap-server", self.bootstrap, stdin=stdin, timeout_s=timeout_s, check=check
         ).stdout
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop it cleanly (SIGTERM), as an administrator does."""
         if self._server is not None and self._server.running:
-            self._server.terminate(STOP_TIMEOUT_S)
+            self._server.terminate(timeout_s)
 
     def kill9(self) -> None:
         """Kill it without notice."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from support.ports import LOOPBACK
-from support.processes import ServerProcess
+from support.processes import TERMINATE_TIMEOUT_S, ServerProcess
 
 START_TIMEOUT_S = 20.0
 
@@ -87,9 +87,9 @@ class OttlaServer:
         assert not self.server.running, "stop it first"
         return self.start()
 
-    def stop(self) -> int:
+    def stop(self, timeout_s: float = TERMINATE_TIMEOUT_S) -> int:
         """Stop it cleanly (SIGTERM) and give its exit status; nothing if it does not run."""
-        return self._server.terminate() if self._server is not None and self._server.running else 0
+        return self._server.terminate(timeout_s) if self._server is not None and self._server.running else 0
 
     def kill9(self) -> None:
         """Kill it without notice."""
