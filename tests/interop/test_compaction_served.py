@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
@@ -76,6 +83,39 @@ def test_a_topic_shrinks_to_its_newest_values(server: OttlaServer) -> None:
     server.kill9()
     server.restart()
     assert everything(server) == found
+
+
+def test_settings_change_while_the_broker_runs(tmp_path: Path) -> None:
+    server = OttlaServer(tmp_path / "ottla", overrides={"log.cleaner.backoff.ms": "3600000"})
+    try:
+        server.start()
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        config = {"cleanup.policy": "compact", "segment.bytes": "5000", "min.cleanable.dirty.ratio": "1"}
+        admin.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(TIMEOUT_S)
+        producer = Producer({"bootstrap.servers": server.bootstrap, "batch.num.messages": 10})
+        for number in range(500):
+            producer.produce(TOPIC, b"x" * 100, b"%d" % (number % 5))
+        assert producer.flush(TIMEOUT_S) == 0
+        size = size_of(server.log_dir / f"{TOPIC}-0")
+        change(admin, ResourceType.TOPIC, TOPIC, "min.cleanable.dirty.ratio", "0.1")
+        change(admin, ResourceType.BROKER, broker_id(admin), "log.cleaner.backoff.ms", "100")
+        wait_until(lambda: size_of(server.log_dir / f"{TOPIC}-0") < size // 3, "a small folder")
+        server.kill9()
+        server.restart()
+        assert len(everything(server)) < 500
+    finally:
+        server.stop()
+
+
+def broker_id(admin: AdminClient) -> str:
+    return str(next(iter(admin.list_topics(timeout=TIMEOUT_S).brokers)))
+
+
+def change(admin: AdminClient, kind: ResourceType, name: str, setting: str, value: str) -> None:
+    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(kind, name, incremental_configs=[entry])
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(TIMEOUT_S)
 
 
 @pytest.mark.spec("C3")

@@ -232,6 +232,7 @@ class Broker:
         topics.subscribe_configs(self.logs.apply_config)
         self.dynamic_settings = DynamicSettings(tree, self.config, broker_id, self.clock, self._settings_changed)
         await self.dynamic_settings.load()
+        self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
         started = await topics.start()
         if started is not None:
             return started.message
@@ -273,6 +274,7 @@ class Broker:
         """The broker's settings, which topics inherit, are others now."""
         self.connections.limit = self._most_connections()
         self.connections.limit_per_host = self.config.int("max.connections.per.ip")
+        self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
         configs: dict[str, LogConfig] = {}
         for hosted in self.logs.logs():
             config = configs.get(hosted.topic)

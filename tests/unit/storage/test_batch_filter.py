@@ -9,9 +9,10 @@ from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.storage.batch_filter import FilterRules, KeptBatch, LastRecord, filter_batch
-from ottla.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions, decode_aborted
+from ottla.storage.cleaned_transactions import CleanedTransactions
 from ottla.storage.offset_map import DictMap
 from ottla.storage.scan import ScannedBatch
+from ottla.storage.transaction_index import AbortedTransaction, decode_aborted
 from support.storage_logs import NOW_MS
 
 pytestmark = pytest.mark.spec("L5")
