@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import Final
 
+from ottla.env.warmth import pread
 from ottla.storage.files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, OpenFiles, SegmentFile
 
 OFFSET_ENTRY: Final = struct.Struct(">II")
@@ -94,7 +95,7 @@ class _SparseIndex:
         pending = self._pending
         in_file = self.entries - (len(pending) // entry_size if pending is not None else 0)
         from_file = max(0, min(count, in_file - first))
-        data = self.file.get().pread(from_file * entry_size, first * entry_size) if from_file else b""
+        data = pread(self.file.get(), from_file * entry_size, first * entry_size) if from_file else b""
         if pending is not None and from_file < count:
             start = (first + from_file - in_file) * entry_size
             data += pending[start : start + (count - from_file) * entry_size]

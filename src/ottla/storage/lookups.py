@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.env.disk import DiskFile
+from ottla.env.warmth import pread
 from ottla.records.batch import MAGIC, MAGIC_AT, NO_LEADER_EPOCH, NO_TIMESTAMP, TimestampType, parse_batch_header
 from ottla.records.message_set import parse_message_header
 from ottla.records.record import Record
@@ -58,7 +59,7 @@ def _search(segment: Segment, position: int, timestamp: int, start_offset: int) 
 
 
 def _in_batch(file: DiskFile, place: Place, timestamp: int, start_offset: int) -> OffsetTimestamp | None:
-    data = memoryview(file.pread(place.length, place.position))
+    data = memoryview(pread(file, place.length, place.position))
     if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
         return _first_late_enough(
             decode_message_bounded(data, parse_message_header(data)), timestamp, start_offset, NO_LEADER_EPOCH

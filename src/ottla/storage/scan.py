@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.env.disk import DiskFile
+from ottla.env.warmth import pread
 from ottla.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
@@ -63,7 +64,7 @@ def find_batch(file: DiskFile, position: int, end: int, offset: int) -> Place | 
     """
     need = _PLACE.size
     while end - position >= need:
-        window = file.pread(min(LOOKUP_BYTES, end - position), position)
+        window = pread(file, min(LOOKUP_BYTES, end - position), position)
         if len(window) < need:
             break
         at, last = 0, len(window) - need
@@ -82,7 +83,7 @@ def find_batch(file: DiskFile, position: int, end: int, offset: int) -> Place | 
 
 def batch_at(file: DiskFile, position: int) -> Place | None:
     """The batch that begins at `position`; None at the end of the file. Raises DiskError."""
-    head = file.pread(_PLACE.size, position)
+    head = pread(file, _PLACE.size, position)
     if len(head) < _PLACE.size:
         return None
     base_offset, length, magic, delta = _PLACE.unpack(head)
@@ -91,7 +92,7 @@ def batch_at(file: DiskFile, position: int) -> Place | None:
 
 def max_timestamp_at(file: DiskFile, position: int) -> int:
     """The largest timestamp of the batch that begins at `position`, -1 without one. Raises DiskError."""
-    head = file.pread(_TIMESTAMP_END, position)
+    head = pread(file, _TIMESTAMP_END, position)
     if len(head) < SMALLEST_MESSAGE or head[MAGIC_AT] == 0:
         return NO_TIMESTAMP
     if head[MAGIC_AT] == 1:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.cold_reads import when_warm
 from ottla.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -27,6 +28,7 @@ from ottla.broker.fetch_sessions import (
 from ottla.broker.partitions import NO_EPOCH
 from ottla.broker.purgatory import DelayedFetch
 from ottla.env.disk import DiskError
+from ottla.env.warmth import ColdRange, Range
 from ottla.net.parts import MadePart
 from ottla.records.errors import BatchError, UnsupportedCompressionError
 from ottla.records.message_set import MAGIC_0, MAGIC_1
@@ -81,7 +83,7 @@ def handle(context: RequestContext, request: FetchRequest) -> None:
         parts, length = encode_fetch_response(response, context.api_version)
         context.reply_parts(parts, length)
         return
-    Fetch(context, request, *begun).run()
+    when_warm(context, Fetch(context, request, *begun).run)
 
 
 class Fetch:
@@ -110,9 +112,7 @@ class Fetch:
         if at_once or size >= request.min_bytes or request.max_wait_ms <= 0 or not self._wanted:
             self._answer(found)
             return
-        for _, data in found:
-            if data.records:
-                data.records.release()
+        _release(found)
         find = self._find
         partitions = [partition for wanted in self._wanted if (partition := find(wanted)) is not None]
         DelayedFetch(
@@ -127,7 +127,7 @@ class Fetch:
     def _answer_late(self) -> None:
         """Called by a timer, or by whoever appended: an error here must stay here."""
         try:
-            self._answer(self._read_all()[0])
+            when_warm(self._context, lambda: self._answer(self._read_all()[0]))
         except Exception:
             log.exception("a fetch of %s failed", self._context.client_host)
             self._context.disconnect()
@@ -142,12 +142,14 @@ class Fetch:
     def _read_all(self) -> tuple[list[tuple[SessionPartition, PartitionData]], int, bool]:
         """What each partition has to tell, the bytes of records in it, and whether it must be told at once.
 
-        That is so with an error, and, as in Kafka, where an older segment ends: it will not grow.
+        That is so with an error, and, as in Kafka, where an older segment ends: it will not grow. Raises ColdRange
+        where the loop would have to wait for the disk.
         """
         request = self._request
         isolation_level = request.isolation_level
         budget = min(request.max_bytes, self._context.broker.fetch_max_bytes)
         found: list[tuple[SessionPartition, PartitionData]] = []
+        cold: list[Range] = []
         total = 0
         at_once = False
         version = self._context.api_version
@@ -164,12 +166,16 @@ class Fetch:
             up_to = partition.visible_end(isolation_level)
             read: LogRead | None = None
             if wanted.fetch_offset != up_to:
-                done = log.read(
-                    wanted.fetch_offset,
-                    min(wanted.max_bytes, budget),
-                    up_to_offset=up_to,
-                    min_one_batch=whole_batch and not total,
-                )
+                try:
+                    done = log.read(
+                        wanted.fetch_offset,
+                        min(wanted.max_bytes, budget),
+                        up_to_offset=up_to,
+                        min_one_batch=whole_batch and not total,
+                    )
+                except ColdRange as missing:
+                    cold += missing.ranges
+                    continue
                 if isinstance(done, ReadRefusal):
                     if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
                         self._context.broker.partitions.read_failed(partition, done.message)
@@ -183,6 +189,9 @@ class Fetch:
             elif self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
                 continue
             found.append((wanted, _success(wanted, partition, read, isolation_level)))
+        if cold:
+            _release(found)
+            raise ColdRange(cold)
         return found, total, at_once
 
     def _refuse(self, wanted: SessionPartition, partition: Partition | None) -> PartitionData | None:
@@ -334,6 +343,12 @@ def _told(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return error
+
+
+def _release(found: list[tuple[SessionPartition, PartitionData]]) -> None:
+    for _, data in found:
+        if data.records:
+            data.records.release()
 
 
 def _success(

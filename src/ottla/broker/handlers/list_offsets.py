@@ -7,9 +7,12 @@ KIP-405), which is the log start where nothing is tiered; 9 for the last tiered 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.cold_reads import when_warm
 from ottla.env.disk import DiskError
+from ottla.env.warmth import ColdRange, Range
 from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
@@ -41,6 +44,11 @@ _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TI
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
     """Answer per partition; each fails on its own."""
+    when_warm(context, partial(_answer_all, context, request))
+
+
+def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> None:
+    """Raises ColdRange where the loop would have to wait for the disk."""
     partitions = context.broker.partitions
     image = context.broker.image
     seen: set[tuple[str, int]] = set()
@@ -50,6 +58,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
             key = (topic.name, asked.partition_index)
             (repeated if key in seen else seen).add(key)
     topics: list[ListOffsetsTopicResponse] = []
+    cold: list[Range] = []
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
@@ -64,8 +73,13 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
                     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 answers.append(_failed(asked, error))
             else:
-                answers.append(_answer(context, partition, asked, request.isolation_level))
+                try:
+                    answers.append(_answer(context, partition, asked, request.isolation_level))
+                except ColdRange as found:
+                    cold += found.ranges
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    if cold:
+        raise ColdRange(cold)
     context.reply(ListOffsetsResponse(topics=topics))
 
 

@@ -1,0 +1,43 @@
+"""Work of a request that reads here and there in logs, and must not keep the loop waiting for the disk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.env.warmth import bring, without_waiting
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+log = logging.getLogger("ottla.broker")
+
+#: So often the work is begun anew; after that the page cache is plainly too small for it, and the loop waits.
+MOST_ROUNDS: Final = 8
+
+
+def when_warm(context: RequestContext, work: Callable[[], None]) -> None:
+    """Call `work` until it finds everything in the page cache; it may have no effect before it raises `ColdRange`."""
+    _attempt(context, work, MOST_ROUNDS)
+
+
+def _attempt(context: RequestContext, work: Callable[[], None], rounds_left: int) -> None:
+    if rounds_left == 0:
+        work()
+        return
+    cold = without_waiting(work)
+    if not cold:
+        return
+
+    def brought(_result: None, _error: BaseException | None) -> None:
+        try:
+            _attempt(context, work, rounds_left - 1)
+        except Exception:
+            log.exception("a request of %s failed", context.client_host)
+            context.disconnect()
+
+    broker = context.broker
+    broker.dispatcher.cold_reads += 1
+    broker.executor.call(partial(bring, broker.disk, cold), brought)
