@@ -14,13 +14,12 @@ from ottla.env.disk import Disk, DiskError
 from ottla.env.file_reader import ReadableFile
 from ottla.storage.checkpoints import CheckpointError, decode_offsets, decode_partition_metadata
 from ottla.storage.files import LOG_SUFFIX
+from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.inspection.batch_rows import RecordWish, Row, log_rows
 from ottla.storage.inspection.folders import LogDirectory, PartitionFolder, base_name, look, topic_of
 from ottla.storage.inspection.internal_topics import Decoder, decoder_for
 from ottla.storage.inspection.kinds import FileKind, read_name
 from ottla.storage.inspection.small_files import (
-    OFFSET_ENTRY,
-    TIME_ENTRY,
     AbortedEntry,
     SnapshotProblem,
     TooLarge,

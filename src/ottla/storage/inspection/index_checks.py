@@ -11,14 +11,9 @@ from typing import Final, NamedTuple
 
 from ottla.env.file_reader import ReadableFile
 from ottla.records.control import ControlRecordType
+from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.inspection.findings import Finding, Remedy, RemedyKind, Severity
-from ottla.storage.inspection.small_files import (
-    OFFSET_ENTRY,
-    TIME_ENTRY,
-    AbortedEntry,
-    entries,
-    first_of_zero_tail,
-)
+from ottla.storage.inspection.small_files import AbortedEntry, entries, first_of_zero_tail
 from ottla.storage.transaction_index import TXN_ENTRY, TXN_INDEX_VERSION
 
 #: An index is thin where so many times its usual distance lies behind its last entry.
