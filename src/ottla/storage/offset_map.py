@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import pairwise, repeat
+from mmap import mmap
 from typing import Final, NamedTuple, Protocol
 
 from ottla.records import keys as keys_of_records
@@ -94,7 +95,8 @@ class TableMap:
         self._limit = self._make(places, load_factor)
 
     def _make(self, places: int, load_factor: float) -> int:
-        self._table = memoryview(bytearray(places * PLACE_BYTES)).cast("Q")
+        # The system gives the pages, all zero, as they are written to; a bytearray would be filled at once.
+        self._table = memoryview(mmap(-1, places * PLACE_BYTES)).cast("Q")
         # One place stays free, so that a search ends.
         return min(int(places * load_factor), places - 1)
 
