@@ -1,0 +1,2 @@
+from ottla.records._walk import check_records as check_records
+from ottla.records._walk import scan_keys as scan_keys

@@ -1,0 +1,32 @@
+"""Walking over the uncompressed records of a batch without making objects of them: what a broker checks on append,
+and what the log cleaner reads. Compiled where that was built (about ten nanoseconds a record), else in plain Python,
+more than a hundred times slower; what they answer is the same.
+
+`check_records(records, count, base_timestamp)` looks whether `records`, the bytes of a batch behind its header, are
+`count` well-formed ones and nothing else, as `DefaultRecord.java` does, and gives a `RecordsSummary`, or the first
+`RecordFault`. It does not decode header keys, look at attributes (nobody uses them), or mind in which order offsets
+come. Memory: none that grows with the records.
+
+`scan_keys(records, count)` gives the `KeyScan` of records that are in the log already. Raises BatchError where they
+are malformed. Memory: the keys, and five numbers a record.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.records.walked import KeyScan, RecordFault, RecordsSummary
+
+try:
+    from ottla.records._walk_native import check_records, scan_keys
+
+    compiled = True
+except ImportError:
+    from ottla.records._walk import check_records, scan_keys
+
+    compiled = False
+
+__all__ = ["COMPILED", "KeyScan", "RecordFault", "RecordsSummary", "check_records", "scan_keys"]
+
+#: Whether the compiled walk is there. Without it nobody should walk over what arrives on the event loop.
+COMPILED: Final = compiled
