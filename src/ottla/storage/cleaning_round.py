@@ -181,5 +181,5 @@ class CleaningRound:
 
 
 def _source(segment: Segment, end_offset: int, from_offset: int = 0) -> SourceSegment:
-    position = segment.offset_index.lookup(from_offset) if from_offset > segment.base_offset else 0
+    position = segment.indexed_position(from_offset) if from_offset > segment.base_offset else 0
     return SourceSegment(segment.base_offset, end_offset, segment.size, position, segment.log.path)

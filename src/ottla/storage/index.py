@@ -11,11 +11,13 @@ file, left by a crash, ends in zeros, which are cut off here.)
 
 from __future__ import annotations
 
+import operator
 import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from itertools import islice
 from typing import Final
 
 from ottla.env.warmth import pread
@@ -155,21 +157,20 @@ class OffsetIndex(_SparseIndex):
             self._memory.used_bytes -= self.entries * OFFSET_ENTRY.size
         self._offsets = self._positions = None
 
-    def lookup(self, offset: int) -> int:
-        """The position of the last indexed batch that ends at or before `offset`; 0 where there is none."""
+    def floor(self, offset: int) -> int:
+        """The number of the last entry for `offset` or less, -1 where there is none."""
         if not self.entries or offset < self.base_offset:
-            return 0
-        offsets, positions = self._load()
-        found = bisect_right(offsets, offset - self.base_offset) - 1
-        return positions[found] if found >= 0 else 0
+            return -1
+        return bisect_right(self._load()[0], offset - self.base_offset) - 1
 
-    def last_position_up_to(self, position: int) -> int:
-        """The position of the last indexed batch that starts at or before `position`; 0 where there is none."""
-        if not self.entries:
-            return 0
-        positions = self._load()[1]
-        found = bisect_right(positions, position) - 1
-        return positions[found] if found >= 0 else 0
+    def floor_of_position(self, position: int) -> int:
+        """The number of the last entry of a batch that starts at or before `position`, -1 where there is none."""
+        return bisect_right(self._load()[1], position) - 1 if self.entries else -1
+
+    def loaded_entry(self, number: int) -> tuple[int, int]:
+        """(offset, position) of an entry, from memory."""
+        offsets, positions = self._load()
+        return self.base_offset + offsets[number], positions[number]
 
     def entry(self, number: int) -> tuple[int, int]:
         """(offset, position) of an entry."""
@@ -188,7 +189,10 @@ class OffsetIndex(_SparseIndex):
         self._cut(OFFSET_ENTRY.size, count)
 
     def valid_entries(self) -> int:
-        """How many entries from the start on are in order: a preallocated file ends in zeros."""
+        """How many entries from the start on are in order: a preallocated file ends in zeros.
+
+        0 where the others are not all in order.
+        """
         offsets, positions = self._load()
         low, high = 1, len(offsets)
         while low < high:
@@ -199,6 +203,9 @@ class OffsetIndex(_SparseIndex):
                 low = middle + 1
         if high and offsets[0] == 0 and positions[0] == 0 and high == 1:
             return 0
+        for numbers in (offsets, positions):
+            if not all(map(operator.lt, islice(numbers, high), islice(numbers, 1, high))):
+                return 0
         return high
 
     def drop(self) -> None:

@@ -23,7 +23,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start_offset:
     for segment in segments:
         if segment.retention_timestamp() >= timestamp:
             from_offset = max(segment.time_index.lookup(timestamp), start_offset)
-            found = _search(segment, segment.offset_index.lookup(from_offset), timestamp, start_offset)
+            found = _search(segment, segment.indexed_position(from_offset), timestamp, start_offset)
             if found is not None:
                 return found
             # Only records below the log's start were late enough (Apache Kafka gives up here).
@@ -40,7 +40,7 @@ def newest(segments: Sequence[Segment]) -> OffsetTimestamp | None:
             best, largest = segment, timestamp
     if best is None:
         return None
-    position = best.offset_index.lookup(best.max_timestamp_offset)
+    position = best.indexed_position(best.max_timestamp_offset)
     return _search(best, position, largest, best.base_offset)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.env.disk import Disk
-from ottla.records.batch import parse_batch_header
+from ottla.records.batch import MAGIC, parse_batch_header
 from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.scan import ScannedBatch, scan_batches
@@ -60,8 +60,11 @@ class ProducerSnapshots:
 
 def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:
     """Take a batch of the log into the state, unless it is in it already."""
-    if batch.magic == 2 and batch.last_offset >= state.end_offset:
-        state.replay(parse_batch_header(batch.data), batch.data)
+    if batch.magic == MAGIC and batch.last_offset >= state.end_offset:
+        if batch.producer_id < 0:
+            state.end_offset = batch.last_offset + 1
+        else:
+            state.replay(parse_batch_header(batch.data), batch.data)
 
 
 def replay_log(state: ProducerState, segments: Sequence[Segment], from_offset: int) -> None:

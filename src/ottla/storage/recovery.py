@@ -1,9 +1,9 @@
 """Opening a partition's folder: after a clean stop at once, after any other by checking what was not forced to disk.
 
 Everything below the recovery point is known to be on the disk and is trusted. From there on (or from the newest
-producer snapshot, if that is older) batches are read in order; at the first one that is cut off or whose checksum is
-wrong the log is cut, since nothing behind it can be in order. On the way the indexes of that part, the producers'
-state and the leader epochs are made anew. Folders that Apache Kafka wrote are opened alike.
+producer snapshot, if that is older) batches are read in order. Bytes that are no whole batch, and batches whose
+checksum or offset is wrong, are taken out and kept aside; sound batches behind them stay. On the way the indexes of
+that part, the producers' state and the leader epochs are made anew. Folders that Apache Kafka wrote are opened alike.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.env.disk import TEMPORARY_SUFFIX
+from ottla.records.batch import MAGIC
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import (
     PARTITION_METADATA_FILE,
@@ -20,6 +21,7 @@ from ottla.storage.checkpoints import (
     decode_partition_metadata,
     encode_partition_metadata,
 )
+from ottla.storage.damage import Damage, batches_and_damage, keep_aside, rewrite_without
 from ottla.storage.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -101,6 +103,8 @@ class _Loader:
         self._epochs = LeaderEpochs()
         #: Whether the segment that is being recovered holds markers that end transactions.
         self._has_markers = False
+        #: A newer leader epoch that was just met in the log, and the offset where.
+        self._next_epoch: tuple[int, int] | None = None
 
     def load(self) -> PartitionLog:
         place, resources = self._place, self._resources
@@ -264,7 +268,7 @@ class _Loader:
     # -- after any other stop
 
     def _recover(self, segments: list[Segment]) -> int:
-        """Check the log from the recovery point on, cut it where it is damaged; returns its end."""
+        """Check the log from the recovery point on, take out what is damaged; returns its end."""
         place = self._place
         self._load_snapshot(max(segments[-1].base_offset, place.recovery_point))
         from_offset = min(place.recovery_point, self._producers.end_offset) if self._snapshots.offsets else 0
@@ -276,50 +280,58 @@ class _Loader:
                 end = following
                 continue
             self._has_markers = False
-            end, whole = self._recover_segment(segment, end, from_offset if indexed else 0)
+            end = self._recover_segment(
+                segment, max(end, segment.base_offset), from_offset if indexed else 0, following
+            )
             if self._has_markers:
                 rebuild_transaction_index(self._snapshots, segments, number, self._now_ms)
-            if not whole or (following is not None and following < end):
-                self._cut_after(segments, number, end)
-                break
+        self._settle_epoch(None)
         if self._producers.end_offset > end:
             # A snapshot of records that are not there any more.
             self._load_snapshot(end)
             replay_log(self._producers, segments, self._producers.end_offset)
         return end
 
-    def _recover_segment(self, segment: Segment, start: int, trusted: int) -> tuple[int, bool]:
-        """Check a segment whose entries below `trusted` may be kept; returns (its end, whether nothing was cut)."""
-        end, reached = self._scan(segment, _keep_trusted_entries(segment, trusted), max(start, segment.base_offset))
-        cut = segment.size - reached
-        if cut:
-            self._place.notes.append(
-                f"{segment.log.path}: cut {cut} bytes at position {reached} that are no whole batch "
-                f"(the log now ends at offset {end})"
-            )
-            segment.log.get().truncate(reached)
-            segment.size = reached
+    def _recover_segment(self, segment: Segment, start: int, trusted: int, following: int | None) -> int:
+        """Check a segment whose index entries below `trusted` may be kept, take out what is damaged; returns its end.
+
+        `start` is the end of the log before it, `following` the start of the segment behind it.
+        """
+        position = _keep_trusted_entries(segment, trusted)
+        end, damages = self._scan(segment, position, start if not position else segment.base_offset, following)
+        if damages:
+            if position and damages[0].position == position:
+                # The last batch that the index names is damaged, so that it does not tell where the log goes on.
+                return self._recover_segment(segment, start, 0, following)
+            self._take_out(segment, damages)
+            if any(damage.end < segment.size for damage in damages):
+                # The batches behind have moved: their positions are found anew.
+                segment.size = segment.log.get().size
+                return max(end, self._recover_segment(segment, start, 0, following))
+            segment.size = segment.log.get().size
         segment.finish_time_index()
         segment.spill_indexes()
         segment.txn_index.keep_below(end)
-        return end, not cut
+        return max(end, start)
 
-    def _scan(self, segment: Segment, position: int, end: int) -> tuple[int, int]:
-        """Take in the sound batches from `position` on; returns (offset, position) after the last of them."""
+    def _scan(
+        self, segment: Segment, position: int, next_offset: int, following: int | None
+    ) -> tuple[int, list[Damage]]:
+        """Take in the sound batches from `position` on; returns the offset after the last, and what is damaged."""
         interval = self._place.config.index_interval_bytes
-        previous = -1
+        damages: list[Damage] = []
+        end = next_offset
         file = segment.log.pin()
         try:
-            for batch in scan_batches(file, position, segment.size):
-                if batch.last_offset < segment.base_offset or batch.last_offset <= previous:
-                    break
-                previous = batch.last_offset
-                self._take(segment, batch, interval)
-                end = batch.last_offset + 1
-                position = batch.position + batch.length
+            for found in batches_and_damage(file, position, segment.size, segment.base_offset, next_offset, following):
+                if isinstance(found, Damage):
+                    damages.append(found)
+                else:
+                    self._take(segment, found, interval)
+                    end = found.last_offset + 1
         finally:
             segment.log.unpin()
-        return end, position
+        return end, sorted(damages)
 
     def _take(self, segment: Segment, batch: ScannedBatch, interval: int) -> None:
         """Note a sound batch: indexes, timestamps, leader epoch, producers."""
@@ -329,21 +341,55 @@ class _Loader:
         if segment.bytes_since_index > interval:
             segment.index_batch(batch.last_offset, batch.position)
         segment.bytes_since_index += batch.length
-        if batch.magic == 2:
-            epoch = int.from_bytes(batch.data[12:16], "big", signed=True)
-            if epoch > self._epochs.latest:
-                self._epochs.assign(epoch, int.from_bytes(batch.data[:8], "big"))
+        if batch.magic == MAGIC:
+            if self._next_epoch is not None or batch.leader_epoch > self._epochs.latest:
+                self._settle_epoch(batch)
             self._has_markers = self._has_markers or is_marker(batch)
             replay_batch(self._producers, batch)
 
-    def _cut_after(self, segments: list[Segment], number: int, end: int) -> None:
-        """Segments behind a damaged place are of no use: nothing says what is missing in between."""
-        for segment in segments[number + 1 :]:
-            if segment.size:
-                self._place.notes.append(f"{segment.log.path}: removed, as the log was cut at offset {end} before it")
-            for path in segment.mark_deleted():
-                self._disk.remove(path)
-        del segments[number + 1 :]
+    def _settle_epoch(self, batch: ScannedBatch | None) -> None:
+        """Believe a new leader epoch once the batch behind (None: there is none) is not of an older one.
+
+        It lies outside the checksum, and a damaged one must not make the log's epoch a huge number.
+        """
+        if self._next_epoch is not None:
+            epoch, offset = self._next_epoch
+            if batch is None or batch.leader_epoch >= epoch:
+                self._epochs.assign(epoch, offset)
+            else:
+                self._place.notes.append(
+                    f"{self._place.folder}: the batch at offset {offset} says leader epoch {epoch}, the one behind it "
+                    f"{batch.leader_epoch}: the former is damaged and not believed"
+                )
+            self._next_epoch = None
+        if batch is not None and batch.leader_epoch > self._epochs.latest:
+            self._next_epoch = batch.leader_epoch, batch.first_offset
+
+    def _take_out(self, segment: Segment, damages: list[Damage]) -> None:
+        """Take damaged bytes out of a log file and keep them aside; the batches behind them stay. Raises DiskError."""
+        disk, path, size = self._disk, segment.log.path, segment.size
+        file = segment.log.pin()
+        try:
+            for damage in damages:
+                aside = keep_aside(disk, path, file, damage)
+                self._place.notes.append(
+                    f"{path}: cut {damage.length} bytes at position {damage.position} that are no whole batch "
+                    f"({'kept in ' + aside if aside else 'zeros'}); records may be missing from offset "
+                    f"{damage.first_offset} on{', those behind are kept' if damage.end < size else ''}"
+                )
+            disk.fsync_dir(self._place.folder)
+            if len(damages) == 1 and damages[0].end == size:
+                file.truncate(damages[0].position)
+                return
+            # Their positions hold for the old file only; on the disk they must be gone before the new one is there.
+            segment.offset_index.keep(0)
+            segment.time_index.keep(0)
+            segment.offset_index.file.get(create=True).flush()
+            segment.time_index.file.get(create=True).flush()
+            rewrite_without(disk, path, file, size, damages)
+        finally:
+            segment.log.unpin()
+        segment.close()
 
 
 def _end_of_segment(segment: Segment) -> int | None:

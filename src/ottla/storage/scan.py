@@ -15,18 +15,21 @@ from typing import Final, NamedTuple
 from ottla.env.disk import DiskFile
 from ottla.env.warmth import pread
 from ottla.records.batch import (
+    ATTRIBUTES_AT,
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
+    MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     NO_TIMESTAMP,
-    check_crc,
-    parse_batch_header,
 )
+from ottla.records.crc import crc32c
 from ottla.records.errors import BatchError
 
 #: Base offset, length, magic and last offset delta, at their places in a batch of format 2.
 _PLACE: Final = struct.Struct(">qi4xb6xi")
+#: Base offset, length, leader epoch, magic, checksum, last offset delta, largest timestamp and producer id.
+_HEAD: Final = struct.Struct(">qiibI2xi8xqq")
 _MESSAGE: Final = struct.Struct(">qiIbbq")
 #: Bytes of the smallest message of format 0: offset, size, checksum, magic, attributes, two lengths.
 SMALLEST_MESSAGE: Final = 26
@@ -51,9 +54,14 @@ class ScannedBatch(NamedTuple):
 
     position: int
     length: int
+    #: Of formats 0 and 1, whose messages name their last offset only: that one, too.
+    first_offset: int
     last_offset: int
     max_timestamp: int
     magic: int
+    #: -1 where the format has none, as the producer's id.
+    leader_epoch: int
+    producer_id: int
     data: memoryview
 
 
@@ -105,47 +113,51 @@ def scan_batches(file: DiskFile, position: int, end: int, window_bytes: int = SC
 
     The scan stops at the first one that is not. `window_bytes` are read at a time, or one batch. Raises DiskError.
     """
+    unpack, head_size = _HEAD.unpack_from, BATCH_OVERHEAD
     while position < end:
         window = memoryview(file.pread(min(window_bytes, end - position), position))
-        at = 0
-        while len(window) - at >= LOG_OVERHEAD:
-            length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
-            if length < SMALLEST_MESSAGE or length > end - position - at:
-                return
-            if length > len(window) - at:
+        size, at = len(window), 0
+        while size - at >= head_size:
+            first, length, epoch, magic, crc, delta, timestamp, producer_id = unpack(window, at)
+            stop = at + length + LOG_OVERHEAD
+            if stop > size or magic != MAGIC:
                 break
-            batch = _checked(window[at : at + length], position + at)
-            if batch is None:
+            if stop - at < head_size or delta < 0 or crc32c(window[at + ATTRIBUTES_AT : stop]) != crc:
                 return
+            yield ScannedBatch(
+                position + at, stop - at, first, first + delta, timestamp, MAGIC, epoch, producer_id, window[at:stop]
+            )
+            at = stop
+        batch = _batch_at(file, position + at, end) if at < size else None
+        if batch is not None:
             yield batch
-            at += length
-        if at == 0:
-            if len(window) < LOG_OVERHEAD:
-                return
-            length = int.from_bytes(window[8:12], "big", signed=True) + LOG_OVERHEAD
-            window = memoryview(file.pread(length, position))
-            batch = _checked(window, position) if len(window) == length else None
-            if batch is None:
-                return
-            yield batch
-            at = length
+            at += batch.length
+        elif at < size or not size:
+            return
         position += at
+
+
+def _batch_at(file: DiskFile, position: int, end: int) -> ScannedBatch | None:
+    """One batch of any format, read for itself; None where there is no sound one."""
+    head = file.pread(LOG_OVERHEAD, position)
+    length = int.from_bytes(head[8:], "big", signed=True) + LOG_OVERHEAD
+    if len(head) < LOG_OVERHEAD or length < SMALLEST_MESSAGE or length > end - position:
+        return None
+    data = memoryview(file.pread(length, position))
+    return _checked(data, position) if len(data) == length else None
 
 
 def _checked(data: memoryview, position: int) -> ScannedBatch | None:
     """The batch in `data`, or None where its checksum is wrong."""
-    magic = data[16]
-    if magic == 2 and len(data) >= BATCH_OVERHEAD:
-        try:
-            header = parse_batch_header(data)
-        except BatchError:
+    magic, size = data[MAGIC_AT], len(data)
+    if magic == MAGIC and size >= BATCH_OVERHEAD:
+        first, _, epoch, _, crc, delta, timestamp, producer_id = _HEAD.unpack_from(data)
+        if delta < 0 or crc32c(data[ATTRIBUTES_AT:]) != crc:
             return None
-        if header.last_offset_delta < 0 or not check_crc(data, header):
-            return None
-        return ScannedBatch(position, len(data), header.last_offset, header.max_timestamp, magic, data)
+        return ScannedBatch(position, size, first, first + delta, timestamp, magic, epoch, producer_id, data)
     if magic > 1:
         return None
     offset, _, checksum, _, _, timestamp = _MESSAGE.unpack_from(data)
     if zlib.crc32(data[_CHECKSUM_END:]) != checksum:
         return None
-    return ScannedBatch(position, len(data), offset, timestamp if magic == 1 else -1, magic, data)
+    return ScannedBatch(position, size, offset, offset, timestamp if magic == 1 else -1, magic, -1, -1, data)

@@ -9,7 +9,7 @@ from ottla.env.disk import DiskError, DiskFile, Part
 from ottla.records.batch import NO_TIMESTAMP
 from ottla.storage.files import LOG_SUFFIX, OpenFiles, SegmentFile, offset_file_name
 from ottla.storage.index import IndexMemory, OffsetIndex, TimeIndex
-from ottla.storage.scan import Place, batch_at, find_batch, max_timestamp_at
+from ottla.storage.scan import SMALLEST_MESSAGE, Place, batch_at, find_batch, max_timestamp_at
 from ottla.storage.transaction_index import TransactionIndex
 
 #: Positions remembered per segment: where the batch lies that begins at (or, for readers, goes on at) an offset.
@@ -190,13 +190,38 @@ class Segment:
 
     def find(self, offset: int) -> Place | None:
         """The batch that holds `offset`, or the first one after it. Raises as `locate`."""
-        position = self.offset_index.lookup(offset)
+        position = self.indexed_position(offset)
         return find_batch(self.log.get(), position, self.size, offset)
+
+    def indexed_position(self, offset: int) -> int:
+        """The position of the last indexed batch that begins at or before `offset`; 0 where there is none. DiskError.
+
+        An index has no checksum: an entry that does not fit the log is passed over for the one before it.
+        """
+        index = self.offset_index
+        for number in range(index.floor(offset), -1, -1):
+            place = self._indexed(number)
+            if place is not None and place.base_offset <= offset:
+                return place.position
+        return 0
 
     def cut(self, start: int, max_bytes: int) -> Place | None:
         """The last indexed batch that begins in (`start`, `start + max_bytes`]: where a read may end cleanly."""
-        position = self.offset_index.last_position_up_to(start + max_bytes)
-        return self.batch_at(position) if position > start else None
+        number = self.offset_index.floor_of_position(start + max_bytes)
+        if number < 0 or self.offset_index.loaded_entry(number)[1] <= start:
+            return None
+        return self._indexed(number)
+
+    def _indexed(self, number: int) -> Place | None:
+        """The batch that an entry of the index names; None where there is none that the entry fits."""
+        offset, position = self.offset_index.loaded_entry(number)
+        place = self.batch_at(position)
+        if place is None or place.length < SMALLEST_MESSAGE:
+            return None
+        if not self.base_offset <= place.base_offset <= place.last_offset:
+            return None
+        fits = offset <= place.last_offset and (place.base_offset <= offset or place.base_offset == place.last_offset)
+        return place if fits and position + place.length <= self.size else None
 
     def batch_at(self, position: int) -> Place | None:
         """The batch that begins at `position`. Raises DiskError."""
@@ -241,7 +266,7 @@ class Segment:
     def _find_largest_timestamp(self) -> None:
         """Read it from the time index, and from the batches behind the last indexed one. Raises DiskError."""
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
-        position = self.offset_index.lookup(self.max_timestamp_offset)
+        position = self.indexed_position(self.max_timestamp_offset)
         file = self.log.get()
         while position < self.size:
             place = batch_at(file, position)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.env.disk_memory import MemoryDisk, MemoryFile
 from ottla.records.batch import BatchHeader, check_crc, frame_batch, parse_batch_header
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, end_transaction_record
@@ -11,7 +12,7 @@ from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.storage.batch_filter import FilterRules, KeptBatch, LastRecord, filter_batch
 from ottla.storage.cleaned_transactions import CleanedTransactions
 from ottla.storage.offset_map import DictMap
-from ottla.storage.scan import ScannedBatch
+from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.transaction_index import AbortedTransaction, decode_aborted
 from support.storage_logs import NOW_MS
 
@@ -27,9 +28,14 @@ def rules(*aborted: AbortedTransaction, now_ms: int = NOW_MS, last: dict[int, La
     return FilterRules(offsets, CleanedTransactions(aborted), last or {}, now_ms, DAY_MS)
 
 
+def memory_file(data: bytes) -> MemoryFile:
+    file = MemoryDisk().open("/batch", create=True)
+    file.append([data])
+    return file
+
+
 def scanned(data: bytes) -> ScannedBatch:
-    header = parse_batch_header(data)
-    return ScannedBatch(0, len(data), header.last_offset, header.max_timestamp, 2, memoryview(data))
+    return next(scan_batches(memory_file(data), 0, len(data)))
 
 
 def data_batch(offset: int, *values: bytes | None, transactional: bool = True, **options: object) -> ScannedBatch:

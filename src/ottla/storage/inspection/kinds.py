@@ -28,8 +28,6 @@ from ottla.storage.files import (
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
 
 CLEANER_CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
-#: How files end that keep what a repair took out of another.
-DAMAGED_SUFFIX: Final = ".damaged"
 _DIGITS: Final = 20
 
 

@@ -15,11 +15,10 @@ from ottla.env.file_reader import ReadableFile
 from ottla.records.batch import BatchHeader
 from ottla.records.control import ControlRecordType, control_record_type
 from ottla.records.errors import BatchError
-from ottla.storage.files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from ottla.storage.files import DAMAGED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.inspection.batch_rows import records_of
 from ottla.storage.inspection.folders import PartitionFolder
-from ottla.storage.inspection.kinds import DAMAGED_SUFFIX
 from ottla.storage.inspection.small_files import AbortedEntry, entries
 from ottla.storage.inspection.walk import LogBatch, LogWalker, Patch
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs

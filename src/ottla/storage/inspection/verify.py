@@ -11,7 +11,7 @@ from uuid import UUID
 from ottla.env.disk import Disk, DiskError
 from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
 from ottla.storage.checkpoints import LOCK_FILE, META_FILE, PARTITION_METADATA_FILE, TopicPartitionKey
-from ottla.storage.files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from ottla.storage.files import DAMAGED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.storage.folder import parse_partition_folder
 from ottla.storage.inspection.file_checks import (
     check_ends,
@@ -25,7 +25,7 @@ from ottla.storage.inspection.file_checks import (
 from ottla.storage.inspection.findings import Finding, Remedy, RemedyKind, Severity, Tally
 from ottla.storage.inspection.folders import LogDirectory, NothingThere, PartitionFolder, base_name, folder_of, look
 from ottla.storage.inspection.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.storage.inspection.kinds import CLEANER_CHECKPOINT_FILE, DAMAGED_SUFFIX, FileKind, read_name
+from ottla.storage.inspection.kinds import CLEANER_CHECKPOINT_FILE, FileKind, read_name
 from ottla.storage.inspection.log_checks import LogCheck, LogFacts, SegmentFiles
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
 

@@ -1,0 +1,214 @@
+"""Flipped bits and cut files of every kind: no corrupt record is served, no sound one lost, and it is told.
+
+Damage that no checksum covers is found when the log is checked: by `ottla log verify`, and at a start after an unclean
+stop, from the recovery point on. So each folder is opened three times: as it was left by a clean stop (which trusts
+what lies on the disk: a client that checks what it gets accepts nothing wrong), by the check, and as after a loss of
+everything that says where recovery may begin.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ottla.env.clock import VirtualClock
+from ottla.env.disk import RealDisk
+from ottla.env.executor import InlineExecutor
+from ottla.records.batch import BatchHeader, check_crc, split_batches
+from ottla.records.compression import Compression
+from ottla.records.errors import BatchError
+from ottla.records.record import Record, decode_batch
+from ottla.storage.inspection.findings import Tally
+from ottla.storage.inspection.verify import VerifyWish, verify
+from ottla.storage.log import AppendInfo, PartitionLog
+from ottla.storage.manager import LogManager
+from ottla.storage.results import LogRead
+from support.storage_logs import NOW_MS, log_config, of_records
+
+CONFIG = log_config(segment_bytes=1500, index_interval_bytes=300)
+DISK = RealDisk()
+#: Files that have no checksum and in which one digit is as good as another: what they say is believed.
+PLAIN_TEXT = ("checkpoint", "meta.properties", "partition.metadata", ".kafka_cleanshutdown", ".lock")
+
+pytestmark = [pytest.mark.spec("L9"), pytest.mark.slow]
+
+
+def opened(root: Path) -> LogManager:
+    manager = LogManager(DISK, VirtualClock(NOW_MS), InlineExecutor(), [str(root)], lambda topic: CONFIG)
+    refusal = manager.open()
+    assert refusal is None, refusal
+    return manager
+
+
+@dataclass
+class Content:
+    """What was written: the values by topic and offset, and the batches of each log file."""
+
+    values: dict[tuple[str, int], bytes]
+    batches: dict[str, list[BatchHeader]]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Content]:
+    """A folder after a clean stop: several segments, producers, leader epochs, compressed and plain batches."""
+    root = tmp_path_factory.mktemp("whole")
+    chosen = random.Random(4)
+    manager = opened(root)
+    assert manager.claim("cluster", 1) is None
+    values = {}
+    for topic in ("plain", "packed"):
+        log = manager.create(topic, None, 0)
+        sequence = 0
+        for number in range(60):
+            count = chosen.randint(1, 6)
+            start = log.log_end_offset
+            content = [
+                Record(
+                    each,
+                    NOW_MS + start,
+                    b"key",
+                    b"%d of %s %d" % (start + each, topic.encode(), chosen.randrange(1 << 60)),
+                )
+                for each in range(count)
+            ]
+            codec = chosen.choice(list(Compression)) if topic == "packed" else Compression.NONE
+            buf = of_records(content, compression=codec, producer_id=3, producer_epoch=0, base_sequence=sequence)
+            sequence += count
+            info = log.append(buf, leader_epoch=number // 25, now_ms=NOW_MS)
+            assert isinstance(info, AppendInfo)
+            for each, record in enumerate(content):
+                values[topic, start + each] = record.value or b""
+        log.delete_records(5)
+    manager.close()
+    batches = {str(path.relative_to(root)): split_batches(path.read_bytes()) for path in sorted(root.rglob("*.log"))}
+    return root, Content(values, batches)
+
+
+def accepted(log: PartitionLog, from_offset: int) -> dict[int, bytes]:
+    """What a client accepts that checks checksums and offsets, and goes on behind what it cannot take."""
+    found: dict[int, bytes] = {}
+    offset = from_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 600)
+        after = offset + 1
+        if isinstance(read, LogRead) and read.slice is not None:
+            data = read.slice.read()
+            if read.slice.release is not None:
+                read.slice.release()
+            try:
+                headers = split_batches(data, partial_tail=True)
+            except BatchError:
+                headers = []
+            for header in headers:
+                if not check_crc(data, header) or not header.base_offset <= offset <= header.last_offset:
+                    break
+                for record in decode_batch(data, header):
+                    found[record.offset] = record.value or b""
+                offset = after = header.next_offset
+        offset = after
+    return {number: value for number, value in found.items() if number >= from_offset}
+
+
+@dataclass
+class Harm:
+    """One damage: which file, and where it begins and ends."""
+
+    name: str
+    start: int
+    end: int
+    cut: bool
+
+
+def harm(root: Path, chosen: random.Random) -> Harm:
+    """Damage one file: each kind is as likely as the others."""
+    kinds: dict[str, list[Path]] = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.stat().st_size:
+            kinds.setdefault(path.suffix or path.name, []).append(path)
+    path = chosen.choice(kinds[chosen.choice(sorted(kinds))])
+    data = bytearray(path.read_bytes())
+    position = chosen.randrange(len(data))
+    if chosen.random() < 0.25:
+        path.write_bytes(bytes(data[:position]))
+        return Harm(str(path.relative_to(root)), position, len(data), True)
+    data[position] ^= 1 << chosen.randrange(8)
+    path.write_bytes(bytes(data))
+    return Harm(str(path.relative_to(root)), position, position + 1, False)
+
+
+def hit(content: Content, harmed: Harm) -> tuple[set[int], bool]:
+    """The offsets of the damaged batches, and whether what is damaged lies outside their checksums."""
+    lost: set[int] = set()
+    unseen = False
+    for header in content.batches.get(harmed.name, ()):
+        if header.position < harmed.end and harmed.start < header.position + header.length:
+            lost |= set(range(header.base_offset, header.next_offset))
+            inside = harmed.start - header.position
+            unseen = unseen or (not harmed.cut and (inside < 8 or 12 <= inside < 16))
+    return lost, unseen
+
+
+def check(whole: tuple[Path, Content], tmp_path: Path, seed: int) -> None:
+    original, content = whole
+    root = tmp_path / str(seed)
+    shutil.copytree(original, root)
+    harmed = harm(root, random.Random(seed))
+    lost, unseen = hit(content, harmed)
+    in_text = harmed.name.endswith(PLAIN_TEXT)
+    reported = [str(finding) for finding in verify(DISK, str(root), VerifyWish(), Tally())]
+    shutil.copytree(root, trusting := root.with_name(f"{seed}-clean"))
+    if harmed.name != "meta.properties":
+        reported += look(trusting, content, set() if in_text else lost, harmed, trusted=True, unseen=unseen)
+        for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+            (root / name).unlink(missing_ok=True)
+        reported += look(root, content, lost, harmed, trusted=False, unseen=unseen)
+    # What an entry of an index says may be less exact than it was, and still true.
+    assert reported or in_text or harmed.name.endswith(".index"), harmed
+    shutil.rmtree(root)
+    shutil.rmtree(trusting)
+
+
+def look(root: Path, content: Content, lost: set[int], harmed: Harm, *, trusted: bool, unseen: bool) -> list[str]:
+    """Open the folder, read everything, go on writing; returns what was told."""
+    manager = opened(root)
+    notes = list(manager.notes)
+    for topic in ("plain", "packed"):
+        log = manager.get(topic, 0)
+        assert log is not None
+        here = lost if harmed.name.startswith(topic) else set()
+        found = accepted(log, log.log_start_offset)
+        expected = {offset: value for (name, offset), value in content.values.items() if name == topic}
+        if harmed.name != "log-start-offset-checkpoint":
+            assert log.log_start_offset <= 5 or here
+            first = 5
+        else:
+            first = log.log_start_offset
+        wrong = {offset for offset, value in found.items() if expected.get(offset) != value}
+        assert not wrong or (unseen and here), (harmed, wrong)
+        missing = {offset for offset in expected if offset >= first and offset not in found} - here
+        assert not missing or (trusted and here), (harmed, sorted(missing), notes)
+        end = log.log_end_offset
+        assert end >= max(expected) + 1 or here, (harmed, end)
+        info = log.append(of_records([Record(0, NOW_MS, b"k", b"new")]), leader_epoch=9, now_ms=NOW_MS)
+        assert isinstance(info, AppendInfo)
+        assert info.first_offset == end
+        assert accepted(log, end) == {end: b"new"}
+    manager.close()
+    return notes
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damage(whole: tuple[Path, Content], tmp_path: Path, seed: int) -> None:
+    check(whole, tmp_path, seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("hundred", range(10))
+def test_a_thousand_damages(whole: tuple[Path, Content], tmp_path: Path, hundred: int) -> None:
+    for seed in range(1000 + 100 * hundred, 1100 + 100 * hundred):
+        check(whole, tmp_path, seed)
