@@ -7,11 +7,13 @@ import uuid
 from functools import partial
 from typing import Any
 
+import fastcrc
 import pytest
 
 from interop.raw import RawConnection, batch, values_of
 from interop.twin import NO_ID, Twin, topic_id_when_usable
 from interop.wire_json import Json
+from ottla.records import walk
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
@@ -120,6 +122,23 @@ def patched(records: bytes, position: int, data: bytes) -> bytes:
     return records[:position] + data + records[position + len(data) :]
 
 
+def with_records(head: bytes, records: bytes, count: int = 2) -> bytes:
+    """A batch with the header of another, other bytes for records, and a checksum that is right."""
+    made = bytearray(head[:61] + records)
+    struct.pack_into(">i", made, 8, len(made) - 12)
+    struct.pack_into(">i", made, 23, count - 1)
+    struct.pack_into(">i", made, 57, count)
+    struct.pack_into(">I", made, 17, fastcrc.crc32.iscsi(bytes(made[21:])))
+    return bytes(made)
+
+
+def with_max_timestamp(head: bytes, timestamp: int) -> bytes:
+    made = bytearray(head)
+    struct.pack_into(">q", made, 35, timestamp)
+    struct.pack_into(">I", made, 17, fastcrc.crc32.iscsi(bytes(made[21:])))
+    return bytes(made)
+
+
 GOOD = batch([b"good", b"better"])
 BAD_RECORDS: dict[str, bytes] = {
     "wrong checksum": batch([b"x"], crc=12345),
@@ -142,12 +161,28 @@ BAD_RECORDS: dict[str, bytes] = {
     "unknown compression": batch([b"x"], attributes=5),
     "too large": batch([b"x" * (1 << 20)]),
     "base offset not zero": batch([b"x"], base_offset=17),
+    "one record too few": with_records(GOOD, GOOD[61:], count=3),
+    "one record too many": with_records(GOOD, GOOD[61:], count=1),
+    "a record longer than the batch": with_records(GOOD, b"\x7e" + GOOD[62:]),
+    "a record shorter than it says": with_records(GOOD, b"\x16" + GOOD[62:]),
+    "a negative length": with_records(GOOD, b"\x01" + GOOD[62:]),
+    "a key beyond the record": with_records(GOOD, GOOD[61:65] + b"\x7e" + GOOD[66:]),
+    "a length without an end": with_records(GOOD, b"\xff" * 12),
+    "bytes behind the records": with_records(GOOD, GOOD[61:] + b"\0"),
+    "nothing in place of records": with_records(GOOD, b""),
+    "offsets that do not count up": with_records(GOOD, GOOD[61:64] + b"\x06" + GOOD[65:]),
 }
+
+
+#: What only compiled code finds when a batch is appended.
+FOUND_IN_RECORDS = list(BAD_RECORDS)[list(BAD_RECORDS).index("one record too few") :]
 
 
 @pytest.mark.parametrize("version", [3, 9])
 @pytest.mark.parametrize("what", BAD_RECORDS)
 def test_bad_records(twin: Twin, unique: str, what: str, version: int) -> None:
+    if what in FOUND_IN_RECORDS and not walk.COMPILED:
+        pytest.skip("the code for single records is not compiled: ./run setup says why")
     twin.create_topic(unique)
     answers = twin.ask_each("Produce", version, **producing(unique, BAD_RECORDS[what]))
     ours, theirs = produced(answers.ours), produced(answers.theirs)
@@ -157,6 +192,15 @@ def test_bad_records(twin: Twin, unique: str, what: str, version: int) -> None:
     else:
         assert ours["error_code"] == theirs["error_code"], (ours, theirs)
     # Whatever was said, the log is the same afterwards (which the fetch compares).
+    fetch(twin, 12, unique)
+
+
+@pytest.mark.parametrize("said", [0, TIMESTAMP - 1, TIMESTAMP + 1000, -1])
+def test_the_newest_timestamp_is_that_of_the_records(twin: Twin, unique: str, said: int) -> None:
+    if not walk.COMPILED:
+        pytest.skip("the code for single records is not compiled: ./run setup says why")
+    twin.create_topic(unique)
+    produce(twin, unique, with_max_timestamp(GOOD, said), 9)
     fetch(twin, 12, unique)
 
 

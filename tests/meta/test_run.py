@@ -89,7 +89,7 @@ def test_locks_agree_with_each_other() -> None:
     build, demo, dev = (pins(PROJECT / "requirements" / f"{name}.lock") for name in ("build", "demo", "dev"))
     assert demo.items() <= dev.items()
     assert build.items() <= dev.items()
-    assert set(build) == {"setuptools"}
+    assert set(build) == {"cython", "setuptools"}
 
 
 def test_locks_have_what_the_project_asks_for() -> None:

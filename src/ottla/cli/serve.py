@@ -26,6 +26,10 @@ FLUSH_ON_ACK = "ottla.log.flush.on.ack"
 #: 5 ms would be the loop's delay whenever one does.
 THREAD_SWITCH_S = 0.0005
 
+NOT_COMPILED = (
+    "record checks: the code for single records is not compiled here, so batches are checked as a whole only, and "
+    "compaction is slower (docs/record-checks.md; ./run setup says what is missing)"
+)
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 
@@ -165,6 +169,13 @@ def durability(config: BrokerConfig) -> str:
     return text + ". A loss of power may take what came since (--durable waits for the disk)"
 
 
+def records_are_checked() -> bool:
+    """Whether the records of uncompressed batches are checked when they are appended."""
+    from ottla.records import walk
+
+    return walk.COMPILED
+
+
 async def _serve(config: BrokerConfig, started_s: float) -> int:
     from ottla.broker.server import Broker
 
@@ -191,6 +202,8 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
         flush=True,
     )
     print(f"durability: {durability(config)}", flush=True)
+    if not records_are_checked():
+        print(NOT_COMPILED, flush=True)
     # What stands now stays: collections need not look at it again.
     gc.collect()
     gc.freeze()

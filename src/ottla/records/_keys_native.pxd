@@ -28,12 +28,12 @@ cpdef sieve(
 @cython.locals(v0=u64, v1=u64, v2=u64, v3=u64, mask=u64)
 cpdef digest(bytes key, u64 first_secret, u64 second_secret)
 
-cdef Py_ssize_t _behind_key(Py_ssize_t at, i64 key_size, Py_ssize_t end) noexcept
+cdef inline Py_ssize_t _behind_key(Py_ssize_t at, i64 key_size, Py_ssize_t end) noexcept
 
 cdef (u64, u64, u64, u64) _first_state(u64 first_secret, u64 second_secret)
 
 @cython.locals(place=u64)
-cdef Py_ssize_t _find(u64[::1] words, u64 places, u64 left, u64 right) noexcept
+cdef inline Py_ssize_t _find(u64[::1] words, u64 places, u64 left, u64 right) noexcept
 
 @cython.locals(end=Py_ssize_t, word=u64, left=u64)
 cdef (u64, u64) _digest(
@@ -41,16 +41,16 @@ cdef (u64, u64) _digest(
 ) noexcept
 
 @cython.locals(word=u64, index=Py_ssize_t, byte=u64)
-cdef u64 _word(octets data, Py_ssize_t at, Py_ssize_t size) noexcept
+cdef inline u64 _word(octets data, Py_ssize_t at, Py_ssize_t size) noexcept
 
 @cython.locals(low=u64)
-cdef u64 _length_byte(u64 size) noexcept
+cdef inline u64 _length_byte(u64 size) noexcept
 
 @cython.locals(_=int)
-cdef (u64, u64, u64, u64) _rounds(u64 v0, u64 v1, u64 v2, u64 v3, int count, u64 mask) noexcept
+cdef inline (u64, u64, u64, u64) _rounds(u64 v0, u64 v1, u64 v2, u64 v3, int count, u64 mask) noexcept
 
 @cython.locals(number=u64, shift=int, byte=u64)
-cdef (i64, Py_ssize_t) _varint(octets data, Py_ssize_t at, Py_ssize_t size) noexcept
+cdef inline (i64, Py_ssize_t) _varint(octets data, Py_ssize_t at, Py_ssize_t size) noexcept
 
 @cython.locals(byte=int)
-cdef Py_ssize_t _skip_varint(octets data, Py_ssize_t at, Py_ssize_t size) noexcept
+cdef inline Py_ssize_t _skip_varint(octets data, Py_ssize_t at, Py_ssize_t size) noexcept

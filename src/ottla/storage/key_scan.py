@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ottla.records import walk
 from ottla.records.record import decode_columns
 from ottla.records.varint import read_varint
-
-
-class KeyScan(NamedTuple):
-    """What the cleaner has to know of records, column by column; all lists have the same length."""
-
-    offset_deltas: list[int]
-    timestamp_deltas: list[int]
-    keys: list[bytes | None]
-    #: Whether the record has a value; one without is a tombstone.
-    has_values: list[bool]
-    #: Where each record ends, bytes from the beginning of the records. The next one begins there.
-    ends: list[int]
+from ottla.records.walked import KeyScan
 
 
 def scan_keys(records: bytes, count: int) -> KeyScan:
     """Take `count` uncompressed records apart; they must fill `records` to the last byte, else BatchError."""
+    if walk.COMPILED:
+        return walk.scan_keys(records, count)
+    # In plain Python this is faster than the walk.
     columns = decode_columns(records, count)
     ends: list[int] = []
     end = 0

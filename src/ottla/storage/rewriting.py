@@ -176,7 +176,9 @@ def _check_or_recompress(buf: memoryview, config: LogConfig, now_ms: int, partit
         return refusal
     target = _target(config, header.compression)
     if target == header.compression:
-        return check_contents(buf, header, config, now_ms, partition) or bytearray(buf)
+        # What it says of the newest record is set right in place.
+        copy = bytearray(buf)
+        return check_contents(memoryview(copy), header, config, now_ms, partition) or copy
     return _recompress(buf, header, target, config, now_ms, partition)
 
 

@@ -1,9 +1,9 @@
 """What the log refuses on append, and how it stamps what it takes. As Kafka 3.9 (`UnifiedLog.scala`,
-`LogValidator.java`), at the level of batches; records are decoded only where the topic's settings demand it: keys on
-compacted topics, and `message.timestamp.before.max.ms` where it is set.
+`LogValidator.java`): batches as a whole, and the records of uncompressed ones by compiled code (`ottla.records.walk`).
+Compressed batches are opened only where the topic's settings demand it: keys on compacted topics, and
+`message.timestamp.before.max.ms` where it is set; without the compiled code, uncompressed ones likewise.
 
-Checks of Kafka that are not made without decoding: that the records inside a batch are well-formed, as many as the
-header counts, and that none is newer than the header says. A reader that meets such a batch refuses it itself.
+What Kafka checks and this does not, and why that is safe, stands in docs/record-checks.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ottla.records import walk
 from ottla.records.batch import (
+    BATCH_OVERHEAD,
+    COMPRESSION_MASK,
     LOG_APPEND_TIME_FLAG,
     MAX_INT32,
     NO_TIMESTAMP,
@@ -25,6 +28,7 @@ from ottla.records.batch import (
 from ottla.records.compression import Compression
 from ottla.records.errors import BatchError, UnsupportedMagicError
 from ottla.records.record import Record
+from ottla.records.walked import RecordFault, RecordsSummary
 from ottla.storage.bounded import decode_bounded
 from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
@@ -129,7 +133,21 @@ def _client_fault(header: BatchHeader, partition: str) -> str:
 def check_contents(
     buf: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, partition: str
 ) -> AppendRefusal | None:
-    """Timestamps, and the keys that compacted topics need."""
+    """The records' form where compiled code looks at it, timestamps, and the keys that compacted topics need.
+
+    As in Kafka the largest timestamp in a batch that is not compressed becomes what its records say, in place.
+    """
+    seen: RecordsSummary | None = None
+    if walk.COMPILED and not header.attributes & COMPRESSION_MASK:
+        found = _walk(buf, header)
+        if isinstance(found, RecordFault):
+            told = (
+                f"Record {found.record_index} of the batch for topic partition {partition} is malformed: {found.reason}"
+            )
+            return AppendRefusal(ErrorCode.INVALID_RECORD, told)
+        seen = found
+        if config.message_timestamp_type != LOG_APPEND_TIME and seen.highest_timestamp != header.max_timestamp:
+            _correct_newest(buf, header, seen.highest_timestamp)
     stamped = bool(header.attributes & LOG_APPEND_TIME_FLAG)
     too_new = False
     if config.message_timestamp_type == LOG_APPEND_TIME:
@@ -139,6 +157,8 @@ def check_contents(
         too_new = newest != NO_TIMESTAMP and newest - now_ms > config.message_timestamp_after_max_ms
         doubtful = too_new or config.message_timestamp_before_max_ms < NO_BOUND
     if not doubtful and not config.compact:
+        return None
+    if seen is not None and not _needs_records(seen, stamped, config, now_ms):
         return None
     try:
         records = decode_bounded(buf, header)
@@ -152,8 +172,37 @@ def check_contents(
     return refusal
 
 
+def _walk(buf: memoryview, header: BatchHeader) -> RecordsSummary | RecordFault:
+    records = buf[header.position + BATCH_OVERHEAD : header.end_position]
+    return walk.check_records(records, header.records_count, header.base_timestamp)
+
+
+def _correct_newest(buf: memoryview, header: BatchHeader, newest: int) -> None:
+    """Let the header say the largest timestamp that a record has."""
+    stamped = header.attributes & LOG_APPEND_TIME_FLAG
+    kind = TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME
+    header.max_timestamp = newest
+    header.crc = patch_max_timestamp(buf, header.position, newest, kind)
+
+
+def _needs_records(seen: RecordsSummary, stamped: bool, config: LogConfig, now_ms: int) -> bool:
+    """Whether records that are well-formed have to be decoded, to tell what is wrong with which of them."""
+    if config.compact and seen.keyless:
+        return True
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        return stamped
+    too_old = (
+        seen.lowest_timestamp != NO_BOUND and now_ms - seen.lowest_timestamp > config.message_timestamp_before_max_ms
+    )
+    too_new = seen.highest_timestamp != NO_TIMESTAMP
+    too_new = too_new and seen.highest_timestamp - now_ms > config.message_timestamp_after_max_ms
+    return too_old or too_new
+
+
 def looks_into(attributes: int, config: LogConfig) -> bool:
-    """Whether `check_contents` may have to decode the records of a batch with these attributes."""
+    """Whether `check_contents` may have to decode all records of a batch with these attributes, in Python."""
+    if walk.COMPILED and not attributes & COMPRESSION_MASK:
+        return False
     if config.compact:
         return True
     if config.message_timestamp_type == LOG_APPEND_TIME:
