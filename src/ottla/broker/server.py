@@ -210,7 +210,7 @@ class Broker:
 
         Raises `DiskError` where the disk does not let us.
         """
-        opened = self.logs.open()
+        opened = await self.executor.submit(self.logs.open)
         self._report_storage()
         if opened is not None:
             return opened.message

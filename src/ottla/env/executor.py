@@ -32,8 +32,11 @@ class Executor(Protocol):
         """Run `work()`, then `done(result, error)` on the loop that called."""
         ...
 
-    def run_all(self, works: Sequence[Callable[[], object]]) -> list[Exception | None]:
-        """Run all of them and wait here until they are done; the exception of each that raised one."""
+    def run_all(self, works: Sequence[Callable[[], object]], own_threads: int = 0) -> list[Exception | None]:
+        """Run all of them and wait here until they are done; the exception of each that raised one.
+
+        With `own_threads` in so many threads that are there for this only.
+        """
         ...
 
     def close(self) -> None:
@@ -85,10 +88,15 @@ class DiskExecutor:
 
         self.submit(work).add_done_callback(deliver)
 
-    def run_all(self, works: Sequence[Callable[[], object]]) -> list[Exception | None]:
+    def run_all(self, works: Sequence[Callable[[], object]], own_threads: int = 0) -> list[Exception | None]:
         """See `Executor.run_all`."""
         if len(works) <= 1:
             return _run_here(works)
+        if own_threads:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(own_threads, thread_name_prefix="ottla-disk-own") as pool:
+                return list(pool.map(_outcome, works))
         return list(self._threads_ready().map(_outcome, works))
 
     def close(self) -> None:
@@ -120,7 +128,7 @@ class InlineExecutor:
             return
         done(result, None)
 
-    def run_all(self, works: Sequence[Callable[[], object]]) -> list[Exception | None]:
+    def run_all(self, works: Sequence[Callable[[], object]], own_threads: int = 0) -> list[Exception | None]:
         """See `Executor.run_all`."""
         return _run_here(works)
 

@@ -67,6 +67,11 @@ class OpenFiles:
         """`file` closed its handle itself."""
         del self._ring[file]
 
+    def close_all(self) -> None:
+        """Close every handle; one that is pinned once it is released."""
+        for file in list(self._ring):
+            file.drop()
+
     def _make_room(self) -> None:
         ring = self._ring
         for _ in range(2 * len(ring)):
@@ -132,6 +137,10 @@ class SegmentFile:
         self.pins -= 1
         if self._dropped and not self.pins:
             self._close()
+
+    def move_to(self, files: OpenFiles) -> None:
+        """From now on opened there; it must not be open or pinned."""
+        self._files = files
 
     def evict(self) -> None:
         """Close the handle; `OpenFiles` has taken it off its list already."""

@@ -208,6 +208,10 @@ class OffsetIndex(_SparseIndex):
                 return 0
         return high
 
+    def count_in(self, memory: IndexMemory) -> None:
+        """From now on its memory is counted there; it must have been dropped before."""
+        self._memory = memory
+
     def drop(self) -> None:
         """Forget the memory and the handle."""
         if self._offsets is not None:

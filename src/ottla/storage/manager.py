@@ -31,8 +31,9 @@ from ottla.storage.folder import (
     deleted_folder_name,
     parse_partition_folder,
 )
+from ottla.storage.loading import load_logs
 from ottla.storage.log import PartitionLog
-from ottla.storage.recovery import LogPlace, create_log, load_log
+from ottla.storage.recovery import LogPlace, create_log
 from ottla.storage.resources import DEFAULT_PRODUCER_EXPIRATION_MS, LogResources
 from ottla.storage.results import StorageRefusal
 from ottla.storage.retention import delete_old_segments
@@ -67,6 +68,8 @@ class StorageSettings:
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
     producer_expiration_check_interval_ms: int = 600_000
     open_files: int = DEFAULT_OPEN_FILES
+    #: Threads that open the logs of one folder.
+    recovery_threads: int = 1
     #: Whether an acknowledgement means that the data is on the disk.
     flush_on_ack: bool = False
 
@@ -80,6 +83,7 @@ class StorageSettings:
             log_start_checkpoint_interval_ms=config.int("log.flush.start.offset.checkpoint.interval.ms"),
             high_watermark_checkpoint_interval_ms=config.long("replica.high.watermark.checkpoint.interval.ms"),
             producer_expiration_ms=config.int("producer.id.expiration.ms"),
+            recovery_threads=config.int("num.recovery.threads.per.data.dir"),
             producer_expiration_check_interval_ms=config.int("producer.id.expiration.check.interval.ms"),
             flush_on_ack=config.bool("ottla.log.flush.on.ack"),
         )
@@ -209,13 +213,22 @@ class LogManager:
         return None
 
     def _open_folders(self) -> StorageRefusal | None:
+        found: dict[TopicPartitionKey, LogFolder] = {}
+        places: list[list[LogPlace]] = []
         for folder in self._folders:
-            refusal = folder.open() or self._open_folder(folder)
+            refusal = folder.open()
             if refusal is not None:
-                for log in self._logs.values():
-                    log.release_files()
-                self._logs.clear()
                 return refusal
+            names = self._find_partitions(folder) if folder.failure is None else []
+            for key, _ in names:
+                if key in found:
+                    return StorageRefusal(
+                        f"Duplicate log directories for {key[0]}-{key[1]} are found in both {found[key].path} and "
+                        f"{folder.path}. Keep the right one and move the other out of log.dirs"
+                    )
+                found[key] = folder
+            places.append([place for _, place in names])
+        self._load(places)
         refusal = self._refuse_if_all_failed()
         if refusal is None:
             for folder in self._folders:
@@ -223,12 +236,12 @@ class LogManager:
                     self._note(_stopped_serving(folder))
         return refusal
 
-    def _open_folder(self, folder: LogFolder) -> StorageRefusal | None:
-        if folder.failure is not None:
-            return None
+    def _find_partitions(self, folder: LogFolder) -> list[tuple[TopicPartitionKey, LogPlace]]:
+        """The logs in a folder, and what its checkpoints say of them; what was being deleted is removed soon."""
         now_ms = self._clock.now_ms()
         for note in folder.read_checkpoints():
             self._note(note)
+        found = []
         try:
             for name in self._disk.listdir(folder.path):
                 path = f"{folder.path}/{name}"
@@ -237,13 +250,42 @@ class LogManager:
                 elif not name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
                     key = parse_partition_folder(name)
                     if key is not None and self._disk.is_dir(path):
-                        refusal = self._open_log(folder, key, path, now_ms)
-                        if refusal is not None:
-                            return refusal
+                        found.append((key, self._place(folder, key, path)))
         except DiskError as error:
             folder.failure = str(error)
-            self._drop_logs(folder)
-        return None
+            return []
+        return found
+
+    def _place(self, folder: LogFolder, key: TopicPartitionKey, path: str) -> LogPlace:
+        return LogPlace(
+            path,
+            key[0],
+            key[1],
+            self._config_of(key[0]),
+            folder.clean,
+            folder.recovery.get(key, 0),
+            folder.log_starts.get(key, 0),
+        )
+
+    def _load(self, places: list[list[LogPlace]]) -> None:
+        """Open the logs of all folders; a folder of which something cannot be read is out of service."""
+        loaded = load_logs(
+            self._resources, self._executor, places, self._settings.recovery_threads, self._clock.now_ms()
+        )
+        for folder, its_places, its_logs in zip(self._folders, places, loaded, strict=True):
+            for place, log in zip(its_places, its_logs, strict=True):
+                for note in place.notes:
+                    self._note(note)
+                if isinstance(log, PartitionLog):
+                    key = (place.topic, place.partition)
+                    self._logs[key] = log
+                    self._homes[key] = folder
+                    if key in folder.cleaner_offsets:
+                        self.cleaner.checkpoints[key] = folder.cleaner_offsets[key]
+                elif log is not None:
+                    folder.failure = folder.failure or str(log)
+            if folder.failure is not None:
+                self._drop_logs(folder)
 
     def _drop_logs(self, folder: LogFolder) -> list[TopicPartitionKey]:
         """Take the logs of a folder out of service; ranges that are being sent stay readable."""
@@ -253,30 +295,6 @@ class LogManager:
             self.cleaner.forget(key)
             self._logs.pop(key).release_files()
         return gone
-
-    def _open_log(self, folder: LogFolder, key: TopicPartitionKey, path: str, now_ms: int) -> StorageRefusal | None:
-        if key in self._logs:
-            return StorageRefusal(
-                f"Duplicate log directories for {key[0]}-{key[1]} are found in both {self._homes[key].path} and "
-                f"{folder.path}. Keep the right one and move the other out of log.dirs"
-            )
-        place = LogPlace(
-            path,
-            key[0],
-            key[1],
-            self._config_of(key[0]),
-            folder.clean,
-            folder.recovery.get(key, 0),
-            folder.log_starts.get(key, 0),
-        )
-        log = load_log(self._resources, place, now_ms)
-        if key in folder.cleaner_offsets:
-            self.cleaner.checkpoints[key] = folder.cleaner_offsets[key]
-        for note in place.notes:
-            self._note(note)
-        self._logs[key] = log
-        self._homes[key] = folder
-        return None
 
     def _note(self, text: str) -> None:
         if len(self.notes) < NOTES_KEPT:

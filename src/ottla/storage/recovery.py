@@ -84,9 +84,20 @@ def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, 
     return log
 
 
-def load_log(resources: LogResources, place: LogPlace, now_ms: int) -> PartitionLog:
-    """Open the folder of a partition. Raises DiskError."""
-    return _Loader(resources, place, now_ms).load()
+def load_log(
+    resources: LogResources, place: LogPlace, now_ms: int, scratch: LogResources | None = None
+) -> PartitionLog:
+    """Open the folder of a partition. Raises DiskError.
+
+    With `scratch`, the files are opened there, and all of them are closed at the end: in a thread of its own nothing
+    else of `resources` is used.
+    """
+    if scratch is None:
+        return _Loader(resources, place, now_ms).load(resources)
+    try:
+        return _Loader(scratch, place, now_ms).load(resources)
+    finally:
+        scratch.files.close_all()
 
 
 class _Loader:
@@ -106,8 +117,9 @@ class _Loader:
         #: A newer leader epoch that was just met in the log, and the offset where.
         self._next_epoch: tuple[int, int] | None = None
 
-    def load(self) -> PartitionLog:
-        place, resources = self._place, self._resources
+    def load(self, resources: LogResources) -> PartitionLog:
+        """The log, whose files are opened by `resources` from then on."""
+        place = self._place
         self._names = self._disk.listdir(place.folder)
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)) for name in self._names):
             self._finish_interrupted_work()
@@ -122,6 +134,9 @@ class _Loader:
         if end < start:
             place.notes.append(f"{place.folder}: the log ends at {end}, before its start {start}: begun anew there")
             segments, end = self._restart_at(segments, start), start
+        if resources is not self._resources:
+            for segment in segments:
+                segment.move_to(resources.files, resources.index_memory)
         log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, segments)
         log.log_start_offset = start
         log.log_end_offset = end

@@ -284,6 +284,14 @@ class Segment:
         self.time_index.drop()
         self.txn_index.file.drop()
 
+    def move_to(self, files: OpenFiles, memory: IndexMemory) -> None:
+        """From now on its files are opened there, and its index is counted there. Nothing of it may be pinned."""
+        self.close()
+        for file in (self.log, self.offset_index.file, self.time_index.file):
+            file.move_to(files)
+        self.txn_index.move_to(files)
+        self.offset_index.count_in(memory)
+
     def mark_deleted(self) -> list[str]:
         """Rename the segment's files to `….deleted` and let go of them; returns the new paths. Raises DiskError."""
         self.close()

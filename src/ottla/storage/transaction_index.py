@@ -49,6 +49,11 @@ class TransactionIndex:
         self.file = SegmentFile(files, folder, base_offset, TXN_INDEX_SUFFIX + suffix_end)
         self._entries: list[AbortedTransaction] | None = None
 
+    def move_to(self, files: OpenFiles) -> None:
+        """From now on opened there."""
+        self._files = files
+        self.file.move_to(files)
+
     def entries(self) -> Sequence[AbortedTransaction]:
         """All entries. Raises DiskError."""
         if self._entries is not None:

@@ -263,7 +263,7 @@ ROWS: tuple[Row, ...] = (
         "Partitions of topics that are created without saying how many.",
     ),
     (
-        "num.recovery.threads.per.data.dir", "int", "1", "[1,...]", "high", "cluster-wide", "no_effect",
+        "num.recovery.threads.per.data.dir", "int", "1", "[1,...]", "high", "cluster-wide", "honoured",
         "Threads per folder that load and recover logs at start.",
     ),
     (

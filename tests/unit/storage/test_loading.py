@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ottla.env.clock import VirtualClock
+from ottla.env.disk import DiskError, RealDisk
+from ottla.env.disk_faulty import FaultyDisk
+from ottla.env.executor import DiskExecutor, InlineExecutor
+from ottla.storage.loading import load_logs
+from ottla.storage.log import PartitionLog
+from ottla.storage.manager import LogManager, StorageSettings
+from ottla.storage.recovery import LogPlace, create_log
+from ottla.storage.resources import LogResources
+from support.storage_logs import NOW_MS, append, batch, broker_config, log_config, read_all
+
+CONFIG = log_config(segment_bytes=1000, index_interval_bytes=200)
+
+
+def places(root: Path, count: int) -> list[LogPlace]:
+    return [LogPlace(f"{root}/t-{number}", "t", number, CONFIG) for number in range(count)]
+
+
+def written(root: Path, count: int) -> None:
+    resources = LogResources(RealDisk())
+    for place in places(root, count):
+        log = create_log(resources, place, None, NOW_MS)
+        for number in range(10 + place.partition):
+            append(log, batch(3, producer_id=5, producer_epoch=1, base_sequence=3 * number))
+        for segment in log.segments:
+            segment.close()
+
+
+@pytest.mark.spec("L9")
+def test_several_threads_for_each_folder(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        written(folder, 5)
+    resources = LogResources(RealDisk(), open_files=16)
+    executor = DiskExecutor(1)
+    loaded = load_logs(resources, executor, [places(folder, 5) for folder in folders], 2, NOW_MS)
+    executor.close()
+    assert len(resources.files) == 0
+    for folder, logs in zip(folders, loaded, strict=True):
+        for number, log in enumerate(logs):
+            assert isinstance(log, PartitionLog)
+            assert log.folder == f"{folder}/t-{number}"
+            end = 3 * (10 + number)
+            assert [record.offset for record in read_all(log)] == list(range(end))
+            assert append(log, batch(3, producer_id=5, producer_epoch=1, base_sequence=end)).first_offset == end
+            log.close()
+    assert len(resources.files) == 0
+
+
+def test_a_log_that_cannot_be_read_stops_its_folder_only(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        written(tmp_path / name, 3)
+    disk = FaultyDisk(RealDisk())
+    disk.fail("open", "*/a/t-1/*.log")
+    loaded = load_logs(
+        LogResources(disk), InlineExecutor(), [places(tmp_path / "a", 3), places(tmp_path / "b", 3)], 1, NOW_MS
+    )
+    assert [type(log) for log in loaded[0]] == [PartitionLog, DiskError, type(None)]
+    assert [type(log) for log in loaded[1]] == [PartitionLog] * 3
+
+
+class CountingExecutor(InlineExecutor):
+    """Notes how many threads were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def run_all(self, works: Sequence[Callable[[], object]], own_threads: int = 0) -> list[Exception | None]:
+        self.asked.append(own_threads)
+        return super().run_all(works, own_threads)
+
+
+@pytest.mark.parametrize("threads", [1, 3, 50])
+def test_the_setting_is_honoured(tmp_path: Path, threads: int) -> None:
+    for name in ("a", "b"):
+        written(tmp_path / name, 4)
+    executor = CountingExecutor()
+    settings = StorageSettings.of(broker_config(num_recovery_threads_per_data_dir=threads))
+    folders = [str(tmp_path / name) for name in ("a", "b")]
+    # Both folders hold partitions of the same names: not at one time.
+    for folder in folders:
+        manager = LogManager(RealDisk(), VirtualClock(NOW_MS), executor, [folder], lambda topic: CONFIG, settings)
+        assert manager.open() is None
+        assert executor.asked == [min(threads, 4)]
+        executor.asked.clear()
+        manager.close()
+        executor.asked.clear()
+
+
+def test_own_threads_of_an_executor_are_there_for_the_works_only() -> None:
+    executor = DiskExecutor(1)
+    meeting = threading.Barrier(3, timeout=30)
+    assert executor.run_all([lambda: meeting.wait()] * 3, 3) == [None, None, None]
+    assert not any("own" in thread.name for thread in threading.enumerate())
+    executor.close()
