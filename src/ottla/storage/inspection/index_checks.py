@@ -42,6 +42,16 @@ class TransactionEnd(NamedTuple):
     offset: int
     first_offset: int
     last_stable_offset: int
+    #: Whether compaction may have taken the first batches of this transaction, or of others that were open.
+    compacted: bool
+
+    def began_at(self, offset: int) -> bool:
+        """Whether the transaction may have begun there."""
+        return self.first_offset in (-1, offset) or (self.compacted and offset < self.first_offset)
+
+    def was_stable_to(self, offset: int) -> bool:
+        """Whether that may have been the last stable offset when it ended."""
+        return self.last_stable_offset in (-1, offset) or (self.compacted and offset < self.last_stable_offset)
 
 
 class _Faults:
@@ -279,10 +289,10 @@ class TxnIndexCheck:
         self._next = next(self._entries, None)
         if kind is not ControlRecordType.ABORT or end is None or end.producer_id != entry.producer_id:
             self._fault(place, f"at offset {offset} no transaction of producer {entry.producer_id} was aborted")
-        elif end.first_offset not in (-1, entry.first_offset):
+        elif not end.began_at(entry.first_offset):
             reason = f"the transaction aborted at {offset} began at {end.first_offset}, not {entry.first_offset}"
             self._fault(place, reason)
-        elif end.last_stable_offset not in (-1, entry.last_stable_offset):
+        elif not end.was_stable_to(entry.last_stable_offset):
             reason = f"the last stable offset at {offset} was {end.last_stable_offset}, not {entry.last_stable_offset}"
             self._fault(place, reason)
 

@@ -365,7 +365,8 @@ class LogCheck:
         end = None
         if kind is ControlRecordType.ABORT:
             stable = min(self._transactions.values(), default=met.last + 1) if self._knows_all_transactions else -1
-            end = TransactionEnd(producer, met.last, began, stable)
+            compacted = self._compacted or self._facts.compacted_below > 0
+            end = TransactionEnd(producer, met.last, began, stable, compacted)
         checks.transactions.marker(kind, end, met.last, loose)
 
 

@@ -239,6 +239,20 @@ def test_transaction_indexes(tmp_path: Path, change_entries: Callable[[list], li
     assert [each.kind for each in found] == ([] if sound else ["index"])
 
 
+@pytest.mark.parametrize(("first", "stable", "sound"), [(-2, 0, True), (0, -3, True), (1, 0, False), (0, 1, False)])
+def test_the_first_batches_of_a_transaction_may_have_been_compacted_away(
+    tmp_path: Path, first: int, stable: int, sound: bool
+) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    one, three = transactional(folder / f"{0:020}.log")
+    entries = [(0, *one, 2), (0, three[0], three[1] + first, three[2], three[2] + 1 + stable)]
+    (folder / f"{0:020}.txnindex").write_bytes(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
+    assert [each.kind for each in damage(folder)] == ["index"]
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 1\n")
+    assert [each.kind for each in damage(tmp_path) if each.kind == "index"] == ([] if sound else ["index"])
+
+
 def test_old_formats(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     folder.mkdir()
