@@ -21,6 +21,9 @@ REQUESTS_PER_TURN = 64
 REQUEST_BYTES_PER_TURN = 4 * 1024 * 1024
 #: Bytes of one answer that are sent in one turn: all of what the Java consumer asks of a partition (1 MiB), head too.
 SEND_BYTES_PER_TURN = (1024 + 64) * 1024
+#: The same for a range that had to be read from the disk: whoever reads old data is in no hurry, and those who wait for
+#: new records meanwhile should not notice.
+COLD_BYTES_PER_TURN = 128 * 1024
 #: Byte parts that go to the kernel in one call (its own limit is 1,024).
 PARTS_PER_CALL = 512
 #: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
@@ -76,6 +79,7 @@ class PlaintextConnection:
         "_service",
         "_socket",
         "_warm_bytes",
+        "_was_cold",
         "_writing",
         "bytes_in",
         "bytes_out",
@@ -101,6 +105,8 @@ class PlaintextConnection:
         self._reading = True
         self._writing = False
         self._warm_bytes = 0
+        #: Whether the range that is being sent had to be read from the disk first.
+        self._was_cold = False
         self._reading_ahead = False
         self._scheduled = False
         self._close_when_sent = False
@@ -267,7 +273,7 @@ class PlaintextConnection:
 
     def _flush(self) -> None:
         """Send from the queue until it is empty, the client is slow, the disk is, or this turn's budget is spent."""
-        budget = SEND_BYTES_PER_TURN
+        budget = COLD_BYTES_PER_TURN if self._was_cold else SEND_BYTES_PER_TURN
         outgoing = self._outgoing
         try:
             while outgoing and budget > 0 and not self._reading_ahead:
@@ -333,7 +339,7 @@ class PlaintextConnection:
         if fd is None:
             sent = self._socket.send(part.file.pread(length, part.position), 0)
         else:
-            if self._warm_bytes <= 0 and not self._prove_warm(part, length):
+            if self._warm_bytes <= 0 and not self._prove_warm(part, min(part.length, SEND_BYTES_PER_TURN)):
                 return 0
             sent = self._send_file(fd, part.position, min(length, self._warm_bytes))
             self._warm_bytes -= sent
@@ -343,6 +349,7 @@ class PlaintextConnection:
         elif sent == part.length:
             self._outgoing.popleft()
             self._warm_bytes = 0
+            self._was_cold = False
             if part.release is not None:
                 part.release()
         else:
@@ -377,6 +384,7 @@ class PlaintextConnection:
         def done() -> None:
             self._reading_ahead = False
             self._warm_bytes = length
+            self._was_cold = True
             if not self.closed:
                 self._flush()
 

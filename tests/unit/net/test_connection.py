@@ -385,6 +385,32 @@ def test_pieces_made_at_once_do_not_pile_up_calls(wired: Wired) -> None:
     assert pieces.released == 1
 
 
+def test_what_was_cold_goes_out_in_small_turns(wired: Wired, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    length = 5 * connection_module.COLD_BYTES_PER_TURN
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    file.append([b"x" * length])
+    cold = ColdFile(file)
+    sent: list[int] = []
+    send_file = connection_module.PlaintextConnection._send_file
+
+    def spy(self: connection_module.PlaintextConnection, fd: int, position: int, wanted: int) -> int:
+        sent.append(wanted)
+        return send_file(self, fd, position, wanted)
+
+    monkeypatch.setattr(connection_module.PlaintextConnection, "_send_file", spy)
+    wired.service.answer = lambda frame: [FileSlice(cold, 0, length)]  # type: ignore[arg-type]
+    wired.send(b"fetch")
+    wired.loop.settle()
+    [(_, asked, done)] = wired.service.read_ahead_calls
+    assert asked == length
+    cold.warm = True
+    done()
+    assert wired.received() == b"x" * length
+    assert max(sent) <= connection_module.COLD_BYTES_PER_TURN
+    assert len(wired.service.read_ahead_calls) == 1
+    file.close()
+
+
 def test_read_ahead_that_ends_after_the_client_left_is_harmless(wired: Wired, tmp_path: Path) -> None:
     file = RealDisk().open(str(tmp_path / "segment"), create=True)
     file.append([b"x" * 1000])
