@@ -24,11 +24,13 @@ from ottla.storage.checkpoints import (
 from ottla.storage.damage import Damage, batches_and_damage, keep_aside, rewrite_without
 from ottla.storage.files import (
     CLEANED_SUFFIX,
+    DAMAGED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_DIGITS,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -129,11 +131,17 @@ class _Loader:
         segments, sound = self._open_segments()
         start = max(place.log_start_offset, segments[0].base_offset)
         end = self._end_of_sound_log(segments) if place.clean and sound else None
+        if end is not None and end < start:
+            # The log is whole, so that it is the checkpoint which is wrong.
+            place.notes.append(
+                f"{place.folder}: the log ends at {end}, so that it cannot start at {start}, as the checkpoint of log "
+                f"starts says: it starts at {segments[0].base_offset}"
+            )
+            start = segments[0].base_offset
         if end is None:
             end = self._recover(segments)
         if end < start:
-            place.notes.append(f"{place.folder}: the log ends at {end}, before its start {start}: begun anew there")
-            segments, end = self._restart_at(segments, start), start
+            segments, end = self._begin_anew(segments, start, end), start
         if resources is not self._resources:
             for segment in segments:
                 segment.move_to(resources.files, resources.index_memory)
@@ -232,7 +240,7 @@ class _Loader:
                 if offset_file_name(base_offset, LOG_SUFFIX) not in names:
                     disk.remove(f"{place.folder}/{offset_file_name(base_offset, suffix)}")
         if not segments:
-            segments = self._restart_at([], place.log_start_offset)
+            segments = self._restart_at(place.log_start_offset)
         return segments, sound
 
     def _open_indexes(self, segment: Segment, names: set[str]) -> bool:
@@ -253,10 +261,27 @@ class _Loader:
             segment.offset_index.entries = segment.time_index.entries = 0
         return sound
 
-    def _restart_at(self, segments: list[Segment], offset: int) -> list[Segment]:
+    def _begin_anew(self, segments: list[Segment], start: int, end: int) -> list[Segment]:
+        """The log lost its end, up to beyond its start: what is left was deleted, unless the checkpoint is wrong."""
+        aside = []
         for segment in segments:
-            for path in segment.mark_deleted():
-                self._disk.remove(path)
+            path = segment.log.path
+            for renamed in segment.mark_deleted():
+                if renamed == path + DELETED_SUFFIX and segment.size:
+                    aside.append(path + DAMAGED_SUFFIX)
+                    self._disk.rename(renamed, aside[-1])
+                else:
+                    self._disk.remove(renamed)
+        self._place.notes.append(
+            f"{self._place.folder}: the log ends at {end}, before its start {start}: begun anew there"
+            + (f"; what it held is kept in {', '.join(aside)}" if aside else "")
+        )
+        for offset in self._snapshots.offsets:
+            self._disk.remove(f"{self._place.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}")
+        self._snapshots.offsets.clear()
+        return self._restart_at(start)
+
+    def _restart_at(self, offset: int) -> list[Segment]:
         self._producers.clear()
         return [create_segment(self._resources, self._place.folder, offset, self._now_ms)]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.env.disk_memory import MemoryDisk
+from ottla.env.disk_memory import Change, MemoryDisk
+from ottla.env.disk_power import PowerLoss
 from ottla.records.compression import Compression
 from ottla.records.record import Record
 from ottla.storage.log import AppendRefusal, PartitionLog, ReadRefusal
@@ -24,12 +27,17 @@ class LogMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk = MemoryDisk()
+        self.journal: list[Change] = []
+        self.disk = MemoryDisk(journal=self.journal)
         self.disk.mkdirs(ROOT)
+        self.disk.fsync_dir("/")
         self.config = log_config(**LIMITS)
         self.log: PartitionLog = new_log(self.disk, ROOT, self.config)
+        self.log.flush()
         #: Value and timestamp by offset.
         self.model: list[tuple[bytes, int]] = []
+        #: What was ever written at an offset: a truncation that is not forced to disk may be undone.
+        self.written: dict[int, set[tuple[bytes, int]]] = {}
         self.sequence = 0
         self.epoch = 0
 
@@ -41,7 +49,10 @@ class LogMachine(RuleBasedStateMachine):
         ]
 
     def note(self, content: list[Record]) -> None:
-        self.model += [(record.value or b"", record.timestamp) for record in content]
+        for record in content:
+            entry = (record.value or b"", record.timestamp)
+            self.written.setdefault(len(self.model), set()).add(entry)
+            self.model.append(entry)
 
     @rule(
         count=st.integers(1, 6),
@@ -153,6 +164,27 @@ class LogMachine(RuleBasedStateMachine):
             assert after is not None
             assert (after.epoch, after.last_sequence) == (before.epoch, before.last_sequence)
         assert self.log.leader_epoch <= self.epoch
+
+    @rule(choice=st.randoms(use_true_random=False))
+    def lose_power(self, choice: random.Random) -> None:
+        """Everything that was forced is there; of what was not a part, which need not be the first."""
+        safe, start = self.log.recovery_point, self.log.log_start_offset
+        power = PowerLoss()
+        for change in self.journal:
+            power.take(change)
+        disk = power.survivor(choice.randrange)
+        log = open_log(disk, ROOT, self.config, recovery_point=safe, log_start_offset=start)
+        assert log.log_end_offset >= min(safe, len(self.model))
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            found = [record for record in decode(read_bytes(log.read(offset, 500))) if record.offset >= offset]
+            if not found:
+                break
+            assert found[0].offset == offset or offset >= safe
+            for record in found:
+                assert (record.value, record.timestamp) in self.written[record.offset]
+            offset = found[-1].offset + 1
+        assert offset >= min(safe, len(self.model))
 
     @invariant()
     def ends_agree(self) -> None:

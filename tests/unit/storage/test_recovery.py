@@ -326,13 +326,29 @@ def test_a_folder_without_segments_begins_at_its_start(ground: tuple[Disk, str])
 
 
 def test_a_log_that_ends_before_its_start_is_begun_anew(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
     log = filled(ground)
     killed(log)
-    at = place(ground[1], log.config, log_start_offset=200)
-    again = load_log(LogResources(ground[0]), at, NOW_MS)
+    held = {segment.log.path: disk.read_bytes(segment.log.path) for segment in log.segments}
+    at = place(root, log.config, log_start_offset=200)
+    again = load_log(LogResources(disk), at, NOW_MS)
     assert (again.log_start_offset, again.log_end_offset) == (200, 200)
     assert any("begun anew" in note for note in at.notes)
+    assert {path: disk.read_bytes(path + ".damaged") for path in held} == held
     append(again, producing(500))
+    again.close()
+    names = {name for name in disk.listdir(again.folder) if not name.endswith(".damaged")}
+    assert {name.partition(".")[0] for name in names if name[0] == "0"} == {f"{200:020d}", f"{203:020d}"}
+
+
+def test_a_start_beyond_the_end_of_a_whole_log_is_not_believed(ground: tuple[Disk, str]) -> None:
+    log = filled(ground)
+    log.close()
+    at = place(ground[1], log.config, clean=True, recovery_point=90, log_start_offset=910)
+    again = load_log(LogResources(ground[0]), at, NOW_MS)
+    assert (again.log_start_offset, again.log_end_offset) == (0, 90)
+    assert any("cannot start at 910" in note for note in at.notes)
+    check_whole(again, 90)
 
 
 def test_the_start_of_the_log_is_kept(ground: tuple[Disk, str]) -> None:
