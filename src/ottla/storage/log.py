@@ -307,6 +307,7 @@ class PartitionLog:
         ended = self.producers.end_transaction(header, data)
         if ended is None:
             return
+        self.producers.settle(self.high_watermark)
         self.producers.unreplicated.append(ended)
         if not ended.aborted:
             return
@@ -317,6 +318,8 @@ class PartitionLog:
                 f"{error}; an aborted transaction could not be noted. The partition takes no more records until the "
                 f"disk works again and the broker was restarted"
             )
+            # The recovery point must not pass the marker, from which the note is made anew.
+            self._flush_failed = True
             return
         self._note_unsynced(segment.txn_index.file.path)
 
@@ -386,6 +389,11 @@ class PartitionLog:
             path = f"{self.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
             self._resources.disk.write_atomic(path, self.producers.encode(), sync=False)
             self.snapshot_offset = offset
+            self._note_unsynced(path)
+
+    def note_rebuilt(self, paths: list[str]) -> None:
+        """Files that recovery has made anew: to be forced to disk with the next flush."""
+        for path in paths:
             self._note_unsynced(path)
 
     def _note_unsynced(self, path: str) -> None:

@@ -117,13 +117,17 @@ class ProducerState:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the oldest transaction begins that is open, or whose end is not below `high_watermark`; None: none."""
-        if self.unreplicated:
-            self.unreplicated = [ended for ended in self.unreplicated if ended.last_offset >= high_watermark]
+        self.settle(high_watermark)
         first = next(iter(self.open_transactions.values()), None)
         for ended in self.unreplicated:
             if first is None or ended.first_offset < first:
                 first = ended.first_offset
         return first
+
+    def settle(self, high_watermark: int) -> None:
+        """Forget the transactions whose end is below `high_watermark`."""
+        if self.unreplicated:
+            self.unreplicated = [ended for ended in self.unreplicated if ended.last_offset >= high_watermark]
 
     def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
         """The batch that this one repeats: same producer, epoch and sequence numbers."""

@@ -116,6 +116,8 @@ class _Loader:
         self._epochs = LeaderEpochs()
         #: Whether the segment that is being recovered holds markers that end transactions.
         self._has_markers = False
+        #: Transaction indexes that were made anew.
+        self._rebuilt: list[str] = []
         #: A newer leader epoch that was just met in the log, and the offset where.
         self._next_epoch: tuple[int, int] | None = None
 
@@ -160,6 +162,7 @@ class _Loader:
         self._producers.end_offset = end
         log.producers = self._producers
         log.snapshot_offset = self._snapshots.newest
+        log.note_rebuilt(self._rebuilt)
         return log
 
     # -- small files
@@ -257,6 +260,10 @@ class _Loader:
                     index.file.get().truncate(0)
             else:
                 index.entries = size // entry
+        name = offset_file_name(segment.base_offset, TXN_INDEX_SUFFIX)
+        if name in names and not segment.txn_index.is_sound():
+            sound = False
+            self._place.notes.append(f"{self._place.folder}/{name}: damaged, made anew from the log")
         if not sound:
             segment.offset_index.entries = segment.time_index.entries = 0
         return sound
@@ -325,6 +332,7 @@ class _Loader:
             )
             if self._has_markers:
                 rebuild_transaction_index(self._snapshots, segments, number, self._now_ms)
+                self._rebuilt.append(segment.txn_index.file.path)
         self._settle_epoch(None)
         if self._producers.end_offset > end:
             # A snapshot of records that are not there any more.

@@ -40,6 +40,8 @@ class LogRead:
     size: int
     #: Where to read on, where that is known without looking into the batches; else -1.
     next_offset: int = -1
+    #: No record in the range has this offset or a higher one.
+    bound: int = 0
 
 
 @dataclass(slots=True)

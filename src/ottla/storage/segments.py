@@ -94,13 +94,15 @@ class SegmentList:
             found = segment.locate(limit)
             stop = segment.size if found is None else found
             next_offset = limit
+        bound = next_offset
         length = stop - start
         if length > max_bytes:
             length, next_offset = _shorten(segment, start, max_bytes, min_one_batch)
         if length <= 0:
             return EMPTY_READ
         file = segment.pin()
-        return LogRead(FileSlice(file, start, length, segment.log.unpin, segment is self.active), length, next_offset)
+        slice_ = FileSlice(file, start, length, segment.log.unpin, segment is self.active)
+        return LogRead(slice_, length, next_offset, bound)
 
     def read_batches(self, from_offset: int) -> Iterator[memoryview]:
         """Each whole batch from the one that holds `from_offset` on. Raises DiskError, BatchError at a damaged one."""

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ottla.env.disk import DiskError
 from ottla.storage.files import TXN_INDEX_SUFFIX, OpenFiles, SegmentFile
 
 TXN_INDEX_VERSION: Final = 0
@@ -34,9 +35,13 @@ class AbortedTransaction(NamedTuple):
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a file; a last one that is cut off is left out."""
+    """The entries of a file; a last one that is cut off is left out, as is what has another version."""
     whole = len(data) // TXN_ENTRY.size * TXN_ENTRY.size
-    return [AbortedTransaction(*fields[1:]) for fields in TXN_ENTRY.iter_unpack(data[:whole])]
+    return [
+        AbortedTransaction(*fields[1:])
+        for fields in TXN_ENTRY.iter_unpack(data[:whole])
+        if fields[0] == TXN_INDEX_VERSION
+    ]
 
 
 class TransactionIndex:
@@ -65,12 +70,27 @@ class TransactionIndex:
         return found
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an entry. Raises DiskError, and then nothing was added."""
-        self.file.get(create=True).append([transaction.encode()])
+        """Add an entry. Raises DiskError where it could not be written; it is known nevertheless, until a restart."""
+        try:
+            self.file.get(create=True).append([transaction.encode()])
+        except DiskError:
+            self._entries = [*self.entries(), transaction]
+            raise
         if self._entries is not None:
             self._entries.append(transaction)
             if len(self._entries) > ENTRIES_KEPT:
                 self._entries = None
+
+    def is_sound(self) -> bool:
+        """Whether the file holds whole entries of markers that lie in the segment, in their order. Raises DiskError."""
+        if self._size() != len(self.entries()) * TXN_ENTRY.size:
+            return False
+        previous = self.file.base_offset - 1
+        for entry in self.entries():
+            if not 0 <= entry.first_offset <= entry.last_offset or entry.last_offset <= previous:
+                return False
+            previous = entry.last_offset
+        return True
 
     def keep_below(self, offset: int) -> None:
         """Drop the entries of markers at `offset` and above, and a torn one behind the last. Raises DiskError."""
@@ -86,7 +106,7 @@ class TransactionIndex:
 
     def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
         """Let these be the entries; where there are none and no file either, none is made. Raises DiskError."""
-        if list(transactions) == list(self.entries()) and not self._torn():
+        if list(transactions) == list(self.entries()) and self._size() == len(transactions) * TXN_ENTRY.size:
             return
         handle = self.file.get(create=True)
         handle.truncate(0)
@@ -94,6 +114,6 @@ class TransactionIndex:
             handle.append([b"".join(transaction.encode() for transaction in transactions)])
         self._entries = list(transactions) if len(transactions) <= ENTRIES_KEPT else None
 
-    def _torn(self) -> bool:
+    def _size(self) -> int:
         disk, path = self._files.disk, self.file.path
-        return disk.exists(path) and disk.file_size(path) % TXN_ENTRY.size != 0
+        return disk.file_size(path) if disk.exists(path) else 0

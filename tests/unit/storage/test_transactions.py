@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
+
 import pytest
 
+from ottla.env.disk import DiskError, DiskFile
 from ottla.env.disk_memory import MemoryDisk
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record
+from ottla.storage.files import TXN_INDEX_SUFFIX, SegmentFile
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, PartitionLog
 from ottla.storage.transaction_index import ENTRIES_KEPT, AbortedTransaction, TransactionIndex, decode_aborted
 from ottla.wire.errors import ErrorCode
@@ -171,6 +176,56 @@ def test_a_transaction_that_began_before_the_recovered_segment(disk: MemoryDisk)
     disk.remove(f"{ROOT}/{FOLDER_NAME}/{last:020d}.txnindex")
     again = open_log(disk, ROOT, config, recovery_point=last)
     assert again.aborted_transactions(0, again.log_end_offset) == found
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", ["torn", "version", "order"])
+def test_an_index_that_cannot_be_is_made_anew_whatever_the_checkpoints_say(
+    disk: MemoryDisk, damage: str, clean: bool
+) -> None:
+    log = new_log(disk, ROOT)
+    for turn in range(4):
+        write(log, 1, 3 * turn)
+        abort(log, 1)
+    found, end_offset = log.aborted_transactions(0, log.log_end_offset), log.log_end_offset
+    log.close()
+    data = disk.read_bytes(INDEX)
+    changed = {"torn": data[:-7], "version": data[:1] + b"\x07" + data[2:], "order": data[34:] + data[:34]}[damage]
+    disk.write_atomic(INDEX, changed, sync=False)
+    again = open_log(disk, ROOT, clean=clean, recovery_point=end_offset)
+    assert again.aborted_transactions(0, again.log_end_offset) == found
+    assert disk.read_bytes(INDEX) == data
+
+
+def refuse_for(suffix: str, get: Callable[..., DiskFile]) -> Callable[..., DiskFile]:
+    """`SegmentFile.get` as it is on a full disk, for files of one kind."""
+
+    def refusing(self: SegmentFile, create: bool = False) -> DiskFile:
+        if self.suffix == suffix:
+            raise DiskError("open", self.path, errno.ENOSPC)
+        return get(self, create)
+
+    return refusing
+
+
+def test_an_abort_that_the_disk_did_not_take_is_told_nevertheless(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, 1, 0)
+    recovery_point = log.recovery_point
+    monkeypatch.setattr(SegmentFile, "get", refuse_for(TXN_INDEX_SUFFIX, SegmentFile.get))
+    abort(log, 1)
+    assert [entry.first_offset for entry in log.aborted_transactions(0, 4)] == [0]
+    assert log.failure is not None
+    log.flush()
+    assert log.recovery_point == recovery_point
+
+
+def test_ended_transactions_are_not_kept_when_nobody_reads(log: PartitionLog) -> None:
+    for turn in range(20):
+        write(log, 1, 3 * turn)
+        commit(log, 1)
+    assert len(log.producers.unreplicated) <= 1
 
 
 def test_truncation_takes_the_ends_of_transactions_back(log: PartitionLog) -> None:

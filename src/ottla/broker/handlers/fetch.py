@@ -372,7 +372,7 @@ def _success(
 
 def _add_aborted(data: PartitionData, log: PartitionLog, offset: int, read: LogRead) -> None:
     """Name the aborted transactions that reach into what was read, so that the client leaves out their records."""
-    up_to = read.next_offset if read.next_offset >= 0 else log.log_end_offset
+    up_to = read.next_offset if read.next_offset >= 0 else read.bound
     try:
         aborted = log.aborted_transactions(offset, up_to)
     except DiskError:
