@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Final
 
 from ottla.env.disk import Disk
-from ottla.records.batch import MAGIC, parse_batch_header
+from ottla.records.batch import (
+    ATTRIBUTES_AT,
+    CONTROL_FLAG,
+    MAGIC,
+    PRODUCER_EPOCH_AT,
+    TRANSACTIONAL_FLAG,
+    parse_batch_header,
+)
 from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.scan import ScannedBatch, scan_batches
@@ -14,6 +22,10 @@ from ottla.storage.segment import Segment
 
 #: An expiration time that is never over.
 NEVER_MS: Final = 2**63 - 1
+
+#: Producer epoch and first sequence number.
+_SEQUENCE: Final = struct.Struct(">hi")
+_ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_AT + 1
 
 
 class ProducerSnapshots:
@@ -61,10 +73,16 @@ class ProducerSnapshots:
 def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:
     """Take a batch of the log into the state, unless it is in it already."""
     if batch.magic == MAGIC and batch.last_offset >= state.end_offset:
+        data = batch.data
         if batch.producer_id < 0:
             state.end_offset = batch.last_offset + 1
+        elif data[_ATTRIBUTES_LOW_BYTE] & (TRANSACTIONAL_FLAG | CONTROL_FLAG):
+            state.replay(parse_batch_header(data), data)
         else:
-            state.replay(parse_batch_header(batch.data), batch.data)
+            epoch, sequence = _SEQUENCE.unpack_from(data, PRODUCER_EPOCH_AT)
+            state.replay_plain(
+                batch.producer_id, epoch, sequence, batch.first_offset, batch.last_offset, batch.max_timestamp
+            )
 
 
 def replay_log(state: ProducerState, segments: Sequence[Segment], from_offset: int) -> None:

@@ -231,6 +231,18 @@ class ProducerState:
         self.end_offset = header.base_offset + header.last_offset_delta + 1
         return ended
 
+    def replay_plain(
+        self, producer_id: int, epoch: int, first_sequence: int, first_offset: int, last_offset: int, timestamp: int
+    ) -> None:
+        """`replay` of a data batch that belongs to no transaction, by what its header says."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id)
+        delta = last_offset - first_offset
+        last_sequence = NO_SEQUENCE if first_sequence == NO_SEQUENCE else (first_sequence + delta) & MAX_INT32
+        entry.add(epoch, AppendedBatch(first_sequence, last_sequence, last_offset, delta, timestamp))
+        self.end_offset = last_offset + 1
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers without an open transaction that wrote nothing for so long; returns how many."""
         gone = [

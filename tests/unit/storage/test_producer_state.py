@@ -174,3 +174,17 @@ def test_replaying_brings_the_same_state() -> None:
     assert replayed.end_offset == offset + 2
     replayed.clear()
     assert (len(replayed), replayed.end_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("sequence", [0, 5, 0x7FFFFFFE])
+def test_a_plain_batch_is_replayed_as_any_other(sequence: int) -> None:
+    known, quick = ProducerState(), ProducerState()
+    for number, epoch in enumerate((0, 0, 1, 1, 1, 1, 1, 1)):
+        buf = batch(3, producer_id=5, producer_epoch=epoch, base_sequence=sequence)
+        header = header_of(buf, 3 * number)
+        known.replay(header, buf)
+        quick.replay_plain(5, epoch, sequence, 3 * number, 3 * number + 2, header.max_timestamp)
+    (one,), (other,) = list(known), list(quick)
+    assert one.batches == other.batches
+    assert (one.epoch, one.last_timestamp, known.end_offset) == (other.epoch, other.last_timestamp, quick.end_offset)
+    assert quick.encode() == known.encode()
