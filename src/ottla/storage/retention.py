@@ -45,6 +45,9 @@ def _count_expired(log: PartitionLog, now_ms: int) -> int:
     for segment in _deletable(log):
         if now_ms - segment.retention_timestamp() <= limit_ms:
             break
+        segment.confirm_largest_timestamp()
+        if now_ms - segment.retention_timestamp() <= limit_ms:
+            break
         count += 1
     return count
 

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from ottla.env.disk import DiskError, DiskFile, Part
 from ottla.records.batch import NO_TIMESTAMP
+from ottla.records.errors import BatchError
 from ottla.storage.files import LOG_SUFFIX, OpenFiles, SegmentFile, offset_file_name
 from ottla.storage.index import IndexMemory, OffsetIndex, TimeIndex
 from ottla.storage.scan import SMALLEST_MESSAGE, Place, batch_at, find_batch, max_timestamp_at
@@ -266,14 +267,30 @@ class Segment:
     def _find_largest_timestamp(self) -> None:
         """Read it from the time index, and from the batches behind the last indexed one. Raises DiskError."""
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
-        position = self.indexed_position(self.max_timestamp_offset)
+        self._find_larger_timestamps(self.indexed_position(self.max_timestamp_offset))
+
+    def confirm_largest_timestamp(self) -> None:
+        """Ask the log for the largest timestamp, where the time index, which has no checksum, says something else.
+
+        For what cannot be undone. Raises DiskError.
+        """
+        largest = self.largest_timestamp_so_far()
+        try:
+            place = self.find(self.max_timestamp_offset)
+        except BatchError:
+            place = None
+        if place is None or max_timestamp_at(self.log.get(), place.position) != largest:
+            self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+            self._find_larger_timestamps(0)
+
+    def _find_larger_timestamps(self, position: int) -> None:
         file = self.log.get()
         while position < self.size:
             place = batch_at(file, position)
-            if place is None:
+            if place is None or place.length < SMALLEST_MESSAGE:
                 return
             timestamp = max_timestamp_at(file, position)
-            if timestamp > self.max_timestamp:
+            if timestamp > self.largest_timestamp_so_far():
                 self.max_timestamp, self.max_timestamp_offset = timestamp, place.last_offset
             position += place.length
 

@@ -5,7 +5,7 @@ import pytest
 from ottla.env.disk import Disk
 from ottla.storage.log import PartitionLog
 from ottla.storage.retention import delete_old_segments
-from support.storage_logs import NOW_MS, append, batch, log_config, new_log, read_all
+from support.storage_logs import NOW_MS, append, batch, log_config, new_log, open_log, read_all
 
 SIZE = len(batch(3))
 HOUR_MS = 3_600_000
@@ -30,6 +30,23 @@ def test_by_time(ground: tuple[Disk, str]) -> None:
     assert all(path.endswith(".deleted") and disk.exists(path) for path in renamed)
     assert [record.offset for record in read_all(log)] == list(range(12, 30))
     assert delete_old_segments(log, NOW_MS + 2) == []
+
+
+@pytest.mark.spec("L4")
+def test_a_damaged_time_index_deletes_nothing(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    log = filled(ground, retention_ms=5 * HOUR_MS, index_interval_bytes=0)
+    log.close()
+    for segment in log.segments[4:]:
+        path = segment.time_index.file.path
+        data = bytearray(disk.read_bytes(path))
+        assert len(data) == 12
+        data[2] ^= 1
+        disk.write_atomic(path, bytes(data))
+    again = open_log(disk, root, log.config, clean=True, recovery_point=30)
+    assert again.segments[5].largest_timestamp_so_far() < NOW_MS - 1000 * HOUR_MS
+    delete_old_segments(again, NOW_MS + 2)
+    assert (again.log_start_offset, len(again.segments)) == (12, 6)
 
 
 @pytest.mark.spec("L4")
