@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from ottla.zk.client import ZkClient
 
 PRODUCER_IDS_PER_BLOCK = 1000
+#: How far above the ids in adopted logs ours begin. Their first cluster goes on in its own tree with the very next ids,
+#: and the logs may go back to it; it takes a new block at each start of a broker.
+ADOPTED_DISTANCE = 1000 * PRODUCER_IDS_PER_BLOCK
 HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
 
@@ -223,10 +226,12 @@ async def read_broker_config(zk: ZkClient, name: str) -> dict[str, str]:
 async def take_producer_ids(zk: ZkClient, broker_id: int, seen_in_logs: int = -1) -> ProducerIdBlock:
     """Take the next block of producer ids; tried again when another broker took it at the same time.
 
-    The first block of a tree begins above `seen_in_logs`, the highest id that the logs know: logs that came from
+    The first block of a tree begins far above `seen_in_logs`, the highest id that the logs know: logs that came from
     elsewhere would take a new producer with an old one's id for that one, and refuse its sequence numbers.
     """
     begin = -(-(seen_in_logs + 1) // PRODUCER_IDS_PER_BLOCK) * PRODUCER_IDS_PER_BLOCK
+    if seen_in_logs >= 0:
+        begin += ADOPTED_DISTANCE
     if begin > HIGHEST_PRODUCER_ID - PRODUCER_IDS_PER_BLOCK:
         begin = 0
     while True:

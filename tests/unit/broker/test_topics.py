@@ -423,8 +423,10 @@ def test_topic_ids_never_begin_with_a_dash() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize(("seen_in_logs", "first"), [(-1, 0), (0, 1000), (999, 1000), (1000, 2000), (2**63 - 2, 0)])
-def test_the_first_producer_ids_lie_above_those_that_adopted_logs_know(seen_in_logs: int, first: int) -> None:
+@pytest.mark.parametrize(
+    ("seen_in_logs", "first"), [(-1, 0), (0, 1_001_000), (999, 1_001_000), (1000, 1_002_000), (2**63 - 2, 0)]
+)
+def test_the_first_producer_ids_lie_far_above_those_that_adopted_logs_know(seen_in_logs: int, first: int) -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
         config = parse_broker_config({"broker.id": "8"})

@@ -355,7 +355,9 @@ class LogCheck:
             return
         producer, first = header.producer_id, met.first if met.first is not None else batch.base_offset
         if not header.is_control:
-            self._transactions.setdefault(producer, first)
+            # A head that compaction left keeps a producer's sequence; the marker of its transaction may be gone.
+            if header.records_count:
+                self._transactions.setdefault(producer, first)
             return
         try:
             kind = control_record_type(met.records[0].key if met.records else None)

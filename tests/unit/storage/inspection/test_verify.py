@@ -6,12 +6,15 @@ import random
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from ottla.env.disk import RealDisk
 from ottla.env.file_reader import is_locked_elsewhere
+from ottla.records.batch import frame_batch, parse_batch_header
 from ottla.records.compression import Compression
 from ottla.records.crc import crc32c
 from ottla.records.message_set import encode_messages
@@ -251,6 +254,25 @@ def test_the_first_batches_of_a_transaction_may_have_been_compacted_away(
     assert [each.kind for each in damage(folder)] == ["index"]
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 1\n")
     assert [each.kind for each in damage(tmp_path) if each.kind == "index"] == ([] if sound else ["index"])
+
+
+def test_heads_that_compaction_left_open_no_transaction(tmp_path: Path) -> None:
+    """Of a committed transaction the heads of its batches may stay longer than its marker does."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    path = folder / f"{0:020}.log"
+    one, three = transactional(path)
+    data = path.read_bytes()
+    begins = [*starts(data), len(data)]
+    pieces = [data[begin:end] for begin, end in pairwise(begins)]
+    for number in (1, 3):
+        pieces[number] = frame_batch(b"", replace(parse_batch_header(pieces[number]), records_count=0))
+    del pieces[4]
+    path.write_bytes(b"".join(pieces))
+    entries = [(0, *one, 2), (0, *three, three[2] + 1)]
+    (folder / f"{0:020}.txnindex").write_bytes(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 8\n")
+    assert [each for each in damage(tmp_path) if each.kind == "index"] == []
 
 
 def test_old_formats(tmp_path: Path) -> None:
