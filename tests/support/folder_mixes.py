@@ -146,12 +146,16 @@ class Model:
     committed: dict[str, bool | None] = field(default_factory=dict)
     #: Sent when the broker was killed, and not acknowledged: there, or not.
     unsure: set[tuple[int, bytes, bytes | None]] = field(default_factory=set)
+    #: Why records were not acknowledged.
+    refused: list[str] = field(default_factory=list)
 
     def delivered(self, transaction: str | None = None) -> Callable[[Any, Any], None]:
         """A delivery callback that takes acknowledged records in."""
 
         def take(error: Any, message: Any) -> None:
-            if error is None:
+            if error is not None:
+                self.refused.append(str(error))
+            else:
                 sent = Sent(message.key(), message.value(), transaction)
                 assert message.offset() not in self.sent[message.partition()], "an offset was given twice"
                 self.sent[message.partition()][message.offset()] = sent
