@@ -58,7 +58,8 @@ class Mix(NamedTuple):
 
     @property
     def compacted(self) -> bool:
-        return self.config["cleanup.policy"] == "compact"
+        """Whether a cleaner may take older values of a key away."""
+        return "compact" in self.config["cleanup.policy"]
 
     def __str__(self) -> str:
         """A short name, for the test's id."""
@@ -75,15 +76,17 @@ def random_mix(number: int) -> Mix:
     chance = random.Random(f"mix {number}")
     brokers = [APACHE, OTTLA, APACHE] if number % 2 == 0 else [OTTLA, APACHE, OTTLA]
     compacted = number % 4 in (1, 2)
+    # Transactions do not go together with a format that Apache Kafka keeps afterwards.
+    old_at = brokers.index(APACHE) if number % 3 == 2 else None
+    topic_codecs = CODECS if old_at is None else CODECS[:-1]
     config = {
-        "cleanup.policy": "compact" if compacted else "delete",
+        "cleanup.policy": chance.choice(["compact", "compact,delete"]) if compacted else "delete",
+        "compression.type": chance.choice(["producer", "producer", "uncompressed", *topic_codecs[1:]]),
         "segment.bytes": str(chance.choice([3_000, 8_000, 30_000] if compacted else [2_500, 10_000, 1 << 20])),
         "index.interval.bytes": str(chance.choice([0, 300, 4096])),
         "message.timestamp.type": chance.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
         "min.cleanable.dirty.ratio": "0",
     }
-    # Transactions do not go together with a format that Apache Kafka keeps afterwards.
-    old_at = brokers.index(APACHE) if number % 3 == 2 else None
     turns: list[Turn] = []
     for position, broker in enumerate(brokers):
         magic = chance.choice([0, 1]) if position == old_at else 2
