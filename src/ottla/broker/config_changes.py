@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ottla.cluster.configs import NAMED_TWICE, TOPIC, Change, Resource, repeated, request_problem
+from ottla.broker.loggers import change_levels
+from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, Change, Resource, repeated, request_problem
 
 if TYPE_CHECKING:
     from ottla.broker.server import Broker
@@ -24,13 +25,18 @@ class Asked(NamedTuple):
 
 
 async def change_all(
-    broker: Broker, asked: Sequence[Asked], validate_only: bool
+    broker: Broker, asked: Sequence[Asked], validate_only: bool, *, loggers: bool = False
 ) -> Iterable[tuple[Resource, TopicRefusal | None]]:
-    """Change each resource, one after the other, and tell what became of it: None where it was done."""
+    """Change each resource, one after the other, and tell what became of it: None where it was done.
+
+    `loggers` says whether levels of loggers can be changed by this request.
+    """
     twice = repeated(one.resource for one in asked)
     results: list[tuple[Resource, TopicRefusal | None]] = []
     for one in asked:
-        refusal = NAMED_TWICE if one.resource in twice else request_problem(one.resource, one.changes, broker.id)
+        refusal: TopicRefusal | None = NAMED_TWICE
+        if one.resource not in twice:
+            refusal = request_problem(one.resource, one.changes, broker.id, loggers=loggers)
         if refusal is None:
             refusal = await _change(broker, one, validate_only)
         results.append((one.resource, refusal))
@@ -40,5 +46,7 @@ async def change_all(
 async def _change(broker: Broker, one: Asked, validate_only: bool) -> TopicRefusal | None:
     if one.resource.kind == TOPIC:
         return await broker.topics.change_configs(one.resource.name, one.settle, validate_only=validate_only)
+    if one.resource.kind == BROKER_LOGGER:
+        return change_levels(one.changes, validate_only=validate_only)
     per_broker = bool(one.resource.name)
     return await broker.dynamic_settings.change(one.settle, per_broker=per_broker, validate_only=validate_only)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cluster_tree import read_broker_config, reconfiguration
 from ottla.cluster.refusal import TopicRefusal
+from ottla.config.broker import warning_of
 from ottla.config.dynamic import dynamic_problem
-from ottla.config.settings import BROKER_SETTINGS, nearest_name
 from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import BrokerConfigZnode
@@ -75,13 +75,7 @@ class DynamicSettings:
                 return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             default, own = (config.dynamic_default, wanted) if per_broker else (wanted, config.dynamic_own)
             config.set_dynamic(default, own)
-            _warn_of_unknown(wanted.keys() - present.keys())
+            for told in filter(None, (warning_of(*item) for item in sorted(wanted.items() - present.items()))):
+                log.warning("of the settings changed while the broker runs, %s", told)
             self._changed()
             return None
-
-
-def _warn_of_unknown(names: set[str]) -> None:
-    for name in sorted(names - BROKER_SETTINGS.keys()):
-        nearest = nearest_name(name, BROKER_SETTINGS)
-        hint = f"; did you mean {nearest}?" if nearest is not None else ""
-        log.warning("%s was set while the broker runs, and is not a known setting%s", name, hint)

@@ -232,7 +232,7 @@ class Broker:
         topics.subscribe_configs(self.logs.apply_config)
         self.dynamic_settings = DynamicSettings(tree, self.config, broker_id, self.clock, self._settings_changed)
         await self.dynamic_settings.load()
-        self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
+        self._apply_settings()
         started = await topics.start()
         if started is not None:
             return started.message
@@ -266,21 +266,24 @@ class Broker:
         """A topic's settings; while the logs are opened, before the tree was read, the broker's own."""
         if self._topics is not None:
             return self._topics.log_config(topic)
-        config = LogConfig.of(self.config, {})
-        assert isinstance(config, LogConfig), config
-        return config
+        return LogConfig.in_force(self.config, {})[0]
 
     def _settings_changed(self) -> None:
         """The broker's settings, which topics inherit, are others now."""
-        self.connections.limit = self._most_connections()
-        self.connections.limit_per_host = self.config.int("max.connections.per.ip")
-        self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
+        self._apply_settings()
         configs: dict[str, LogConfig] = {}
         for hosted in self.logs.logs():
             config = configs.get(hosted.topic)
             if config is None:
                 config = configs[hosted.topic] = self.topics.log_config(hosted.topic)
             hosted.apply_config(config)
+
+    def _apply_settings(self) -> None:
+        """Tell the parts that keep settings what holds now."""
+        self.connections.limit = self._most_connections()
+        self.connections.limit_per_host = self.config.int("max.connections.per.ip")
+        self.logs.apply_settings(StorageSettings.of(self.config))
+        self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
 
     def _host(self, image: ClusterImage) -> None:
         """Host what the image says is ours: make missing logs, delete those of topics that are gone."""

@@ -131,13 +131,11 @@ class TopicManager:
         self._config_subscribers.append(callback)
 
     def log_config(self, topic: str) -> LogConfig:
-        """The configuration of a topic's logs; the broker's alone where the topic's own cannot be understood."""
+        """The configuration of a topic's logs; the broker's value where the topic's own cannot be understood."""
         known = self.image.topics.get(topic)
-        config = LogConfig.of(self._config, known.configs if known is not None else {})
-        if isinstance(config, ConfigRefusal):
-            log.error("the settings of topic %s are not used: %s", topic, "; ".join(config.problems))
-            config = LogConfig.of(self._config, {})
-            assert isinstance(config, LogConfig)
+        config, problems = LogConfig.in_force(self._config, known.configs if known is not None else {})
+        if problems:
+            log.error("some settings of topic %s are not used: %s", topic, "; ".join(problems))
         return config
 
     # Start and stop

@@ -6,12 +6,15 @@ The checks, their order and their words are Apache Kafka 3.9's in ZooKeeper mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import ConfigRefusal
 from ottla.config.settings import Setting
+from ottla.config.topic import NO_TIERED_STORAGE
 from ottla.config.values import format_value, parse_value
 from ottla.wire.errors import ErrorCode
 
@@ -26,6 +29,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 _OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
 _LIST_OPERATIONS = {APPEND: "append", SUBTRACT: "subtract"}
+_NODE_ID = re.compile(r"[+-]?[0-9]{1,20}\Z")
 
 
 class Change(NamedTuple):
@@ -55,8 +59,13 @@ def repeated(resources: Iterable[Resource]) -> frozenset[Resource]:
 NAMED_TWICE = TopicRefusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
-def request_problem(resource: Resource, changes: Sequence[Change], broker_id: int) -> TopicRefusal | None:
-    """What is wrong with a resource and its changes whatever its settings are now."""
+def request_problem(
+    resource: Resource, changes: Sequence[Change], broker_id: int, *, loggers: bool
+) -> TopicRefusal | None:
+    """What is wrong with a resource and its changes whatever its settings are now.
+
+    `loggers` says whether levels of loggers can be changed by this request.
+    """
     names = [change.name for change in changes]
     if len(set(names)) < len(names):
         return _invalid("Error due to duplicate config keys")
@@ -66,30 +75,50 @@ def request_problem(resource: Resource, changes: Sequence[Change], broker_id: in
     if resource.kind == TOPIC:
         return None if resource.name else _invalid("Default topic resources are not allowed.")
     if resource.kind == BROKER:
-        return None if not resource.name else _node_problem(resource.name, broker_id, "broker")
-    if resource.kind == BROKER_LOGGER:
-        return _node_problem(resource.name, broker_id, "node") or _logger_problem(changes)
+        return _node_problem(resource.name, broker_id, "Unexpected broker id, expected {}, but received {}")
+    if resource.kind == BROKER_LOGGER and loggers:
+        return _node_problem(
+            resource.name, broker_id, "Unexpected node id. Expected {}, but received {}", nameless=False
+        )
     if resource.kind == CLIENT_METRICS:
         return _invalid("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")
     return _invalid(f"Unknown resource type {resource.kind}")
 
 
-def _node_problem(name: str, broker_id: int, what: str) -> TopicRefusal | None:
-    if not name.isascii() or not name.removeprefix("-").isdigit():
-        return _invalid(f"Node id must be an integer, but it is: {name}")
-    if int(name) == broker_id:
+def _node_problem(name: str, broker_id: int, other: str, *, nameless: bool = True) -> TopicRefusal | None:
+    if not name and nameless:
         return None
-    return _invalid(f"Unexpected {what} id, expected {broker_id}, but received {name}")
+    number = node_id(name)
+    if number is None:
+        return _invalid(f"Node id must be an integer, but it is: {name}")
+    return None if number == broker_id else _invalid(other.format(broker_id, name))
 
 
-def _logger_problem(changes: Sequence[Change]) -> TopicRefusal:
-    """The levels of Java's loggers cannot be changed where there are none."""
-    for change in changes:
-        if change.operation in _LIST_OPERATIONS:
-            name = _OPERATIONS[change.operation]
-            return _invalid(f"{name} operation is not allowed for the BROKER_LOGGER resource")
-    name = changes[0].name if changes else "root"
-    return TopicRefusal(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+def node_id(name: str) -> int | None:
+    """The id that names a broker, where it is one: 32 bits, in decimal."""
+    if _NODE_ID.match(name) is None or not -(1 << 31) <= int(name) < 1 << 31:
+        return None
+    return int(name)
+
+
+def logger_problem(changes: Sequence[Change], known: Collection[str], levels: Collection[str]) -> TopicRefusal | None:
+    """Why levels of loggers cannot be changed so; `known` are their names."""
+    for name, operation, value in changes:
+        if operation in _LIST_OPERATIONS:
+            return _invalid(f"{_OPERATIONS[operation]} operation is not allowed for the BROKER_LOGGER resource")
+        if operation not in (SET, DELETE):
+            return _invalid(f"Unknown operation type {operation} for logger: {name}")
+        if name not in known:
+            return TopicRefusal(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+        if operation == DELETE and name == "root":
+            return _invalid("Removing the log level of the root logger is not allowed")
+        if operation == SET and value not in levels:
+            return TopicRefusal(
+                ErrorCode.INVALID_CONFIG,
+                f"Cannot set the log level of {name} to {value} as it is not a supported log level. Valid log levels "
+                f"are {', '.join(sorted(levels))}",
+            )
+    return None
 
 
 def changed(
@@ -113,31 +142,35 @@ def changed(
                 return TopicRefusal(
                     ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}"
                 )
-            old = after.get(name, format_value(parse_value(setting, setting.default)) or "").split(",")
-            after[name] = ",".join(_extended(old, value) if operation == APPEND else _without(old, value))
+            text = after.get(name, format_value(parse_value(setting, setting.default)) or "")
+            old, words = _words(text) if text else [], _words(value)
+            after[name] = ",".join(old + _without(words, old) if operation == APPEND else _without(old, words))
         else:
             return _invalid(f"Unknown operation type {operation} for config key: {name}")
     return after
 
 
-def _extended(old: list[str], value: str) -> list[str]:
-    """A list with elements added, each of them once: what is there already and empty words are left out (KIP-339)."""
-    words = [word for word in old if word]
-    for word in value.split(","):
-        if word and word not in words:
-            words.append(word)
-    return words
+def _words(text: str) -> list[str]:
+    """The elements of a list as Java's `split` gives them: empty ones behind the last comma are none."""
+    return text.rstrip(",").split(",") if text.strip(",") or not text else []
 
 
-def _without(old: list[str], value: str) -> list[str]:
-    gone = value.split(",")
-    return [word for word in old if word and word not in gone]
+def _without(words: Sequence[str], gone: Sequence[str]) -> list[str]:
+    """The words but for those `gone`, each of which takes one away, as in Scala's `diff`."""
+    counts = Counter(gone)
+    kept = []
+    for word in words:
+        if counts[word]:
+            counts[word] -= 1
+        else:
+            kept.append(word)
+    return kept
 
 
 def topic_refusal(name: str, refusal: ConfigRefusal) -> TopicRefusal:
     """Settings that a topic cannot have, in the words of a change of settings."""
     problem = refusal.problems[0]
-    if problem.startswith("Invalid value "):
+    if problem.startswith("Invalid value ") or problem == NO_TIERED_STORAGE:
         problem = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{name}'): {problem}"
     return TopicRefusal(ErrorCode.INVALID_CONFIG, problem)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.config import listeners as listener_parsing
 from ottla.config.listeners import Endpoint, ListenerError
@@ -11,6 +11,9 @@ from ottla.config.refusals import refusal_of, refusal_of_listener_override
 from ottla.config.rules import broken_rules
 from ottla.config.settings import BROKER_SETTINGS, NO_EFFECT, nearest_name
 from ottla.config.values import ConfigError, Value, parse_value
+
+if TYPE_CHECKING:
+    from ottla.config.topic import LogConfig
 
 # The getters of BrokerConfig are named like the types they give, so the types need other names there.
 Int: TypeAlias = int
@@ -53,6 +56,7 @@ class BrokerConfig:
         "inter_broker_listener_name",
         "listeners",
         "overridden",
+        "topic_defaults",
         "unknown",
         "warnings",
     )
@@ -65,6 +69,8 @@ class BrokerConfig:
         self.unknown = unknown
         self.dynamic_default: dict[Text, Text] = {}
         self.dynamic_own: dict[Text, Text] = {}
+        #: What topics inherit (`LogConfig`), kept until the settings change; None where nobody asked yet.
+        self.topic_defaults: LogConfig | None = None
         self.warnings: List[Text] = []
         self.listeners: List[Endpoint] = []
         self.advertised: List[Endpoint] = []
@@ -151,6 +157,7 @@ class BrokerConfig:
         problems = []
         self.dynamic_default, self.dynamic_own = dict(default), dict(own)
         self._values = dict(self._static)
+        self.topic_defaults = None
         for name, text in [*default.items(), *own.items()]:
             setting = BROKER_SETTINGS.get(name)
             if setting is None:
@@ -226,17 +233,26 @@ def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str
         except ConfigError as error:
             problems.append(f"{error}")
             continue
-        default = parse_value(setting, setting.default)
-        refusal = refusal_of(setting, value, default)
+        refusal = refusal_of(setting, value, parse_value(setting, setting.default))
+        warning = warning_of(name, text)
         if refusal is not None:
             problems.append(refusal)
-        elif setting.effect == NO_EFFECT and value != default:
-            warnings.append(_without_effect(name, text))
+        elif warning is not None:
+            warnings.append(warning)
     config = BrokerConfig(values, overridden, unknown)
     config.warnings = warnings
     if not problems:
         problems = _settle_ids(config) + _settle_listeners(config) + broken_rules(config, log_dirs_of(config))
     return ConfigRefusal(problems) if problems else config
+
+
+def warning_of(name: str, text: str) -> str | None:
+    """What whoever gives this setting a readable value should be told: that it is not known, or has no effect."""
+    setting = BROKER_SETTINGS.get(name)
+    if setting is None:
+        return _unknown(name)
+    without = setting.effect == NO_EFFECT and parse_value(setting, text) != parse_value(setting, setting.default)
+    return _without_effect(name, text) if without else None
 
 
 def _unknown(name: str) -> str:

@@ -22,6 +22,7 @@ DYNAMIC_BROKER_CONFIG = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
+DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 _TYPES = {
     "boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7, "class": 8, "password": 9,
@@ -81,6 +82,12 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
         shown = None if setting.is_sensitive else text
         entries.append(_entry(setting, text, (Synonym(name, shown, source),), setting.read_only))
     return entries
+
+
+def describe_loggers(levels: Mapping[str, str]) -> list[ConfigEntry]:
+    """The levels of a broker's loggers, by name."""
+    source = DYNAMIC_BROKER_LOGGER_CONFIG
+    return [ConfigEntry(name, level, source, False, False, (), UNKNOWN_TYPE, "") for name, level in levels.items()]
 
 
 def _unknown_entry(name: str, source: int) -> ConfigEntry:

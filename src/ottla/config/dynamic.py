@@ -28,6 +28,8 @@ THREAD_COUNTS = (
     "num.replica.fetchers",
 )
 BYTES_PER_CLEANER_THREAD = 1024 * 1024
+#: Settings of the stores of keys, which Kafka takes for single listeners only.
+STORES = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
 LISTENER_PREFIX = "listener.name."
 #: Sets of up to so many elements print as `Set(…)` in Scala, larger ones as `HashSet(…)`.
 SMALL_SET = 4
@@ -66,7 +68,7 @@ def _names_problem(properties: Mapping[str, str], per_broker: bool) -> str | Non
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
         return f"Cannot update these configs dynamically: {_scala_set(fixed)}"
-    security = [setting.name for setting in known if setting.name.startswith(("ssl.", "sasl."))]
+    security = [setting.name for setting in known if setting.name.startswith(STORES)]
     if security:
         return (
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
@@ -101,10 +103,14 @@ def _refused_here(properties: Mapping[str, str]) -> str | None:
 
 
 def _threads_problem(trial: BrokerConfig, config: BrokerConfig) -> str | None:
-    if trial.long("log.cleaner.dedupe.buffer.size") // trial.int("log.cleaner.threads") <= BYTES_PER_CLEANER_THREAD:
+    cleaners = trial.int("log.cleaner.threads")
+    if cleaners == 0:
+        return "log.cleaner.threads=0 leaves nobody to compact. Set it to 1 or more"
+    if trial.long("log.cleaner.dedupe.buffer.size") // cleaners <= BYTES_PER_CLEANER_THREAD:
         return "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
-    if trial.int("max.connections") <= 0:
-        return _failed(f"Invalid max.connections {trial.int('max.connections')}")
+    for name in ("max.connections", "max.connection.creation.rate"):
+        if trial.int(name) <= 0:
+            return _failed(f"Invalid {name} {trial.int(name)}")
     for name in THREAD_COUNTS:
         old, new = config.int_or_none(name), trial.int_or_none(name)
         if old is None or new is None or old == new:

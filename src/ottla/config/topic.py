@@ -11,6 +11,9 @@ from ottla.config.settings import TOPIC_SETTINGS, TOPIC_SYNONYMS
 from ottla.config.values import ConfigError, Value, parse_value
 
 LONGEST = 9223372036854775807
+NO_TIERED_STORAGE = (
+    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+)
 
 
 class LogConfig:
@@ -95,8 +98,25 @@ class LogConfig:
 
     @staticmethod
     def of(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig | ConfigRefusal:
-        """The configuration of a topic that sets `overrides`; a refusal in Kafka's words for bad ones."""
-        values = {name: _inherited(broker, name) for name in TOPIC_SETTINGS}
+        """The configuration of a topic that is to set `overrides`; a refusal in Kafka's words for bad ones."""
+        config, problems = LogConfig.in_force(broker, overrides)
+        problems = problems or _broken_rules(config.values)
+        return ConfigRefusal(problems) if problems else config
+
+    @staticmethod
+    def in_force(broker: BrokerConfig, overrides: Mapping[str, str]) -> tuple[LogConfig, list[str]]:
+        """What holds for a topic that sets `overrides`, and why some of them do not.
+
+        Unlike `of` it takes settings that only together break a rule: the broker's may have changed since the topic
+        got its own. Topics that set nothing share one object.
+        """
+        inherited = broker.topic_defaults
+        if inherited is None:
+            inherited = LogConfig({name: _inherited(broker, name) for name in TOPIC_SETTINGS}, {})
+            broker.topic_defaults = inherited
+        if not overrides:
+            return inherited, []
+        values = inherited.values.copy()
         problems = []
         for name, text in overrides.items():
             setting = TOPIC_SETTINGS.get(name)
@@ -107,9 +127,7 @@ class LogConfig:
                 values[name] = parse_value(setting, text)
             except ConfigError as error:
                 problems.append(f"{error}")
-        if not problems:
-            problems = _broken_rules(values)
-        return ConfigRefusal(problems) if problems else LogConfig(values, overrides)
+        return LogConfig(values, overrides), problems
 
 
 _ATTRIBUTES = tuple(name for name in TOPIC_SETTINGS if name.replace(".", "_") in LogConfig.__slots__)
@@ -138,4 +156,10 @@ def _broken_rules(values: dict[str, Value]) -> list[str]:
     assert isinstance(longest, int)
     if shortest > longest:
         return [f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"]
+    if values["remote.log.copy.disable"] or values["remote.log.delete.on.disable"]:
+        return [
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."
+        ]
+    if values["remote.storage.enable"]:
+        return [NO_TIERED_STORAGE]
     return []

@@ -14,7 +14,7 @@ _BITS = {"short": 16, "int": 32, "long": 64}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,32}\Z")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?\Z")
 _RANGE = re.compile(r"\[(-?[0-9.]+)?,?\.\.\.,?(-?[0-9.]+)?\]\Z")
-_THROTTLED = re.compile(r"[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*\Z")
+_THROTTLED = re.compile(r"([0-9]+:[0-9]+)?\Z")
 
 _FIRST_RELEASES = frozenset(("0.8.0", "0.8.1", "0.8.2", "0.9.0"))
 _LAST_LEVEL_OF_RELEASE = {
@@ -42,28 +42,29 @@ def parse_value(setting: Setting, text: str | None) -> Value:
     """
     if text is None:
         return None
-    value = _parse_type(setting, text.strip())
+    value = _parse_type(setting, text)
     _check_valid(setting, value)
     return value
 
 
-def _parse_type(setting: Setting, text: str) -> Value:
-    kind = setting.type
+def _parse_type(setting: Setting, given: str) -> Value:
+    """Space around a value means nothing, but errors show it as it was `given`."""
+    kind, text = setting.type, given.strip()
     if kind in _BITS:
         limit = 1 << (_BITS[kind] - 1)
         if _INTEGER.match(text) is None or not -limit <= int(text) < limit:
-            raise invalid(setting, text, f"Not a number of type {kind.upper()}")
+            raise invalid(setting, given, f"Not a number of type {kind.upper()}")
         return int(text)
     if kind == "double":
         if text in ("NaN", "Infinity", "+Infinity", "-Infinity"):
             return float(text)
         if _DOUBLE.match(text) is None:
-            raise invalid(setting, text, "Not a number of type DOUBLE")
+            raise invalid(setting, given, "Not a number of type DOUBLE")
         return float(text.rstrip("fFdD"))
     if kind == "boolean":
         lowered = text.lower()
         if lowered not in ("true", "false"):
-            raise invalid(setting, text, "Expected value to be either true or false")
+            raise invalid(setting, given, "Expected value to be either true or false")
         return lowered == "true"
     if kind == "list":
         return re.split(r"\s*,\s*", text) if text else []
@@ -98,9 +99,9 @@ def _check_valid(setting: Setting, value: Value) -> None:
 def _check_range(setting: Setting, value: Value, lowest: str | None, highest: str | None) -> None:
     assert isinstance(value, int | float)
     if lowest is not None and value < float(lowest):
-        raise invalid(setting, value, f"Value must be at least {lowest}")
+        raise invalid(setting, format_value(value), f"Value must be at least {lowest}")
     if highest is not None and value > float(highest):
-        raise invalid(setting, value, f"Value must be no more than {highest}")
+        raise invalid(setting, format_value(value), f"Value must be no more than {highest}")
 
 
 def _check_choice(setting: Setting, value: Value, choices: str) -> None:
@@ -113,8 +114,7 @@ def _check_choice(setting: Setting, value: Value, choices: str) -> None:
 
 def _check_throttled_replicas(setting: Setting, value: Value) -> None:
     assert isinstance(value, list)
-    joined = ",".join(value)
-    if joined and joined != "*" and _THROTTLED.match(joined) is None:
+    if "".join(value) != "*" and not all(_THROTTLED.match(replica) for replica in value):
         raise invalid(
             setting,
             f"[{', '.join(value)}]",

@@ -491,6 +491,11 @@ class LogManager:
         self._in_background(partial(self._disk.fsync_dir, home.path), home)
         return True
 
+    def apply_settings(self, settings: StorageSettings) -> None:
+        """From now on these settings hold, but for the number of open files, which is settled at the start."""
+        self._settings = settings
+        self._resources.producer_expiration_ms = settings.producer_expiration_ms
+
     def apply_config(self, topic: str, log_config: LogConfig) -> None:
         """From now on these settings hold for the topic's logs."""
         for log in self._logs.values():

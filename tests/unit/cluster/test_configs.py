@@ -13,6 +13,7 @@ from ottla.cluster.configs import (
     Change,
     Resource,
     changed,
+    logger_problem,
     repeated,
     request_problem,
 )
@@ -42,10 +43,14 @@ def test_single_settings_are_set_and_removed() -> None:
     [
         (APPEND, "delete", "compact,delete"),
         (APPEND, "compact", "compact"),
-        (APPEND, "delete,,delete", "compact,delete"),
+        (APPEND, "delete,", "compact,delete"),
+        (APPEND, ",", "compact"),
+        (APPEND, "", "compact,"),
+        (APPEND, "compact,compact", "compact,compact"),
         (SUBTRACT, "compact", ""),
         (SUBTRACT, "delete", "compact"),
         (SUBTRACT, "delete,compact", ""),
+        (SUBTRACT, "", "compact"),
     ],
 )
 def test_lists_grow_and_shrink(operation: int, value: str, expected: str) -> None:
@@ -76,6 +81,30 @@ def test_what_cannot_be_done_to_a_setting(change: Change, error: ErrorCode) -> N
     assert change.name in found.message
 
 
+def test_an_empty_list_grows() -> None:
+    present = {"follower.replication.throttled.replicas": ""}
+    grown = changed(present, [Change("follower.replication.throttled.replicas", APPEND, "0:1")], TOPIC_SETTINGS)
+    assert grown == {"follower.replication.throttled.replicas": "0:1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ([], None),
+        ([Change("root", SET, "DEBUG"), Change("ottla.broker", DELETE, None)], None),
+        ([Change("root", DELETE, None)], "Removing the log level of the root logger is not allowed"),
+        ([Change("root", APPEND, "INFO")], "APPEND operation is not allowed for the BROKER_LOGGER resource"),
+        ([Change("root", 4, "INFO")], "Unknown operation type 4 for logger: root"),
+        ([Change("other", SET, "INFO")], "Logger other does not exist!"),
+        ([Change("root", SET, "info")], "Cannot set the log level of root to info as it is not a supported log level. "
+         "Valid log levels are DEBUG, WARN"),
+    ],
+)  # fmt: skip
+def test_levels_of_loggers(changes: list[Change], told: str | None) -> None:
+    refusal = logger_problem(changes, ("root", "ottla.broker"), ("WARN", "DEBUG"))
+    assert (refusal.message if refusal is not None else None) == told
+
+
 def test_resources_named_more_than_once() -> None:
     one, other = Resource(TOPIC, "t"), Resource(BROKER, "t")
     assert repeated([one, other]) == frozenset()
@@ -90,10 +119,20 @@ def test_resources_named_more_than_once() -> None:
         (Resource(BROKER, "7"), None),
         (Resource(BROKER, "8"), "Unexpected broker id, expected 7, but received 8"),
         (Resource(BROKER, "²"), "Node id must be an integer, but it is: ²"),
-        (Resource(BROKER_LOGGER, "7"), "Logger retention.ms does not exist!"),
+        (Resource(BROKER, "+007"), None),
+        (Resource(BROKER, "4294967303"), "Node id must be an integer, but it is: 4294967303"),
+        (Resource(BROKER_LOGGER, "7"), None),
+        (Resource(BROKER_LOGGER, "8"), "Unexpected node id. Expected 7, but received 8"),
+        (Resource(BROKER_LOGGER, ""), "Node id must be an integer, but it is: "),
         (Resource(99, "x"), "Unknown resource type 99"),
     ],
 )
 def test_resources_that_have_settings(resource: Resource, told: str | None) -> None:
-    problem = request_problem(resource, [Change("retention.ms", SET, "5")], 7)
+    problem = request_problem(resource, [Change("retention.ms", SET, "5")], 7, loggers=True)
     assert (problem.message if problem is not None else None) == told
+
+
+def test_levels_of_loggers_came_with_the_newer_request() -> None:
+    problem = request_problem(Resource(BROKER_LOGGER, "7"), [], 7, loggers=False)
+    assert problem is not None
+    assert problem.message == "Unknown resource type 8"

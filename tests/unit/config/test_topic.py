@@ -74,3 +74,32 @@ def test_all_problems_are_told() -> None:
         "Invalid value 1 for configuration segment.bytes: Value must be at least 14",
         "Unknown topic config name: nope",
     ]
+
+
+def test_topics_that_set_nothing_share_what_they_inherit() -> None:
+    broker = BrokerConfig({}, {}, {})
+    first, problems = LogConfig.in_force(broker, {})
+    assert problems == []
+    assert LogConfig.in_force(broker, {})[0] is first
+    broker.set_dynamic({"log.retention.ms": "600"}, {})
+    assert LogConfig.in_force(broker, {})[0].retention_ms == 600
+    assert first.retention_ms == 604_800_000
+
+
+def test_what_was_taken_before_holds_where_a_change_of_the_brokers_breaks_a_rule() -> None:
+    broker = BrokerConfig({}, {}, {})
+    broker.set_dynamic({"log.cleaner.max.compaction.lag.ms": "5"}, {})
+    overrides = {"min.compaction.lag.ms": "10", "retention.ms": "x", "nonsense": "1"}
+    config, problems = LogConfig.in_force(broker, overrides)
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms, config.retention_ms) == (10, 5, 604_800_000)
+    assert problems == [
+        "Invalid value x for configuration retention.ms: Not a number of type LONG",
+        "Unknown topic config name: nonsense",
+    ]
+    assert isinstance(LogConfig.of(broker, {"min.compaction.lag.ms": "10"}), ConfigRefusal)
+
+
+@pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"])
+def test_there_is_no_tiered_storage(name: str) -> None:
+    assert isinstance(LogConfig.of(BrokerConfig({}, {}, {}), {name: "true"}), ConfigRefusal)
+    assert isinstance(LogConfig.of(BrokerConfig({}, {}, {}), {name: "false"}), LogConfig)

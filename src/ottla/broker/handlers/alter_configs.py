@@ -10,9 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.config_changes import Asked, change_all
-from ottla.cluster.configs import BROKER_LOGGER, SET, Change, Resource, changed
-from ottla.cluster.refusal import TopicRefusal
-from ottla.wire.errors import ErrorCode
+from ottla.cluster.configs import SET, Change, Resource, changed
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.broker.context import RequestContext
+    from ottla.cluster.refusal import TopicRefusal
 
 MIN_VERSION = 0
 MAX_VERSION = 2
@@ -38,9 +37,6 @@ async def _change(context: RequestContext, request: AlterConfigsRequest) -> None
     done = await change_all(context.broker, [_asked(resource) for resource in request.resources], request.validate_only)
     responses = []
     for resource, refusal in done:
-        if resource.kind == BROKER_LOGGER and refusal is not None:
-            # Levels of loggers came with the other API.
-            refusal = TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.kind}")
         responses.append(
             AlterConfigsResourceResponse(
                 error_code=int(refusal.error) if refusal is not None else 0,

@@ -66,7 +66,7 @@ def _result(
     name: str, made: CreatedTopic | TopicRefusal, validate_only: bool, version: int, config: BrokerConfig
 ) -> CreatableTopicResult:
     if isinstance(made, TopicRefusal):
-        return CreatableTopicResult(name=name, error_code=int(made.error), error_message=made.told, configs=None)
+        return CreatableTopicResult(name=name, error_code=int(made.error), error_message=made.told)
     result = CreatableTopicResult(name=name, error_code=0)
     if not validate_only:
         result.topic_id = made.topic.topic_id

@@ -25,19 +25,20 @@ MAX_VERSION = 2
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
-    """Answer each partition with its low watermark: the new log start."""
-    topics = []
-    for topic in request.topics:
-        results = []
-        for asked in topic.partitions:
-            low_watermark, error = _delete(context, topic.name, asked.partition_index, asked.offset)
-            results.append(
-                DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index, low_watermark=low_watermark, error_code=int(error)
-                )
-            )
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    context.reply(DeleteRecordsResponse(topics=topics))
+    """Answer each partition, once, with its low watermark: the new log start."""
+    asked = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    results: dict[str, DeleteRecordsTopicResult] = {}
+    for (name, index), offset in asked.items():
+        low_watermark, error = _delete(context, name, index, offset)
+        topic = results.setdefault(name, DeleteRecordsTopicResult(name=name))
+        topic.partitions.append(
+            DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=int(error))
+        )
+    context.reply(DeleteRecordsResponse(topics=list(results.values())))
 
 
 def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:

@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC
+from ottla.broker.loggers import logger_levels
+from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, node_id
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import topic_name_problem
-from ottla.config.describe import DEFAULT_CONFIG, ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
+from ottla.config.describe import (
+    DEFAULT_CONFIG,
+    DYNAMIC_BROKER_LOGGER_CONFIG,
+    ConfigEntry,
+    describe_broker,
+    describe_broker_defaults,
+    describe_loggers,
+    describe_topic,
+)
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -59,8 +68,9 @@ def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[ConfigEntry
         return _broker_entries(broker, asked.resource_name)
     if asked.resource_type == CLIENT_METRICS:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")
-    kind = "BROKER_LOGGER" if asked.resource_type == BROKER_LOGGER else str(asked.resource_type)
-    return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    if asked.resource_type == BROKER_LOGGER:
+        return _logger_entries(broker, asked.resource_name)
+    return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
 
 
 def _topic_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusal:
@@ -75,14 +85,28 @@ def _topic_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusa
 def _broker_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusal:
     if not name:
         return describe_broker_defaults(broker.config)
-    if not name.isascii() or not name.removeprefix("-").isdigit():
+    number = node_id(name)
+    if number is None:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != broker.id:
+    if number != broker.id:
         return TopicRefusal(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {broker.id} or empty string, but received {name}",
         )
     return describe_broker(broker.config)
+
+
+def _logger_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusal:
+    if not name:
+        return TopicRefusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    number = node_id(name)
+    if number is None:
+        return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if number != broker.id:
+        return TopicRefusal(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.id} but received {name}"
+        )
+    return describe_loggers(logger_levels())
 
 
 def _setting(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
@@ -99,6 +123,6 @@ def _setting(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) 
             DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
             for synonym in entry.synonyms
         ]
-    if request.include_documentation:
+    if request.include_documentation or entry.source == DYNAMIC_BROKER_LOGGER_CONFIG:
         result.documentation = entry.documentation
     return result

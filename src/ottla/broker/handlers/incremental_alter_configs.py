@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (key 44), versions 0-1: changes of single settings of topics and brokers (KIP-339).
 
-1 is flexible.
+1 is flexible. Levels of loggers can be changed, too (KIP-412).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
 
 async def _change(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     asked = [_asked(resource) for resource in request.resources]
-    done = await change_all(context.broker, asked, request.validate_only)
+    done = await change_all(context.broker, asked, request.validate_only, loggers=True)
     responses = [
         AlterConfigsResourceResponse(
             error_code=int(refusal.error) if refusal is not None else 0,

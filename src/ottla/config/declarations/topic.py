@@ -133,15 +133,15 @@ ROWS: tuple[Row, ...] = (
         "Whether a new segment's file gets its full size at once.",
     ),
     (
-        "remote.log.copy.disable", "boolean", "false", "", "medium", "topic", "no_effect",
+        "remote.log.copy.disable", "boolean", "false", "", "medium", "topic", "refused",
         "Tiered storage: whether no more segments are copied away.",
     ),
     (
-        "remote.log.delete.on.disable", "boolean", "false", "", "medium", "topic", "no_effect",
+        "remote.log.delete.on.disable", "boolean", "false", "", "medium", "topic", "refused",
         "Tiered storage: whether remote data goes when tiered storage is switched off for the topic.",
     ),
     (
-        "remote.storage.enable", "boolean", "false", "", "medium", "topic", "no_effect",
+        "remote.storage.enable", "boolean", "false", "", "medium", "topic", "refused",
         "Tiered storage: whether the topic uses it.",
     ),
     (

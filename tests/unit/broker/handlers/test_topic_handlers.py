@@ -128,7 +128,7 @@ def test_creating(version: int) -> None:
             assert len(sources) == 36
             assert sources["retention.ms"] == ("5", 1)
             assert sources["segment.bytes"] == ("1073741824", 5)
-            assert refused.configs is None
+            assert refused.configs == []
         if version >= 7:
             assert made.topic_id == broker.image.topics["a"].topic_id
         assert list(broker.image.topics) == ["a"]
@@ -344,7 +344,7 @@ def test_describing_settings(version: int) -> None:
         (4, "8", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 7 or empty string, but received 8"),
         (4, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
         (16, "x", ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters"),
-        (8, "7", ErrorCode.INVALID_REQUEST, "Unsupported resource type: BROKER_LOGGER"),
+        (8, "8", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 7 but received 8"),
         (0, "7", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 0"),
     ],
 )  # fmt: skip
