@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.env.disk import FileSlice
-from ottla.records.batch import NO_TIMESTAMP
+from ottla.env.warmth import pread
+from ottla.records.batch import BATCH_OVERHEAD, MAGIC, MAGIC_AT, NO_TIMESTAMP
 from ottla.records.errors import BatchError
 from ottla.storage.resources import LogResources
 from ottla.storage.results import LogRead
@@ -79,7 +80,7 @@ class SegmentList:
         segments = self._segments
         segment = segments[number]
         start = segment.locate(offset)
-        while start is None:
+        while start is None or self._only_head_left(number, start, limit):
             # Compaction may have taken the rest of a segment: go on in the next one.
             number += 1
             if number >= len(segments):
@@ -103,6 +104,20 @@ class SegmentList:
         file = segment.pin()
         slice_ = FileSlice(file, start, length, segment.log.unpin, segment is self.active)
         return LogRead(slice_, length, next_offset, bound)
+
+    def _only_head_left(self, number: int, start: int, limit: int) -> bool:
+        """Whether a segment holds nothing from `start` on but a batch without records, and the next one has more.
+
+        Compaction leaves such batches. A client that is given many of them, one by one, may take it that a record is
+        too large for it, as librdkafka does.
+        """
+        segment = self._segments[number]
+        if segment.size - start != BATCH_OVERHEAD or segment is self.active:
+            return False
+        following = self._segments[number + 1]
+        if following.base_offset >= limit or (following is self.active and not following.size):
+            return False
+        return pread(segment.log.get(), BATCH_OVERHEAD, start)[MAGIC_AT] == MAGIC
 
     def read_batches(self, from_offset: int) -> Iterator[memoryview]:
         """Each whole batch from the one that holds `from_offset` on. Raises DiskError, BatchError at a damaged one."""

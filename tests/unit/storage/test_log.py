@@ -8,7 +8,7 @@ import pytest
 
 from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
-from ottla.records.batch import TimestampType, check_crc, split_batches
+from ottla.records.batch import TimestampType, check_crc, frame_batch, parse_batch_header, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, DeleteRefusal, LogRead, PartitionLog, ReadRefusal
 from ottla.wire.errors import ErrorCode
@@ -632,3 +632,30 @@ def test_deleted_records_do_not_count_as_forced_to_disk(ground: Ground) -> None:
     assert log.recovery_point == log.segments[0].base_offset == 6
     log.flush()
     assert log.recovery_point == 9
+
+
+def head(count: int) -> memoryview:
+    """A batch without records that spans so many offsets, as compaction leaves it."""
+    data = bytes(batch(count))
+    header = parse_batch_header(data)
+    header.records_count = 0
+    return memoryview(bytearray(frame_batch(b"", header)))
+
+
+def test_batches_without_records_are_passed_over(ground: Ground) -> None:
+    log = small_log(ground)
+    append(log)
+    for _ in range(20):
+        log.roll(NOW_MS)
+        assert isinstance(log.append(head(10), leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR), AppendInfo)
+    at_the_end = log.log_end_offset
+    # Nothing behind it: it is given, so that a reader gets on.
+    assert len(read_bytes(log.read(at_the_end - 5, 1000))) == 61
+    log.roll(NOW_MS)
+    assert len(read_bytes(log.read(at_the_end - 5, 1000))) == 61
+    append(log)
+    for offset in (3, 50, at_the_end - 5):
+        found = log.read(offset, 1000)
+        assert isinstance(found, LogRead)
+        assert decode(read_bytes(found))[0].offset == at_the_end
+    assert len(read_bytes(log.read(3, 1000, up_to_offset=13))) == 61
