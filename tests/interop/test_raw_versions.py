@@ -22,7 +22,7 @@ SERVED = {
     "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup",
     "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions", "CreateTopics",
     "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "CreatePartitions",
-    "DeleteGroups", "DescribeCluster",
+    "DeleteGroups", "DescribeCluster", "AlterConfigs", "IncrementalAlterConfigs", "DescribeLogDirs",
 }  # fmt: skip
 
 
