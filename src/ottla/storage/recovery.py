@@ -502,4 +502,8 @@ def _keep_trusted_entries(segment: Segment, trusted: int) -> int:
 def _last_entry_fits(segment: Segment) -> bool:
     offset, position = segment.offset_index.entry(segment.offset_index.entries - 1)
     place = segment.batch_at(position)
-    return place is not None and place.base_offset <= offset and place.position + place.length <= segment.size
+    return (
+        place is not None
+        and segment.base_offset <= place.base_offset <= offset
+        and place.position + place.length <= segment.size
+    )

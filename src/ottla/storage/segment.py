@@ -214,15 +214,17 @@ class Segment:
         return self._indexed(number)
 
     def _indexed(self, number: int) -> Place | None:
-        """The batch that an entry of the index names; None where there is none that the entry fits."""
+        """The batch that an entry of the index names; None where there is none that the entry fits.
+
+        The entry's offset may lie behind the batch: Apache Kafka makes one entry for batches that are appended
+        together, with the last offset of all of them.
+        """
         offset, position = self.offset_index.loaded_entry(number)
         place = self.batch_at(position)
-        if place is None or place.length < SMALLEST_MESSAGE:
+        if place is None or place.length < SMALLEST_MESSAGE or position + place.length > self.size:
             return None
-        if not self.base_offset <= place.base_offset <= place.last_offset:
-            return None
-        fits = offset <= place.last_offset and (place.base_offset <= offset or place.base_offset == place.last_offset)
-        return place if fits and position + place.length <= self.size else None
+        in_order = self.base_offset <= place.base_offset <= offset and place.base_offset <= place.last_offset
+        return place if in_order else None
 
     def batch_at(self, position: int) -> Place | None:
         """The batch that begins at `position`. Raises DiskError."""

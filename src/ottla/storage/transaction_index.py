@@ -89,6 +89,9 @@ class TransactionIndex:
         for entry in self.entries():
             if not 0 <= entry.first_offset <= entry.last_offset or entry.last_offset <= previous:
                 return False
+            # One that is too large would hide the entries behind it.
+            if entry.producer_id < 0 or not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
+                return False
             previous = entry.last_offset
         return True
 

@@ -16,6 +16,7 @@ from ottla.records.batch import check_crc, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
+from ottla.storage.scan import scan_batches
 from support.storage_logs import NOW_MS, batch, decode, log_config, of_records, read_bytes
 
 ROOT = "/disk/data"
@@ -175,6 +176,54 @@ def test_the_power_goes_after_every_byte() -> None:
     run.tick()
     run.manager.close()
     assert check_all(run, None, seeds=3) > 5000
+
+
+def settled(disk: MemoryDisk, folder: str = "") -> MemoryDisk:
+    """A copy of a disk on which everything is sure to stay, and whose journal begins with it."""
+    copy = MemoryDisk(journal=[])
+    folders = [folder]
+    while folders:
+        folder = folders.pop()
+        for name in disk.listdir(folder):
+            path = f"{folder}/{name}"
+            if disk.is_dir(path):
+                folders.append(path)
+                copy.mkdirs(path)
+                copy.fsync_dir(folder)
+            else:
+                copy.write_atomic(path, disk.read_bytes(path))
+    return copy
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_power_goes_again_while_the_log_is_recovered(seed: int) -> None:
+    run = long_run(seed, 120)
+    chosen = random.Random(seed)
+    total = journal_bytes(run.journal)
+    moments = [Moment(0, {}), *run.moments]
+    for at, power in every_moment(run.journal, {chosen.randrange(1, total) for _ in range(12)}):
+        promised = next(moment.promised for moment in reversed(moments) if moment.at <= at)
+        first = settled(power.survivor(chosen.randrange))
+        for key, (end, start, _) in promised.items():
+            if chosen.random() < 0.3 and end > start:
+                flip_behind(first, key, end)
+        journal = first.journal
+        assert journal is not None
+        before = journal_bytes(journal)
+        opened(first, VirtualClock(NOW_MS))
+        wanted = {chosen.randrange(before, journal_bytes(journal) + 1) for _ in range(12)}
+        for _, again in every_moment(journal, wanted):
+            check(run, again.survivor(chosen.randrange), promised)
+
+
+def flip_behind(disk: MemoryDisk, key: Key, end: int) -> None:
+    """Damage what lies behind the promised records, so that there is something to take out."""
+    folder = f"{ROOT}/{key[0]}-{key[1]}"
+    path = max(f"{folder}/{name}" for name in disk.listdir(folder) if name.endswith(".log"))
+    file = disk.open(path)
+    found = next((each for each in scan_batches(file, 0, file.size) if each.first_offset >= end), None)
+    if found is not None:
+        disk.flip(path, found.position + 20)
 
 
 def long_run(seed: int, steps: int) -> Run:
