@@ -13,7 +13,7 @@ class AlterableConfig(Struct):
     """A setting and its value."""
 
     name: str = field(STRING)
-    value: str | None = field(STRING, nullable_since=0)
+    value: str | None = field(STRING, nullable_since=0, default=None)
 
 
 @struct

@@ -14,7 +14,7 @@ class AlterableConfig(Struct):
 
     name: str = field(STRING)
     config_operation: int = field(INT8)
-    value: str | None = field(STRING, nullable_since=0)
+    value: str | None = field(STRING, nullable_since=0, default=None)
 
 
 @struct
