@@ -20,6 +20,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -433,6 +435,36 @@ def test_topics_are_administered(admin: AdminClient, new_topic: Any) -> None:
     assert configs["cleanup.policy"].value == "delete"
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
     wait_until(lambda: topic not in admin.list_topics(timeout=TIMEOUT_S).topics, "the end of the topic")
+
+
+@pytest.mark.spec("L4")
+def test_settings_are_changed(admin: AdminClient, new_topic: Any) -> None:
+    topic = new_topic(1, retention_ms="60000")
+
+    def described() -> dict[str, ConfigEntry]:
+        (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        found: dict[str, ConfigEntry] = told.result(TIMEOUT_S)
+        return found
+
+    def change(operation: AlterConfigOpType, name: str, value: str | None) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        (done,) = admin.incremental_alter_configs([resource]).values()
+        done.result(TIMEOUT_S)
+
+    change(AlterConfigOpType.SET, "segment.ms", "5000")
+    change(AlterConfigOpType.APPEND, "cleanup.policy", "compact")
+    assert [described()[name].value for name in ("segment.ms", "cleanup.policy")] == ["5000", "delete,compact"]
+    change(AlterConfigOpType.SUBTRACT, "cleanup.policy", "delete")
+    change(AlterConfigOpType.DELETE, "segment.ms", None)
+    assert [described()[name].value for name in ("segment.ms", "cleanup.policy")] == ["604800000", "compact"]
+    with pytest.raises(KafkaException) as refused:
+        change(AlterConfigOpType.SET, "retention.ms", "-2")
+    assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
+    with pytest.warns(DeprecationWarning, match="alter_configs"):
+        (done,) = admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, {"flush.ms": "7"})]).values()
+    done.result(TIMEOUT_S)
+    assert [described()[name].value for name in ("flush.ms", "retention.ms")] == ["7", "604800000"]
 
 
 def test_the_cluster_is_described(admin: AdminClient, broker: RunningBroker) -> None:

@@ -131,6 +131,33 @@ def test_configs_are_described(tool: Any, unique: str) -> None:
     assert "num.partitions=1" in everything
 
 
+@pytest.mark.spec("L4")
+def test_settings_are_changed(tool: Any, unique: str) -> None:
+    tool(TOPICS, "--create", "--topic", unique)
+    topic = (CONFIGS, "--entity-type", "topics", "--entity-name", unique)
+    tool(*topic, "--alter", "--add-config", "retention.ms=99999,cleanup.policy=[compact,delete]")
+    tool(*topic, "--alter", "--delete-config", "retention.ms")
+    told = tool(*topic, "--describe")
+    assert "cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:" in told
+    assert "retention.ms" not in told
+    brokers = (CONFIGS, "--entity-type", "brokers", "--entity-name", "1")
+    tool(*brokers, "--alter", "--add-config", "log.retention.ms=7777777")
+    # Apache Kafka's broker hears of it from ZooKeeper, some time later.
+    wait_until(lambda: "log.retention.ms=7777777" in tool(*brokers, "--describe"), "the setting")
+    tool(*brokers, "--alter", "--delete-config", "log.retention.ms")
+
+
+def test_levels_of_loggers_are_changed(tool: Any) -> None:
+    loggers = (CONFIGS, "--entity-type", "broker-loggers", "--entity-name", "1")
+    names = re.findall(r"^  ([\w.]+)=", tool(*loggers, "--describe"), re.MULTILINE)
+    assert "root" in names
+    name = next(one for one in names if one != "root")
+    tool(*loggers, "--alter", "--add-config", f"{name}=ERROR")
+    assert f"{name}=ERROR " in tool(*loggers, "--describe")
+    tool(*loggers, "--alter", "--delete-config", name)
+    assert f"{name}=ERROR " not in tool(*loggers, "--describe")
+
+
 def test_versions_are_usable(tool: Any) -> None:
     told = tool(API_VERSIONS)
     assert "Produce(0): 0 to 11 [usable: 11]" in told

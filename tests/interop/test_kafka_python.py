@@ -258,6 +258,28 @@ def test_topics_are_administered(admin: KafkaAdminClient, new_topic: Any) -> Non
     wait_until(lambda: topic not in str(admin.list_topics()), "the end of the topic")
 
 
+@pytest.mark.spec("L4")
+@pytest.mark.parametrize("incremental", [True, False])
+def test_settings_are_changed(admin: KafkaAdminClient, new_topic: Any, incremental: bool) -> None:
+    topic = new_topic(1, retention_ms="60000")
+
+    def change(**settings: Any) -> str:
+        configs = {name.replace("_", "."): value for name, value in settings.items()}
+        return str(admin.alter_configs([ConfigResource("topic", topic, configs)], incremental=incremental))
+
+    def described() -> dict[str, str]:
+        entries = admin.describe_configs([ConfigResource("topic", topic)])["topic"][topic]
+        return {name: entry["value"] for name, entry in entries.items()}
+
+    change(segment_ms="5000")
+    assert (described()["segment.ms"], described()["retention.ms"]) == ("5000", "60000")
+    assert "Not a number of type LONG" in change(retention_ms="x")
+    if incremental:
+        change(cleanup_policy=("APPEND", "compact"), retention_ms=("DELETE", None))
+        assert described()["cleanup.policy"] == "delete,compact"
+        assert "retention.ms" not in described()
+
+
 def test_records_are_deleted(admin: KafkaAdminClient, new_topic: Any, make_producer: Any, make_consumer: Any) -> None:
     topic = new_topic()
     producer = make_producer()
