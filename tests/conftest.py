@@ -156,8 +156,12 @@ def ottla_server(tmp_path: Path) -> Iterator[OttlaServer]:
 def shared_ottla_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaServer]:
     """One process of our broker for the whole run: use topics and groups of your own, and do not kill it."""
     # What `support.apache` sets for Apache Kafka, too.
-    quick = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
-    server = OttlaServer(tmp_path_factory.mktemp("ottla"), overrides=quick)
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "log.retention.ms": "-1",
+        "offsets.topic.num.partitions": "4",
+    }
+    server = OttlaServer(tmp_path_factory.mktemp("ottla"), overrides=settings)
     try:
         yield server.start()
     finally:

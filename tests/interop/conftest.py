@@ -16,8 +16,12 @@ from support.brokers import RunningBroker
 from support.java import kafka_libs
 from support.ottla_server import OttlaServer
 
-#: What `support.apache` sets for Apache Kafka too, where tests can see a difference.
-QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+#: What `support.apache` sets for Apache Kafka too, where tests can see a difference. Records are as old as they like.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
+    "offsets.topic.num.partitions": "4",
+}
 
 with warnings.catch_warnings():
     # It reads its message definitions, on import, with functions that Python calls deprecated.
@@ -39,7 +43,7 @@ def shared_ottla_server(tmp_path_factory: pytest.TempPathFactory, request: pytes
         apart = {"zookeeper.connect": f"{zookeeper.connect}/second"}
         server = ApacheKafka(tmp_path_factory.mktemp("second"), zookeeper=zookeeper, overrides=apart)
     else:
-        server = OttlaServer(tmp_path_factory.mktemp("ottla"), overrides=QUICK_GROUPS, arguments=["--id", "1"])
+        server = OttlaServer(tmp_path_factory.mktemp("ottla"), overrides=SETTINGS, arguments=["--id", "1"])
     try:
         server.start()
         yield server

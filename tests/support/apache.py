@@ -27,6 +27,8 @@ SMALL_BROKER: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
     "log.cleaner.threads": "1",
+    # The records of tests are as old as they like.
+    "log.retention.ms": "-1",
     "num.io.threads": "4",
     "num.network.threads": "2",
     "offsets.topic.num.partitions": "4",
