@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -293,10 +293,10 @@ class Broker:
             if kept <= self.partitions.indexes(name)[-1]:
                 for partition in self.partitions.remove_from(name, kept):
                     self.logs.delete(name, partition.index)
-        missing = [] if self._is_started or not self.logs.failed_folders else self._missing(image)
-        if missing:
-            self.partitions.take_offline(missing)
-            self.topics.take_offline(missing)
+        unservable = [] if self._is_started else [*self._missing(image), *self._foreign(image)]
+        if unservable:
+            self.partitions.take_offline(unservable)
+            self.topics.take_offline(unservable)
             return  # which has called here again
         for topic in image.topics.values():
             if len(self.partitions.indexes(topic.name)) < len(topic.partitions):
@@ -304,12 +304,23 @@ class Broker:
 
     def _missing(self, image: ClusterImage) -> list[tuple[str, int]]:
         """Partitions of ours that no folder holds, while folders are out of service: they must be in those."""
+        if not self.logs.failed_folders:
+            return []
+        return [(topic.name, index) for topic, index in self._led(image) if self.logs.get(topic.name, index) is None]
+
+    def _foreign(self, image: ClusterImage) -> list[tuple[str, int]]:
+        """Partitions of ours whose folders belong to another topic of the same name. Raises DiskError."""
         return [
             (topic.name, index)
-            for topic in image.topics.values()
-            for index, state in enumerate(topic.partitions)
-            if state.leader == self.topics.broker_id and self.logs.get(topic.name, index) is None
+            for topic, index in self._led(image)
+            if self.logs.set_aside(topic.name, topic.topic_id, index)
         ]
+
+    def _led(self, image: ClusterImage) -> Iterator[tuple[TopicImage, int]]:
+        for topic in image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                if state.leader == self.topics.broker_id:
+                    yield topic, index
 
     def _folder_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
         """The logs of these partitions are closed: nobody leads them any more."""

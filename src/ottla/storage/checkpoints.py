@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ottla.cluster.ids import format_uuid, parse_uuid
+
+if TYPE_CHECKING:
+    from ottla.env.disk import Disk
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
@@ -81,6 +84,18 @@ def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
 def encode_partition_metadata(topic_id: UUID) -> bytes:
     """The file that ties a partition's folder to the id of its topic (KIP-516)."""
     return f"version: {_VERSION}\ntopic_id: {format_uuid(topic_id)}".encode()
+
+
+def write_partition_metadata(disk: Disk, folder: str, topic_id: UUID) -> str:
+    """Name the topic's id in a partition's folder; returns the file's path, to be forced to disk. Raises DiskError."""
+    path = f"{folder}/{PARTITION_METADATA_FILE}"
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.append([encode_partition_metadata(topic_id)])
+    finally:
+        file.close()
+    return path
 
 
 def decode_partition_metadata(data: bytes, path: str) -> UUID:

@@ -15,7 +15,7 @@ from ottla.env.disk import DiskError
 from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import lookups
-from ottla.storage.checkpoints import PARTITION_METADATA_FILE
+from ottla.storage.checkpoints import PARTITION_METADATA_FILE, write_partition_metadata
 from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_file_name
 from ottla.storage.flushing import FlushJob, may_be_repeated
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
@@ -631,6 +631,11 @@ class PartitionLog:
         self._folder_changed = True
         if self.topic_id is not None:
             self._note_unsynced(f"{self.folder}/{PARTITION_METADATA_FILE}")
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """The topic has this id; from now on the folder, which named none, does so, too. Raises DiskError."""
+        self._note_unsynced(write_partition_metadata(self._resources.disk, self.folder, topic_id))
+        self.topic_id = topic_id
 
     def flush_needed(self) -> bool:
         """Whether there is anything to force to the disk; never after a flush has failed."""

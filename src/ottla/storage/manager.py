@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from ottla.cluster.ids import format_uuid
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
@@ -16,6 +17,7 @@ from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
+    PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
     MetaProperties,
     TopicPartitionKey,
@@ -428,6 +430,8 @@ class LogManager:
         key = (topic, partition)
         log = self._logs.get(key)
         if log is not None:
+            if log.topic_id is None and topic_id is not None:
+                log.assign_topic_id(topic_id)
             return log
         if any(home.names(key) for home in self._live()):
             # Of a former partition of this name; after a kill it would be taken to be about the new one.
@@ -446,6 +450,25 @@ class LogManager:
         self._logs[key] = log
         self._homes[key] = folder
         return log
+
+    def set_aside(self, topic: str, topic_id: UUID, partition: int) -> bool:
+        """Leave a log alone, where its folder names another topic's id: it is closed, and nothing in it changes.
+
+        Raises DiskError.
+        """
+        key = (topic, partition)
+        log = self._logs.get(key)
+        if log is None or log.topic_id in (None, topic_id):
+            return False
+        del self._logs[key], self._homes[key]
+        self.cleaner.forget(key)
+        self._note(
+            f"{log.folder} is not served: it holds records of another topic of this name (topic id "
+            f"{format_uuid(log.topic_id)}, and not {format_uuid(topic_id)}). Move the folder away; or remove its "
+            f"{PARTITION_METADATA_FILE}, if its records are to become this topic's"
+        )
+        log.close(self._clock.now_ms())
+        return True
 
     def _undo_create(self, folder: LogFolder, path: str, error: DiskError) -> None:
         """Raises the error, unless the folder as a whole has failed and another is left to be tried."""

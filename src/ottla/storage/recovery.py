@@ -19,7 +19,7 @@ from ottla.storage.checkpoints import (
     PARTITION_METADATA_FILE,
     CheckpointError,
     decode_partition_metadata,
-    encode_partition_metadata,
+    write_partition_metadata,
 )
 from ottla.storage.damage import Damage, batches_and_damage, keep_aside, rewrite_without
 from ottla.storage.files import (
@@ -77,9 +77,7 @@ def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, 
     segment.create_files()
     if topic_id is not None:
         # Nobody reads it before the first flush forces it to disk, so it need not be replaced at once.
-        metadata = disk.open(f"{place.folder}/{PARTITION_METADATA_FILE}", create=True)
-        metadata.append([encode_partition_metadata(topic_id)])
-        metadata.close()
+        write_partition_metadata(disk, place.folder, topic_id)
     log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, [segment])
     log.producers.end_offset = place.log_start_offset
     log.note_created()

@@ -16,7 +16,9 @@ from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import RealDisk
 from ottla.env.disk_faulty import FaultyDisk
+from ottla.storage.results import AppendInfo
 from ottla.wire.errors import ErrorCode
+from support.storage_logs import batch
 
 Scenario = Callable[[], Awaitable[None]]
 
@@ -245,5 +247,65 @@ def test_connections_are_closed_by_their_idle_time_and_new_ones_are_not_old(tmp_
             writer.close()
         finally:
             await broker.stop()
+
+    run(scenario)
+
+
+def appended(broker: Broker, topic: str) -> int:
+    """The offset that a batch got."""
+    partition = broker.partitions.get(topic, 0)
+    assert partition is not None
+    info = partition.log.append(batch(), leader_epoch=0, now_ms=broker.clock.now_ms())
+    assert isinstance(info, AppendInfo)
+    return info.first_offset
+
+
+def test_the_folder_of_another_topic_of_that_name_is_not_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        named = tmp_path / "t-0" / "partition.metadata"
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        for name in ("t", "u"):
+            assert isinstance(await broker.topics.create_topic(TopicSpec(name, 1)), CreatedTopic)
+            assert appended(broker, name) == 0
+        await broker.stop()
+        own = named.read_text()
+        named.write_text((tmp_path / "u-0" / "partition.metadata").read_text())
+        before = {path.name: path.read_bytes() for path in named.parent.iterdir()}
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        try:
+            assert broker.image.topics["t"].partitions[0].leader == -1
+            assert broker.partitions.missing("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert appended(broker, "u") == 3
+            assert broker.logs.get("t", 0) is None
+        finally:
+            await broker.stop()
+        assert {path.name: path.read_bytes() for path in named.parent.iterdir()} == before
+        named.write_text(own)
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        assert appended(broker, "t") == 3
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_a_folder_that_names_no_topic_id_gets_that_of_its_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        named = tmp_path / "t-0" / "partition.metadata"
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 1)), CreatedTopic)
+        assert appended(broker, "t") == 0
+        await broker.stop()
+        own = named.read_bytes()
+        for write in (named.unlink, lambda: named.write_bytes(b"version: 0\ntopic_id: " + b"x" * 99)):
+            write()
+            broker = Broker(config(tmp_path))
+            assert await broker.start() is None
+            assert appended(broker, "t") > 0
+            await broker.stop()
+            assert named.read_bytes() == own
 
     run(scenario)
