@@ -17,7 +17,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.purgatory import DelayedProduce
-from ottla.records.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT
+from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
 from ottla.storage.rewriting import is_small, needs_rewriting, rewrite
@@ -47,8 +47,6 @@ BATCHES_SINCE = 3
 ZSTD_SINCE = 7
 #: The first version whose answer holds what `encode_produced` writes.
 FIXED_ANSWER_SINCE = 5
-#: The bits of a batch's attributes that name its compression.
-COMPRESSION_MASK = 0x07
 #: Errors with which Kafka does not tell the log start.
 LOG_START_UNKNOWN = frozenset(
     {
