@@ -11,6 +11,7 @@ from interop.twin import Each, Twin, differences, scrubbed
 from interop.wire_json import Json
 from ottla.config.dynamic import FIXED_AT_START
 from ottla.config.settings import BROKER_SETTINGS, REFUSED, TOPIC_SETTINGS
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.spec("L4"), pytest.mark.slow]
 
@@ -182,9 +183,16 @@ def test_loggers_are_described(twin: Twin, brokers: Each) -> None:
             assert list(differences(ours, theirs)) == []
 
 
+def found_coordinator(raw: RawConnection, group: str) -> bool:
+    return raw.request("FindCoordinator", 1, key=group, key_type=0)["error_code"] == 0
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_records_that_may_not_be_deleted(twin: Twin, unique: str, version: int) -> None:
     twin.create_topic(unique, cleanup_policy="compact")
+    # The offsets topic is there once somebody asks for a coordinator.
+    for raw in (twin.ours, twin.theirs):
+        wait_until(lambda raw=raw: found_coordinator(raw, unique), "the coordinator")
     for name in (unique, "__consumer_offsets", "", "a b"):
         for offset in (0, -1, -2, 5):
             topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}]

@@ -45,6 +45,8 @@ def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tup
     partition = context.broker.partitions.get(topic, index)
     if partition is None:
         return -1, context.broker.partitions.missing(topic, index)
+    if partition.is_internal:
+        return -1, ErrorCode.INVALID_TOPIC_EXCEPTION
     deleted = partition.log.delete_records(offset)
     if isinstance(deleted, DeleteRefusal):
         return -1, deleted.error
