@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -61,6 +61,9 @@ pytestmark = [
     pytest.mark.spec("L3", "L5", "L7", "L9"),
 ]
 
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+#: After so long without a record it ends.
+JAVA_SILENCE_MS = 3_000
 TOPIC, GROUP = "mixed", "mixers"
 MIXES = 20
 #: Between them: both orders, compaction, an old format, a transaction left open and ended later, both ends.
@@ -69,6 +72,8 @@ TIMEOUT_S = 30.0
 TURN_RECORDS = 60
 KEYS = 20
 BURST = 400
+#: So often, at most, records are written for a cleaner to have a segment that is not the active one.
+FILLS = 20
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
@@ -76,6 +81,12 @@ SETTINGS = {
 }
 #: No transaction may end by itself while the other broker has its turn.
 TRANSACTION_TIMEOUT_MS = 600_000
+
+NO_COORDINATOR_YET = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 
 Server = ApacheKafka | OttlaServer
 
@@ -140,9 +151,11 @@ class Passage:
         assert self.model.refused == []
         self.commit(server, position)
         if turn.cleans:
-            wait_until(self.is_clean, "the cleaner", 60.0)
+            self.clean(server, str(position))
         self.views = self.read(server)
         self.model.check(self.views, self.compacted)
+        if turn.cleans and any(self.clean_limit(partition) for partition in range(PARTITIONS)):
+            assert self.is_smaller()
         self.end(server, turn)
 
     def configure(self, server: Server, turn: Turn) -> None:
@@ -208,6 +221,19 @@ class Passage:
                 found[message.partition()].append(row_of(message))
         consumer.close()
         return tuple(tuple(rows) for rows in found)
+
+    def java_reads_the_same(self, server: Server) -> None:
+        """Apache Kafka's own consumer is given the committed records that librdkafka's is given."""
+        properties = {"print.partition": True, "print.offset": True, "print.value": False}
+        options = [
+            part for name, value in properties.items() for part in ("--property", f"{name}={str(value).lower()}")
+        ]
+        options += ["--from-beginning", "--isolation-level", READ_COMMITTED, "--timeout-ms", str(JAVA_SILENCE_MS)]
+        options += ["--topic", TOPIC, "--bootstrap-server", server.bootstrap]
+        told = java_tool(CONSOLE_CONSUMER, *options, check=False).stdout
+        found = sorted((int(one[1]), int(one[2])) for one in re.finditer(r"Partition:(\d+)\s+Offset:(\d+)", told))
+        rows = [(number, row.offset) for number, part in enumerate(self.views[READ_COMMITTED]) for row in part]
+        assert found == rows
 
     def write(self, server: Server, name: str, writer: Writer, kept_magic: int) -> None:
         settings = producer_settings(server, writer)
@@ -313,22 +339,48 @@ class Passage:
             consumer.close()
 
     def committed_offset(self, server: Server) -> int:
+        """What the group has committed; a broker that has just started may not coordinate it yet."""
         consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": GROUP})
-        (found,) = consumer.committed([TopicPartition(TOPIC, 0)], TIMEOUT_S)
+
+        def told() -> list[TopicPartition]:
+            try:
+                return consumer.committed([TopicPartition(TOPIC, 0)], TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() not in NO_COORDINATOR_YET:
+                    raise
+                return []
+
+        (found,) = wait_until(told, "the group's coordinator")
         consumer.close()
         return found.offset
 
-    def is_clean(self) -> bool:
-        """Whether the cleaner has come to where it may not go on: the active segment, or an open transaction's."""
+    def clean(self, server: Server, name: str) -> None:
+        """Give the cleaner sealed segments, and wait until it has come as far as it may."""
+        producer = Producer({"bootstrap.servers": server.bootstrap, "batch.size": 1500})
+        for number in range(FILLS):
+            if all(self.bases(partition)[-1] for partition in range(PARTITIONS)):
+                break
+            self.produce(producer, f"{name}.fill.{number}", TURN_RECORDS, has_headers=False)
+            assert producer.flush(TIMEOUT_S) == 0
+        wait_until(lambda: all(self.cleaned_to(n) >= self.clean_limit(n) for n in range(PARTITIONS)), "the cleaner")
+
+    def bases(self, partition: int) -> list[int]:
+        return sorted(int(log.stem) for log in self.data.glob(f"{TOPIC}-{partition}/*.log"))
+
+    def clean_limit(self, partition: int) -> int:
+        """Where the cleaner may not go on: the active segment, or that in which the first open transaction begins."""
+        bases, first_open = self.bases(partition), self.model.first_open(partition)
+        return bases[-1] if first_open is None else max(base for base in bases if base <= first_open)
+
+    def cleaned_to(self, partition: int) -> int:
         path = self.data / CLEANER_FILE
         checkpoints = decode_offsets(path.read_bytes(), str(path)) if path.exists() else {}
-        for partition in range(PARTITIONS):
-            bases = sorted(int(log.stem) for log in self.data.glob(f"{TOPIC}-{partition}/*.log"))
-            first_open = self.model.first_open(partition)
-            limit = bases[-1] if first_open is None else max(base for base in bases if base <= first_open)
-            if checkpoints.get((TOPIC, partition), 0) < limit:
-                return False
-        return True
+        return checkpoints.get((TOPIC, partition), 0)
+
+    def is_smaller(self) -> bool:
+        """Whether readers are given fewer records than were sent."""
+        given = sum(len(rows) for rows in self.views[READ_UNCOMMITTED])
+        return given < sum(len(part) for part in self.model.sent)
 
     def end(self, server: Server, turn: Turn) -> None:
         """Stop the broker, or kill it while records arrive; then everybody's tools look at the folder."""
@@ -464,4 +516,6 @@ def test_a_folder_goes_from_broker_to_broker(passage: Callable[[Mix], Passage], 
     server = folder.start(last)
     folder.configure(server, last)
     folder.take_over(server, last)
+    if mix.number not in EVERY_DAY:
+        folder.java_reads_the_same(server)
     folder.end(server, last)

@@ -82,7 +82,7 @@ def random_mix(number: int) -> Mix:
     config = {
         "cleanup.policy": chance.choice(["compact", "compact,delete"]) if compacted else "delete",
         "compression.type": chance.choice(["producer", "producer", "uncompressed", *topic_codecs[1:]]),
-        "segment.bytes": str(chance.choice([3_000, 8_000, 30_000] if compacted else [2_500, 10_000, 1 << 20])),
+        "segment.bytes": str(chance.choice([2_500, 4_000, 8_000] if compacted else [2_500, 10_000, 1 << 20])),
         "index.interval.bytes": str(chance.choice([0, 300, 4096])),
         "message.timestamp.type": chance.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
         "min.cleanable.dirty.ratio": "0",
