@@ -36,6 +36,8 @@ PRODUCER_IDS_PER_BLOCK = 1000
 ADOPTED_DISTANCE = 1000 * PRODUCER_IDS_PER_BLOCK
 HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
+#: Nodes that told of older changes of settings and go with one new change.
+MOST_REMOVED = 100
 
 
 async def read_cluster_id(zk: ZkClient) -> str | None:
@@ -207,10 +209,12 @@ async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes
         Create(path, data) if await zk.exists(path) is None else Set(path, data),
         Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(entity_path), sequential=True),
     ]
-    for name in await zk.children(ConfigChangeZnode.ROOT):
+    # Their names are in the order of their times, so what stands behind a young one is young.
+    for name in (await zk.children(ConfigChangeZnode.ROOT))[:MOST_REMOVED]:
         told = await zk.exists(f"{ConfigChangeZnode.ROOT}/{name}")
-        if told is not None and now_ms - told.ctime_ms > ConfigChangeZnode.EXPIRATION_MS:
-            operations.append(Delete(f"{ConfigChangeZnode.ROOT}/{name}"))
+        if told is None or now_ms - told.ctime_ms <= ConfigChangeZnode.EXPIRATION_MS:
+            break
+        operations.append(Delete(f"{ConfigChangeZnode.ROOT}/{name}"))
     return operations
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -40,6 +41,8 @@ async def change_all(
         if refusal is None:
             refusal = await _change(broker, one, validate_only)
         results.append((one.resource, refusal))
+        # Where nothing had to be waited for, the others' requests get their turn.
+        await asyncio.sleep(0)
     return results
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster_tree import read_broker_config, reconfiguration
+from ottla.cluster.configs import oversized
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import warning_of
 from ottla.config.dynamic import dynamic_problem
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.env.clock import Clock
     from ottla.zk.client import ZkClient
+
+#: Settings that one change is warned of.
+MOST_WARNINGS = 10
+#: Characters of each of them.
+LONGEST_WARNING = 300
 
 log = logging.getLogger("ottla.broker")
 
@@ -63,10 +69,13 @@ class DynamicSettings:
             problem = dynamic_problem(wanted, config, per_broker=per_broker)
             if problem is not None:
                 return TopicRefusal(ErrorCode.INVALID_REQUEST, problem)
-            if validate_only or wanted == present:
-                return None
             name = str(self._broker_id) if per_broker else BrokerConfigZnode.DEFAULT
             path, data = BrokerConfigZnode.path(name), BrokerConfigZnode.encode(wanted)
+            refusal = oversized(wanted, len(data))
+            if refusal is not None:
+                return refusal
+            if validate_only or wanted == present:
+                return None
             try:
                 await self._zk.multi(
                     await reconfiguration(self._zk, path, f"brokers/{name}", data, self._clock.now_ms())
@@ -75,7 +84,20 @@ class DynamicSettings:
                 return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             default, own = (config.dynamic_default, wanted) if per_broker else (wanted, config.dynamic_own)
             config.set_dynamic(default, own)
-            for told in filter(None, (warning_of(*item) for item in sorted(wanted.items() - present.items()))):
-                log.warning("of the settings changed while the broker runs, %s", told)
+            _warn(sorted(wanted.items() - present.items()))
             self._changed()
             return None
+
+
+def _warn(changes: Sequence[tuple[str, str]]) -> None:
+    """Say of settings that they are not known, or have no effect."""
+    told = 0
+    for name, value in changes:
+        warning = warning_of(name, value)
+        if warning is None:
+            continue
+        told += 1
+        if told > MOST_WARNINGS:
+            log.warning("more settings were changed that are not known, or have no effect")
+            return
+        log.warning("of the settings changed while the broker runs, %s", repr(warning)[1:-1][:LONGEST_WARNING])

@@ -28,6 +28,7 @@ from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager, StorageSettings
 from ottla.zk.client import LocalClient
+from ottla.zk.layout import ZnodeDataError
 from ottla.zk.store import TreeDamaged, TreeStore
 
 if TYPE_CHECKING:
@@ -195,6 +196,8 @@ class Broker:
             problem = await self._join_cluster(LocalClient(store))
         except TreeDamaged as error:
             problem = str(error)
+        except ZnodeDataError as error:
+            problem = f"The tree of coordination data is damaged: {error}"
         except DiskError as error:
             problem = f"{error}. Mend the disk, or choose another folder (log.dirs)"
         if problem is None:

@@ -27,7 +27,7 @@ from ottla.broker.cluster_tree import (
     take_producer_ids,
     write_persistent_paths,
 )
-from ottla.cluster.configs import topic_refusal, unknown_topic
+from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
@@ -279,6 +279,9 @@ class TopicManager:
             plan = plan_topic(spec, self.image, self._config, self._chance())
             if isinstance(plan, TopicRefusal):
                 return plan
+            refusal = oversized(plan.configs, len(TopicConfigZnode.encode(plan.configs)))
+            if refusal is not None:
+                return refusal
             topic = self._topic(plan.name, self._new_uuid(), plan.assignment, plan.configs)
             if not validate_only:
                 refusal = await self._create(topic)
@@ -339,10 +342,13 @@ class TopicManager:
             log_config = LogConfig.of(self._config, configs)
             if isinstance(log_config, ConfigRefusal):
                 return topic_refusal(name, log_config)
+            path, data = TopicConfigZnode.path(name), TopicConfigZnode.encode(configs)
+            refusal = oversized(configs, len(data))
+            if refusal is not None:
+                return refusal
             if validate_only or configs == topic.configs:
                 return None
             try:
-                path, data = TopicConfigZnode.path(name), TopicConfigZnode.encode(configs)
                 now_ms = self._clock.now_ms()
                 await self._zk.multi(await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms))
             except DiskError as error:

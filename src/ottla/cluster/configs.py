@@ -27,6 +27,13 @@ CLIENT_METRICS = 16
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations on a setting (`AlterConfigOp.OpType`)."""
 
+LARGEST_NODE = 1024 * 1024
+"""Bytes that the settings of a topic or broker take at most: as ZooKeeper's nodes."""
+LONGEST_TEXT = 32_767
+"""Bytes of a name or value that every version of DescribeConfigs can tell."""
+SHOWN = 100
+"""Characters that are shown of a name that is too long."""
+
 _OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
 _LIST_OPERATIONS = {APPEND: "append", SUBTRACT: "subtract"}
 _NODE_ID = re.compile(r"[+-]?[0-9]{1,20}\Z")
@@ -165,6 +172,16 @@ def _without(words: Sequence[str], gone: Sequence[str]) -> list[str]:
         else:
             kept.append(word)
     return kept
+
+
+def oversized(configs: Mapping[str, str], size: int) -> TopicRefusal | None:
+    """Why these settings, `size` bytes in a node of the tree, are too large to be kept and told."""
+    for name, value in configs.items():
+        if len(name.encode()) > LONGEST_TEXT or len(value.encode()) > LONGEST_TEXT:
+            return _invalid(f"Name or value of {name[:SHOWN]} is longer than {LONGEST_TEXT} bytes")
+    if size > LARGEST_NODE:
+        return _invalid(f"The settings would take {size} bytes together, and {LARGEST_NODE} are the most")
+    return None
 
 
 def topic_refusal(name: str, refusal: ConfigRefusal) -> TopicRefusal:

@@ -129,9 +129,15 @@ INTERNAL_SETTINGS = frozenset(
 """Settings that Apache Kafka declares but does not document; DescribeConfigs leaves them out unless they are set."""
 
 
+LONGEST_NAME = 200
+"""Characters of a name beyond which nobody meant one of ours."""
+
+
 def nearest_name(name: str, known: dict[str, Setting]) -> str | None:
     """The known setting whose name is most like `name`, or None where none is like it."""
     from difflib import get_close_matches
 
+    if len(name) > LONGEST_NAME:
+        return None
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return close[0] if close else None

@@ -117,6 +117,7 @@ class LogConfig:
         if not overrides:
             return inherited, []
         values = inherited.values.copy()
+        taken: dict[str, str] = {}
         problems = []
         for name, text in overrides.items():
             setting = TOPIC_SETTINGS.get(name)
@@ -125,9 +126,10 @@ class LogConfig:
                 continue
             try:
                 values[name] = parse_value(setting, text)
+                taken[name] = text
             except ConfigError as error:
                 problems.append(f"{error}")
-        return LogConfig(values, overrides), problems
+        return LogConfig(values, taken), problems
 
 
 _ATTRIBUTES = tuple(name for name in TOPIC_SETTINGS if name.replace(".", "_") in LogConfig.__slots__)

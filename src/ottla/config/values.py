@@ -10,6 +10,9 @@ from ottla.config.settings import Setting
 Value: TypeAlias = bool | int | float | str | list[str] | None
 """A parsed value: lists for type list, text for string, class and password."""
 
+#: What Java's `\s` matches, and what its `trim` takes away.
+_SPACE = " \t\n\v\f\r"
+_TRIMMED = "".join(map(chr, range(33)))
 _BITS = {"short": 16, "int": 32, "long": 64}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,32}\Z")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?\Z")
@@ -49,7 +52,7 @@ def parse_value(setting: Setting, text: str | None) -> Value:
 
 def _parse_type(setting: Setting, given: str) -> Value:
     """Space around a value means nothing, but errors show it as it was `given`."""
-    kind, text = setting.type, given.strip()
+    kind, text = setting.type, given.strip(_TRIMMED)
     if kind in _BITS:
         limit = 1 << (_BITS[kind] - 1)
         if _INTEGER.match(text) is None or not -limit <= int(text) < limit:
@@ -67,7 +70,7 @@ def _parse_type(setting: Setting, given: str) -> Value:
             raise invalid(setting, given, "Expected value to be either true or false")
         return lowered == "true"
     if kind == "list":
-        return re.split(r"\s*,\s*", text) if text else []
+        return [word.strip(_SPACE) for word in text.split(",")] if text else []
     return text
 
 

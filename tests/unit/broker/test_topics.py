@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
@@ -442,5 +442,77 @@ def test_the_first_producer_ids_lie_far_above_those_that_adopted_logs_know(seen_
         assert await topics.next_producer_id() == first
         # Once the tree has a block, it alone counts.
         assert await cluster.topics.next_producer_id() == first + 1000
+
+    run(scenario())
+
+
+def retention_of(value: str | None) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    """A change of `retention.ms`; None removes it."""
+    return lambda present: {
+        **{name: old for name, old in present.items() if name != "retention.ms"},
+        **({} if value is None else {"retention.ms": value}),
+    }
+
+
+@pytest.mark.spec("L4")
+def test_settings_change_with_their_logs() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        cluster = await Cluster(disk).started()
+        await cluster.made("t")
+        told: list[tuple[str, int]] = []
+        cluster.topics.subscribe_configs(lambda name, config: told.append((name, config.retention_ms)))
+        change = cluster.topics.change_configs
+        assert await change("t", retention_of("5"), validate_only=True) is None
+        assert (told, cluster.nodes("/config/changes/")) == ([], [])
+        assert await change("t", retention_of("5"), validate_only=False) is None
+        assert (await cluster.zk.get("/config/topics/t"))[0] == b'{"version":1,"config":{"retention.ms":"5"}}'
+        assert await change("t", retention_of("5"), validate_only=False) is None
+        assert len(cluster.nodes("/config/changes/")) == 1
+        assert (await Cluster(disk).started()).topics.image.topics["t"].configs == {"retention.ms": "5"}
+        assert await change("t", retention_of(None), validate_only=False) is None
+        assert told == [("t", 5), ("t", 604_800_000)]
+        assert cluster.images[-1].topics["t"].configs == {}
+
+    run(scenario())
+
+
+@pytest.mark.spec("L4")
+@pytest.mark.parametrize(
+    ("topic", "name", "value", "error"),
+    [
+        ("nope", "retention.ms", "5", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", "retention.ms", "x", ErrorCode.INVALID_CONFIG),
+        ("t", "nonsense", "5", ErrorCode.INVALID_CONFIG),
+        ("t", "follower.replication.throttled.replicas", "0:1," * 9_000, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_settings_that_are_refused_change_nothing(topic: str, name: str, value: str, error: ErrorCode) -> None:
+    async def scenario() -> None:
+        cluster = await Cluster().started()
+        await cluster.made("t")
+        refusal = await cluster.topics.change_configs(topic, lambda _: {name: value}, validate_only=False)
+        assert refusal is not None
+        assert refusal.error is error
+        assert (cluster.topics.image.topics["t"].configs, cluster.nodes("/config/changes/")) == ({}, [])
+        refusal = await cluster.topics.create_topic(TopicSpec("u", configs={name: value}))
+        assert isinstance(refusal, TopicRefusal) is (error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    run(scenario())
+
+
+@pytest.mark.spec("L4")
+def test_settings_that_the_disk_does_not_take_do_not_hold() -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk(MemoryDisk())
+        cluster = await Cluster(disk).started()
+        await cluster.made("t")
+        disk.fail("write", "*", errno.ENOSPC)
+        refusal = await cluster.topics.change_configs("t", retention_of("5"), validate_only=False)
+        assert refusal is not None
+        assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster.topics.log_config("t").retention_ms == 604_800_000
+        disk.heal()
+        assert await cluster.topics.change_configs("t", retention_of("5"), validate_only=False) is None
 
     run(scenario())

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Coroutine, Mapping
+
+import pytest
+
+from ottla.broker.dynamic_settings import MOST_WARNINGS, DynamicSettings
+from ottla.cluster.configs import LONGEST_TEXT
+from ottla.cluster.refusal import TopicRefusal
+from ottla.config.broker import BrokerConfig
+from ottla.env.clock import VirtualClock
+from ottla.env.disk_faulty import FaultyDisk
+from ottla.env.disk_memory import MemoryDisk
+from ottla.wire.errors import ErrorCode
+from ottla.zk.client import LocalClient
+from ottla.zk.layout import PERSISTENT_PATHS, BrokerConfigZnode, ConfigChangeZnode, ZnodeDataError
+from ottla.zk.store import TreeStore
+
+pytestmark = pytest.mark.spec("L4")
+
+OWN, DEFAULT = "/config/brokers/7", "/config/brokers/<default>"
+
+
+class Ground:
+    """A broker's configuration over a tree on a disk that fails when told to."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(1_700_000_000_000)
+        self.disk = FaultyDisk(MemoryDisk())
+        self.zk = LocalClient(TreeStore.open(self.disk, "/t", self.clock))
+        self.config = BrokerConfig({}, {}, {}).with_broker_id(7)
+        self.changes = 0
+        self.settings = DynamicSettings(self.zk, self.config, 7, self.clock, self._changed)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    async def ready(self) -> Ground:
+        for path in PERSISTENT_PATHS:
+            await self.zk.create(path, make_parents=True) if await self.zk.exists(path) is None else None
+        return self
+
+    async def change(self, new: Mapping[str, str], per_broker: bool = True, validate_only: bool = False) -> str | None:
+        refusal = await self.settings.change(
+            lambda present: {**present, **new}, per_broker=per_broker, validate_only=validate_only
+        )
+        return refusal.message if refusal is not None else None
+
+    async def data(self, path: str) -> bytes | None:
+        return (await self.zk.get(path))[0]
+
+    async def told(self) -> list[str]:
+        return await self.zk.children(ConfigChangeZnode.ROOT)
+
+
+def run(scenario: Coroutine[object, object, None]) -> None:
+    asyncio.run(scenario)
+
+
+def test_a_change_holds_is_kept_and_told() -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        assert await ground.change({"log.retention.ms": "5"}) is None
+        assert await ground.change({"log.retention.ms": "6"}, per_broker=False) is None
+        assert ground.config.int("log.retention.ms") == 5
+        assert await ground.data(OWN) == b'{"version":1,"config":{"log.retention.ms":"5"}}'
+        assert await ground.data(DEFAULT) == b'{"version":1,"config":{"log.retention.ms":"6"}}'
+        entities = [await ground.data(f"{ConfigChangeZnode.ROOT}/{name}") for name in await ground.told()]
+        assert entities == [ConfigChangeZnode.encode(f"brokers/{name}") for name in ("7", BrokerConfigZnode.DEFAULT)]
+        assert ground.changes == 2
+        ground.config.set_dynamic({}, {})
+        await ground.settings.load()
+        assert ground.config.dynamic_own == {"log.retention.ms": "5"}
+        assert ground.config.dynamic_default == {"log.retention.ms": "6"}
+
+    run(scenario())
+
+
+def test_what_changes_nothing_leaves_no_trace() -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        assert await ground.change({"log.retention.ms": "5"}, validate_only=True) is None
+        assert await ground.change({"log.retention.ms": "x"}) is not None
+        refusal = TopicRefusal(ErrorCode.INVALID_REQUEST, "no")
+        assert await ground.settings.change(lambda _: refusal, per_broker=True, validate_only=False) == refusal
+        assert await ground.change({}) is None
+        assert (await ground.told(), ground.changes) == ([], 0)
+        assert await ground.zk.exists(OWN) is None
+
+    run(scenario())
+
+
+def test_a_disk_that_refuses_changes_nothing() -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        ground.disk.fail("write", "*", errno.ENOSPC)
+        assert await ground.change({"log.retention.ms": "5"}) is not None
+        assert ground.config.int_or_none("log.retention.ms") is None
+        ground.disk.heal()
+        assert await ground.change({"log.retention.ms": "5"}) is None
+
+    run(scenario())
+
+
+def test_what_told_of_old_changes_goes_with_newer_ones() -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        for number in range(1, 4):
+            assert await ground.change({"log.retention.ms": f"{number}"}) is None
+        ground.clock.advance(ConfigChangeZnode.EXPIRATION_MS)
+        assert await ground.change({"log.retention.ms": "4"}) is None
+        assert len(await ground.told()) == 4
+        ground.clock.advance(1)
+        assert await ground.change({"log.retention.ms": "5"}) is None
+        assert await ground.told() == ["config_change_0000000003", "config_change_0000000004"]
+
+    run(scenario())
+
+
+def test_settings_are_bounded() -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        told = await ground.change({"mine": "x" * (LONGEST_TEXT + 1)})
+        assert told == f"Name or value of mine is longer than {LONGEST_TEXT} bytes"
+        told = await ground.change({"é" * LONGEST_TEXT: ""})
+        assert told is not None
+        assert "is longer than" in told
+        many = {f"mine{number}": "x" * 30_000 for number in range(34)}
+        assert await ground.change(many) is None
+        told = await ground.change({"another": "x" * 30_000})
+        assert told is not None
+        assert "and 1048576 are the most" in told
+        assert "another" not in ground.config.dynamic_own
+
+    run(scenario())
+
+
+def test_names_that_nobody_knows_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        with caplog.at_level(logging.WARNING):
+            assert await ground.change({"log.retenton.ms": "5", "num.io.threads": "9", "a\nb": "x"}) is None
+        told = [record.getMessage() for record in caplog.records]
+        assert any("did you mean log.retention.ms?" in one for one in told)
+        assert any("num.io.threads=9 has no effect here" in one for one in told)
+        assert not any("\n" in one for one in told)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert await ground.change({f"mine{number}" * 100: "x" for number in range(99)}) is None
+        assert len(caplog.records) == MOST_WARNINGS + 1
+        assert max(len(record.getMessage()) for record in caplog.records) < 400
+
+    run(scenario())
+
+
+def test_settings_in_the_tree_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        await ground.zk.create(OWN, b'{"version":1,"config":{"log.retention.ms":"x","message.max.bytes":"7"}}')
+        await ground.settings.load()
+        assert ground.config.int("message.max.bytes") == 7
+        assert "Invalid value x for configuration log.retention.ms" in caplog.text
+        await ground.zk.set(OWN, b"nonsense")
+        with pytest.raises(ZnodeDataError):
+            await ground.settings.load()
+
+    run(scenario())
