@@ -93,7 +93,7 @@ def test_changes_leave_what_apache_kafka_leaves(
         # Both have the nodes from here on, and nothing in them.
         change_both(twin, "IncrementalAlterConfigs", changed(BROKER, name, ("log.retention.ms", SET, "7000000")))
         change_both(twin, "AlterConfigs", replaced(BROKER, name, {}))
-    before = {*ours.nodes(), *theirs.changes()}
+    our_changes, their_changes = set(ours.nodes()), set(theirs.changes())
     one, everyone = changed(BROKER, broker.ours), changed(BROKER, "")
     topic = ("retention.ms", SET, "5"), ("segment.bytes", DELETE, None), ("cleanup.policy", APPEND, "compact")
     try:
@@ -109,10 +109,10 @@ def test_changes_leave_what_apache_kafka_leaves(
         entities = [f"topics/{unique}", *(f"brokers/{name}" for name in (broker.ours, "<default>", broker.ours))]
         expected = [f'{{"version":2,"entity_path":"{entity}"}}' for entity in (*entities, entities[0])]
         left = ours.nodes()
-        right = theirs.data(paths + [path for path in theirs.changes() if path not in before])
+        right = theirs.data(paths + [path for path in theirs.changes() if path not in their_changes])
         assert parsed(left, paths) == parsed(right, paths)
         assert [
-            left[path] for path in sorted(left) if path.startswith(f"{CHANGES}/") and path not in before
+            left[path] for path in sorted(left) if path.startswith(f"{CHANGES}/") and path not in our_changes
         ] == expected
         assert [right[path] for path in sorted(right) if path.startswith(f"{CHANGES}/")] == expected
     finally:
