@@ -111,7 +111,7 @@ class CleaningRound:
             try:
                 self._then(result)
                 return
-            except DiskError as failed:
+            except (DiskError, CleaningAborted) as failed:
                 error = failed
         self.error = error
         if self._group:

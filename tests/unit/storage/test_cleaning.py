@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -318,6 +320,38 @@ def test_closing_ends_a_round_at_once(tmp_path: Path) -> None:
         again.close()
 
     asyncio.run(main())
+
+
+class HandExecutor(InlineExecutor):
+    """Keeps the works until told to do them."""
+
+    def __init__(self) -> None:
+        self.works: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
+
+    def call(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.works.append((work, done))
+
+    def finish(self) -> None:
+        work, done = self.works.pop(0)
+        done(work(), None)
+
+
+@pytest.mark.spec("L5")
+def test_a_round_whose_log_was_cut_meanwhile_ends_and_leaves_nothing(ground: tuple[Disk, str]) -> None:
+    """Else it would be taken to go on for ever, and nothing of the log would be deleted or compacted any more."""
+    subject = cleaning(ground)
+    filled(subject.log)
+    subject.cleaner._executor = executor = HandExecutor()
+    subject.clean()
+    executor.finish()  # the map of keys
+    executor.finish()  # the new segment
+    assert [name for name in subject.disk.listdir(subject.log.folder) if name.endswith(".swap")]
+    subject.log.truncate_to(4, NOW_MS)
+    executor.finish()  # its name forced to the disk
+    assert executor.works == []
+    assert not subject.cleaner.is_cleaning(KEY)
+    assert not [name for name in subject.disk.listdir(subject.log.folder) if name.endswith(".swap")]
+    assert [record.offset for record in contents(subject.log)] == [0, 1, 2]
 
 
 @pytest.mark.spec("L5")
