@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.topic import LogConfig
 from ottla.env.disk import Disk
+from ottla.env.executor import InlineExecutor
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, split_batches
 from ottla.records.compression import Compression
 from ottla.records.record import Record, decode_batch, encode_batch
@@ -137,3 +139,17 @@ def read_all(log: PartitionLog, from_offset: int | None = None, max_bytes: int =
 def parse_last_offset(data: bytes) -> int:
     """The last offset of the last whole batch."""
     return split_batches(data, partial_tail=True)[-1].last_offset
+
+
+class HandExecutor(InlineExecutor):
+    """Keeps the works until told to do them."""
+
+    def __init__(self) -> None:
+        self.works: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
+
+    def call(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.works.append((work, done))
+
+    def finish(self) -> None:
+        work, done = self.works.pop(0)
+        done(work(), None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -19,6 +21,11 @@ MAX_WAITING_JOBS = 100_000
 def pause_ms(length_ms: float) -> None:
     """Wait so long, in a thread that has its own pace to keep; never on the loop."""
     time.sleep(length_ms / 1000.0)
+
+
+def one_at_a_time() -> AbstractContextManager[bool]:
+    """What only one thread is in at any time; the others wait."""
+    return threading.Lock()
 
 
 class Executor(Protocol):

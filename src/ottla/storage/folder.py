@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.env.disk import TEMPORARY_SUFFIX, Disk, DiskError, Lock
+from ottla.env.executor import one_at_a_time
 from ottla.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_FILE,
@@ -52,12 +53,24 @@ def deleted_folder_name(topic: str, partition: int, unique: str) -> str:
     return topic[: LONGEST_NAME - len(tail)] + tail
 
 
+class Checkpoint(NamedTuple):
+    """What a checkpoint file is to hold; the numbers say which of them is newer."""
+
+    name: str
+    data: bytes
+    number: int
+
+
 class LogFolder:
     """A folder that holds partitions. Its checkpoints are read once and written whole."""
 
     __slots__ = (
+        "_asked",
+        "_begun",
         "_disk",
         "_lock",
+        "_number",
+        "_writing",
         "_written",
         "clean",
         "cleaner_offsets",
@@ -83,7 +96,13 @@ class LogFolder:
         self.high_watermarks: dict[TopicPartitionKey, int] = {}
         #: Up to where each log was compacted.
         self.cleaner_offsets: dict[TopicPartitionKey, int] = {}
+        #: The checkpoints as they are on the disk, and the newest of each that was asked for; threads write them.
         self._written: dict[str, bytes] = {}
+        self._asked: dict[str, Checkpoint] = {}
+        self._number = 0
+        #: The number of the newest of each that a thread began to write; one thread writes at a time.
+        self._begun: dict[str, int] = {}
+        self._writing = one_at_a_time()
 
     def lock(self) -> StorageRefusal | None:
         """Make the folder and lock it, as Apache Kafka does; locking twice does nothing.
@@ -181,21 +200,42 @@ class LogFolder:
             return {}
 
     def names(self, key: TopicPartitionKey) -> bool:
-        """Whether a checkpoint that the next start will believe says something of the partition."""
+        """Whether a checkpoint that the next start may believe says something of the partition."""
         line = f"\n{key[0]} {key[1]} ".encode()
-        return any(line in self._written.get(name, b"") for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE))
+        for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE):
+            asked = self._asked.get(name)
+            if line in self._written.get(name, b"") or (asked is not None and line in asked.data):
+                return True
+        return False
 
-    def changed_checkpoint(self, name: str, offsets: Mapping[TopicPartitionKey, int]) -> bytes | None:
-        """The content of a checkpoint file; None where it was written like that before."""
+    def changed_checkpoint(
+        self, name: str, offsets: Mapping[TopicPartitionKey, int], *, is_on_disk: bool = False
+    ) -> Checkpoint | None:
+        """What a checkpoint file is to hold; None where that was asked for before, or also `is_on_disk`."""
         data = encode_offsets(offsets)
-        if self._written.get(name) == data:
+        asked, written = self._asked.get(name), self._written.get(name)
+        newest = asked.data if asked is not None else written
+        if newest == data and (written == data or not is_on_disk):
             return None
-        return data
+        self._number += 1
+        self._asked[name] = Checkpoint(name, data, self._number)
+        return self._asked[name]
 
-    def write_checkpoint(self, name: str, data: bytes) -> None:
-        """Write a checkpoint file, from any thread. Raises DiskError."""
-        self._disk.write_atomic(f"{self.path}/{name}", data)
-        self._written[name] = data
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint file, from any thread, unless a newer one was written. Raises DiskError."""
+        name, data, number = checkpoint
+        with self._writing:
+            if number < self._begun.get(name, 0):
+                return
+            self._begun[name] = number
+            try:
+                self._disk.write_atomic(f"{self.path}/{name}", data)
+            except DiskError:
+                # It is to be asked for again.
+                if self._asked.get(name) is checkpoint:
+                    del self._asked[name]
+                raise
+            self._written[name] = data
 
     def mark_clean(self) -> None:
         """Say that everything is complete and on the disk. Raises DiskError."""

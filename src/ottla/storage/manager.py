@@ -624,13 +624,13 @@ class LogManager:
 
     def _checkpoint(self, name: str, wait: bool) -> None:
         for folder in self._live():
-            data = folder.changed_checkpoint(name, self._offsets(name, folder))
-            if data is None:
+            changed = folder.changed_checkpoint(name, self._offsets(name, folder), is_on_disk=wait)
+            if changed is None:
                 continue
             if wait:
-                folder.write_checkpoint(name, data)
+                folder.write_checkpoint(changed)
             else:
-                self._in_background(partial(folder.write_checkpoint, name, data), folder)
+                self._in_background(partial(folder.write_checkpoint, changed), folder)
 
     def _offsets(self, name: str, folder: LogFolder) -> dict[TopicPartitionKey, int]:
         logs = {key: log for key, log in self._logs.items() if self._homes[key] is folder}

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,7 @@ from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
 from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put
-from support.storage_logs import NOW_MS, append, batch, new_log
+from support.storage_logs import NOW_MS, HandExecutor, append, batch, new_log
 
 
 def filled(log: PartitionLog, rounds: int = 4) -> None:
@@ -320,20 +318,6 @@ def test_closing_ends_a_round_at_once(tmp_path: Path) -> None:
         again.close()
 
     asyncio.run(main())
-
-
-class HandExecutor(InlineExecutor):
-    """Keeps the works until told to do them."""
-
-    def __init__(self) -> None:
-        self.works: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
-
-    def call(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        self.works.append((work, done))
-
-    def finish(self) -> None:
-        work, done = self.works.pop(0)
-        done(work(), None)
 
 
 @pytest.mark.spec("L5")

@@ -104,12 +104,31 @@ def test_checkpoints_are_written_when_they_change(ground: tuple[Disk, str]) -> N
     folder = LogFolder(disk, root)
     data = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5})
     assert data is not None
-    folder.write_checkpoint("recovery-point-offset-checkpoint", data)
+    folder.write_checkpoint(data)
     assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}) is None
     assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 6}) is not None
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 6}) is None
+    # Asked for is not yet written, and the older of two never replaces the newer.
+    last = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}, is_on_disk=True)
+    assert last is not None
+    folder.write_checkpoint(last)
+    folder.write_checkpoint(data)
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}, is_on_disk=True) is None
     disk.write_atomic(f"{root}/log-start-offset-checkpoint", b"damaged")
     notes = folder.read_checkpoints()
     assert folder.recovery == {("a", 1): 5}
     assert (folder.log_starts, folder.high_watermarks) == ({}, {})
     assert len(notes) == 1
     assert "log-start-offset-checkpoint" in notes[0]
+
+
+def test_a_checkpoint_that_could_not_be_written_is_asked_for_again() -> None:
+    disk = FaultyDisk(MemoryDisk())
+    disk.mkdirs("/logs")
+    folder = LogFolder(disk, "/logs")
+    asked = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5})
+    assert asked is not None
+    disk.fail("replace", "*checkpoint")
+    with pytest.raises(DiskError):
+        folder.write_checkpoint(asked)
+    assert folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5}) is not None

@@ -16,7 +16,7 @@ from ottla.storage.flush_queue import LOGS_PER_ROUND, ROUNDS
 from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
 from ottla.wire.errors import ErrorCode
-from support.storage_logs import NOW_MS, append, batch, broker_config, log_config, read_all
+from support.storage_logs import NOW_MS, HandExecutor, append, batch, broker_config, log_config, read_all
 
 TOPIC_ID = UUID("c0ffee00-1234-4abc-8def-0123456789ff")
 
@@ -294,6 +294,30 @@ def test_a_topic_made_again_is_not_taken_for_its_former_self(setup: Setup, resta
     assert found is not None
     assert (found.log_start_offset, len(read_all(found))) == (0, 3)
     assert found.recovery_point == 0
+    again.close()
+
+
+@pytest.mark.spec("L9")
+def test_a_checkpoint_that_is_written_late_does_not_replace_a_newer_one(setup: Setup) -> None:
+    """Disk threads may be late: what they write of a deleted partition must not be believed of the one made again."""
+    executor = HandExecutor()
+    manager = LogManager(setup.disk, setup.clock, executor, setup.folders, lambda _: setup.config)
+    assert manager.open() is None
+    old = manager.create("t", None, 0)
+    for _ in range(4):
+        append(old)
+    old.flush()
+    setup.later(manager, 60_000)
+    assert executor.works, "the checkpoint of the old partition waits for a thread"
+    manager.delete("t", 0)
+    append(manager.create("t", None, 0))
+    while executor.works:
+        executor.finish()
+    kill(manager)
+    again = setup.opened()
+    found = again.get("t", 0)
+    assert found is not None
+    assert (found.recovery_point, len(read_all(found))) == (0, 3)
     again.close()
 
 
