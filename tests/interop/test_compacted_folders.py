@@ -126,6 +126,7 @@ def open_folder(folder: Path) -> PartitionLog:
 def compact(folder: Path) -> int:
     """Compact the folder by our cleaner; the offset up to which it is clean."""
     log = open_folder(folder)
+    log.flush()
     notes: list[str] = []
     cleaner = LogCleaner(
         RealDisk(),

@@ -63,12 +63,13 @@ def cleaning(ground: tuple[Disk, str], config: LogConfig | None = None, **settin
 
 
 def put(log: PartitionLog, *pairs: tuple[str, str | None], compression: Compression = Compression.NONE) -> None:
-    """Append one batch with these keys and values."""
+    """Append one batch with these keys and values, and force it to the disk, without which it is not cleaned."""
     content = [
         Record(number, NOW_MS + number, key.encode(), None if value is None else value.encode())
         for number, (key, value) in enumerate(pairs)
     ]
     append(log, of_records(content, compression=compression))
+    log.flush()
 
 
 def newest(records: Sequence[Record]) -> dict[bytes | None, tuple[int, bytes | None]]:

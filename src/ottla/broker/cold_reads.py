@@ -32,6 +32,8 @@ def _attempt(context: RequestContext, work: Callable[[], None], rounds_left: int
         return
 
     def brought(_result: None, _error: BaseException | None) -> None:
+        if context.connection.closed:
+            return
         try:
             _attempt(context, work, rounds_left - 1)
         except Exception:

@@ -51,7 +51,8 @@ def examine(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable
     *closed, active = log.segments
     first_dirty = first_dirty_offset(log, checkpoint)
     dirty = _number_of(closed, first_dirty) if first_dirty < active.base_offset else len(closed)
-    limit = min(log.last_stable_offset, active.base_offset)
+    # What is not forced to disk yet may be lost with the power; the older value of a key must not be gone by then.
+    limit = min(log.last_stable_offset, active.base_offset, log.recovery_point)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in closed[dirty:]:

@@ -637,6 +637,11 @@ class PartitionLog:
         self._note_unsynced(write_partition_metadata(self._resources.disk, self.folder, topic_id))
         self.topic_id = topic_id
 
+    @property
+    def closed_unflushed(self) -> bool:
+        """Whether records of closed segments are not on the disk: as in Kafka they are forced soon after a roll."""
+        return self.recovery_point < self._segments.active.base_offset
+
     def flush_needed(self) -> bool:
         """Whether there is anything to force to the disk; never after a flush has failed."""
         if self._flush_failed:

@@ -706,9 +706,11 @@ class LogManager:
 
 
 def _flush_due(log: PartitionLog, now_ms: int) -> bool:
-    """Whether the topic's own settings (`flush.messages`, `flush.ms`) ask for a flush now."""
+    """Whether the topic's own settings (`flush.messages`, `flush.ms`) or a closed segment ask for a flush now."""
     if not log.unflushed_bytes:
         return False
+    if log.closed_unflushed:
+        return True
     config = log.config
     return log.unflushed_records >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
 

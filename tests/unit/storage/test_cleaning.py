@@ -84,6 +84,18 @@ def test_what_is_not_stable_is_not_cleaned(ground: tuple[Disk, str]) -> None:
     assert found.end_offset == 3, "the segment that begins at or below the last stable offset is held back"
 
 
+def test_what_is_not_on_the_disk_is_not_cleaned(ground: tuple[Disk, str]) -> None:
+    log = new_log(ground[0], ground[1], compact_config())
+    for _ in range(3):
+        append(log, batch(2))
+        log.roll(NOW_MS)
+    assert log.closed_unflushed
+    assert examine(log, None, NOW_MS).dirty_bytes == 0, "a newer value that is lost must not have cost the older one"
+    log.flush()
+    assert not log.closed_unflushed
+    assert examine(log, None, NOW_MS).end_offset == log.log_end_offset
+
+
 def test_a_checkpoint_that_cannot_be_is_not_believed(ground: tuple[Disk, str]) -> None:
     log = new_log(ground[0], ground[1], compact_config())
     filled(log)

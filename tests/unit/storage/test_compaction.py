@@ -135,6 +135,7 @@ def test_old_formats_are_compacted_too(ground: tuple[Disk, str]) -> None:
     assert log.log_end_offset == 9
     append(log, of_records([Record(0, NOW_MS, b"k0", b"new")]))
     log.roll(NOW_MS)
+    log.flush()
     subject = Cleaning(disk, log)
     subject.clean()
     from ottla.storage.batch_filter import message_records
