@@ -439,7 +439,7 @@ def test_topics_are_administered(admin: AdminClient, new_topic: Any) -> None:
 
 @pytest.mark.spec("L4")
 def test_settings_are_changed(admin: AdminClient, new_topic: Any) -> None:
-    topic = new_topic(1, retention_ms="60000")
+    topic = new_topic(1, delete_retention_ms="60000")
 
     def described() -> dict[str, ConfigEntry]:
         (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
@@ -464,7 +464,7 @@ def test_settings_are_changed(admin: AdminClient, new_topic: Any) -> None:
     with pytest.warns(DeprecationWarning, match="alter_configs"):
         (done,) = admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, {"flush.ms": "7"})]).values()
     done.result(TIMEOUT_S)
-    assert [described()[name].value for name in ("flush.ms", "retention.ms")] == ["7", "604800000"]
+    assert [described()[name].value for name in ("flush.ms", "delete.retention.ms")] == ["7", "86400000"]
 
 
 def test_the_cluster_is_described(admin: AdminClient, broker: RunningBroker) -> None:
