@@ -1,0 +1,115 @@
+"""What an assignor is: from the group's subscriptions and the topics to an assignment for each member.
+
+An assignor sees the cluster as `ClusterMetadata` and the group as subscriptions by member id, and answers with what is
+encoded for each member (`ottla.assign.consumer_protocol.Assignment`: partitions by topic, in order). The built-in
+ones, whose results equal those of Kafka's Java clients, are in the modules beside this one.
+
+Source: Apache Kafka 3.9, `org.apache.kafka.clients.consumer.ConsumerPartitionAssignor`; KIP-429 (rebalance protocols),
+KIP-881 (racks).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.assign.consumer_protocol import Assignment, Partitions, Subscription
+
+
+class RebalanceProtocol(Enum):
+    """What members do with what they own when a rebalance begins; the value is the byte of Kafka's own enumeration."""
+
+    EAGER = 0
+    """They give up everything before they join."""
+    COOPERATIVE = 1
+    """They keep everything, and give up afterwards what the assignment takes from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic: how many partitions it has and, where brokers have racks, the racks of each partition's replicas."""
+
+    partitions: int
+    racks: tuple[frozenset[str], ...] | None = None
+    """By partition index; None where no broker has a rack."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """The topics that the assigning member knows, by name; one that is subscribed but not here has no partitions."""
+
+    topics: Mapping[str, TopicMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSubscription:
+    """What a member of the group sent in its JoinGroup."""
+
+    subscription: Subscription
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """What a member knows of its group when it gets its assignment."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+class PartitionAssignor(ABC):
+    """An assignor; custom ones derive from this class, or from `AbstractPartitionAssignor`, and need no arguments.
+
+    `name` is what members agree on (`protocol_name` on the wire); `version` is the subscription's version of what
+    `subscription_user_data` gives; `supported_protocols` lists what its members can do, where a member takes the
+    highest that all its assignors share.
+    """
+
+    name: str
+    version: int = 0
+    supported_protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
+
+    def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
+        """What this member adds to its subscription of `topics`, None for nothing."""
+        return None
+
+    @abstractmethod
+    def assign(
+        self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
+    ) -> dict[str, Assignment]:
+        """The assignment of every member, by member id; called on the leader."""
+
+    def on_assignment(self, assignment: Assignment, metadata: GroupMetadata) -> None:
+        """Called on every member with what it got; this one takes no notice."""
+        return
+
+
+class AbstractPartitionAssignor(PartitionAssignor):
+    """An assignor that needs no more than the number of partitions of each topic."""
+
+    def assign(
+        self, cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
+    ) -> dict[str, Assignment]:
+        """Assign the topics that exist and that somebody subscribes to."""
+        partition_counts = subscribed_partition_counts(cluster, subscriptions)
+        assigned = self.assign_partitions(partition_counts, subscriptions)
+        return {member_id: Assignment(0, partitions, None) for member_id, partitions in assigned.items()}
+
+    @abstractmethod
+    def assign_partitions(
+        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, MemberSubscription]
+    ) -> dict[str, Partitions]:
+        """The partitions of every member, by member id; `partition_counts` holds topics with at least one partition."""
+
+
+def subscribed_partition_counts(
+    cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
+) -> dict[str, int]:
+    """How many partitions each subscribed topic has; topics without are left out."""
+    names = dict.fromkeys(topic for member in subscriptions.values() for topic in member.subscription.topics)
+    counts = {name: cluster.topics[name].partitions for name in names if name in cluster.topics}
+    return {name: count for name, count in counts.items() if count > 0}
