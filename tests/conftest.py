@@ -12,6 +12,7 @@ import pytest
 
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.brokers import RunningBroker
+from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs
 from support.ottla_server import OttlaServer
 from support.spec_report import SpecReport, requirement_ids
@@ -37,6 +38,7 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: older_libs() and kafka_libs() and java_executable(),
         "no jars of Apache Kafka's older clients in .cache/kafka-older, or no Java 17 (./run test brings both)",
     ),
+    "needs_members": (built_members, "no group members in .cache/members (./run test builds them with Go and npm)"),
     "needs_kcat": (kcat_executable, "no kcat (apt-get install kcat)"),
 }
 

@@ -140,7 +140,8 @@ class ApacheKafka:
         properties = _write_properties(self.folder / "server.properties", self._settings())
         if self.zookeeper is None and not (self.log_dir / "meta.properties").exists():
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            java_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+            # One argument: ids are random and may begin with a dash.
+            java_tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties))
         command = _server_command(self.heap, "kafka.Kafka", str(properties), options=self.jvm_options)
         self._server = server = ServerProcess("kafka", command, self.folder)
         self.port = server.wait_until_ready(self._port_when_started, timeout_s)

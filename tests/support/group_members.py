@@ -1,0 +1,188 @@
+"""Members of one consumer group on clients of many makes, each a process (tests/interop/members/README.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.java import PROJECT, java_command
+
+MEMBERS = PROJECT / "tests" / "interop" / "members"
+LEAVE_TIMEOUT_S = 30.0
+FOREVER = float("inf")
+
+
+def built_members() -> Path | None:
+    """The folder with what `./run test` makes for members in Go and Node (`OTTLA_MEMBERS`, else `.cache/members`)."""
+    folder = Path(os.environ.get("OTTLA_MEMBERS") or PROJECT / ".cache" / "members")
+    return folder if (folder / "franz-go").exists() and (folder / "node_modules" / "kafkajs").exists() else None
+
+
+def _built() -> Path:
+    folder = built_members()
+    assert folder is not None, "the members in Go and Node are not there; mark the test needs_members"
+    return folder
+
+
+CLIENTS: dict[str, Callable[[], list[str]]] = {
+    "java": lambda: java_command(str(MEMBERS / "Member.java")),
+    "librdkafka": lambda: [sys.executable, str(MEMBERS / "librdkafka.py")],
+    "kafka-python": lambda: [sys.executable, str(MEMBERS / "kafka_python.py")],
+    "aiokafka": lambda: [sys.executable, str(MEMBERS / "aio.py")],
+    "franz-go": lambda: [str(_built() / "franz-go")],
+    "kafkajs": lambda: ["node", str(_built() / "member.js")],
+}
+"""The command lines of the clients, without arguments."""
+
+ENDS = {"revoked", "lost"}
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """A partition was a member's from `start_at` to `end_at`, seconds since the epoch."""
+
+    member: str
+    partition: int
+    start_at: float
+    end_at: float
+
+
+class GroupMember:
+    """One member as a process, which consumes and commits until it is told otherwise."""
+
+    def __init__(
+        self,
+        client: str,
+        name: str,
+        folder: Path,
+        *,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        assignors: Sequence[str],
+        session_ms: int,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.client = client
+        self.name = name
+        self.out = folder / f"{name}.out"
+        self.err = folder / f"{name}.err"
+        #: When it was killed or stopped from outside: from then on it may own what others own too.
+        self.gone_at = FOREVER
+        arguments = [bootstrap, group, topic, name, ",".join(assignors), str(session_ms)]
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self._process = subprocess.Popen(
+                CLIENTS[client]() + arguments, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True
+            )
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it has told so far."""
+        whole_lines = self.out.read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole_lines.splitlines()]
+
+    def owned(self) -> set[int]:
+        """The partitions that it owns by its own account."""
+        owned: set[int] = set()
+        for event in self.events():
+            if event["event"] == "assigned":
+                owned |= set(event["partitions"])
+            elif event["event"] in ENDS:
+                owned -= set(event["partitions"])
+        return owned
+
+    def ownerships(self) -> list[Ownership]:
+        """When it owned what; what it had when it was killed or stopped ends there."""
+        found: list[Ownership] = []
+        since: dict[int, float] = {}
+        for event in self.events():
+            if event["event"] == "assigned":
+                since |= {partition: event["at"] for partition in event["partitions"] if partition not in since}
+            elif event["event"] in ENDS:
+                ended = [partition for partition in event["partitions"] if partition in since]
+                found += [self._ownership(one, since.pop(one), event["at"]) for one in ended]
+            elif event["event"] == "closed":
+                found += [self._ownership(one, start_at, event["at"]) for one, start_at in since.items()]
+                since = {}
+        return found + [self._ownership(one, start_at, FOREVER) for one, start_at in since.items()]
+
+    def _ownership(self, partition: int, start_at: float, end_at: float) -> Ownership:
+        if start_at < self.gone_at:
+            end_at = min(end_at, self.gone_at)
+        return Ownership(self.name, partition, start_at, end_at)
+
+    def consumed(self) -> list[tuple[int, int, int]]:
+        """Partition, first and last offset of what it consumed, in order."""
+        return [(e["partition"], e["first"], e["last"]) for e in self.events() if e["event"] == "records"]
+
+    @property
+    def running(self) -> bool:
+        """Whether its process has not ended."""
+        return self._process.poll() is None
+
+    def leave(self) -> None:
+        """Ask it to leave the group, and wait until it has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            status = self._process.wait(LEAVE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill9()
+            raise AssertionError(f"{self.name} did not leave within {LEAVE_TIMEOUT_S:g} s: {self.story()}") from None
+        assert status == 0, f"{self.name} ended with status {status}: {self.story()}"
+
+    def kill9(self) -> None:
+        """Kill it, so that only its session's end tells the coordinator."""
+        self.gone_at = min(self.gone_at, time.time())
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def freeze(self) -> None:
+        """Stop its process as a long pause of the machine would."""
+        self.gone_at = time.time()
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen process go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def story(self) -> str:
+        """The end of what it told, for failures."""
+        return f"{self.name}:\n{self.out.read_text()[-3000:]}\n{self.err.read_text()[-2000:]}"
+
+
+def double_owners(members: Iterable[GroupMember]) -> list[tuple[Ownership, Ownership]]:
+    """Pairs of members that owned a partition at the same time."""
+    by_partition: dict[int, list[Ownership]] = {}
+    for member in members:
+        for one in member.ownerships():
+            by_partition.setdefault(one.partition, []).append(one)
+    found = []
+    for some in by_partition.values():
+        some.sort(key=lambda one: (one.start_at, one.end_at))
+        for index, one in enumerate(some):
+            for other in some[index + 1 :]:
+                if other.start_at >= one.end_at:
+                    break
+                if one.member != other.member:
+                    found.append((one, other))
+    return found
+
+
+def skipped(members: Iterable[GroupMember], ends: dict[int, int]) -> dict[int, list[int]]:
+    """Offsets below the ends of the partitions that no member consumed."""
+    seen: dict[int, set[int]] = {partition: set() for partition in ends}
+    for member in members:
+        for partition, first, last in member.consumed():
+            seen[partition].update(range(first, last + 1))
+    missing = {partition: sorted(set(range(end)) - seen[partition]) for partition, end in ends.items()}
+    return {partition: offsets for partition, offsets in missing.items() if offsets}
