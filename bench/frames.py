@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from ottla.records.record import Record, encode_batch
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import decode, encode
+from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import RequestHeader, encode_request_frame, parse_response_header
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -19,6 +21,8 @@ from ottla.wire.messages.create_topics import (
 )
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -34,6 +38,11 @@ VERSIONS = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.DELETE_TOPICS: 5,
+    ApiKey.FIND_COORDINATOR: 6,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
 }
 CALL_TIMEOUT_S = 60.0
 LATEST = -1
@@ -153,6 +162,19 @@ class Caller:
     def brokers(self) -> int:
         """How many brokers Metadata names."""
         return len(self.call(ApiKey.METADATA, MetadataRequest(topics=[])).brokers)
+
+    def wait_for_coordinator(self, group_id: str) -> None:
+        """Until the coordinator of a group is up and has loaded it; the first to ask for one has the topic made."""
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        request = HeartbeatRequest(group_id=group_id, generation_id=0, member_id="nobody")
+        while True:
+            found = self.call(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]))
+            ready = not any(one.error_code for one in found.coordinators)
+            if ready and self.call(ApiKey.HEARTBEAT, request).error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                return
+            if time.monotonic() > deadline:
+                raise CallFailed(f"FindCoordinator: {found}")
+            time.sleep(0.05)
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """The log end offset of each partition."""
