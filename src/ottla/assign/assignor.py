@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.assign.consumer_protocol import Assignment, Partitions, Subscription
+from ottla.assign.java_order import hash_map_order, text_order
 
 
 class RebalanceProtocol(Enum):
@@ -109,7 +110,28 @@ class AbstractPartitionAssignor(PartitionAssignor):
 def subscribed_partition_counts(
     cluster: ClusterMetadata, subscriptions: Mapping[str, MemberSubscription]
 ) -> dict[str, int]:
-    """How many partitions each subscribed topic has; topics without are left out."""
-    names = dict.fromkeys(topic for member in subscriptions.values() for topic in member.subscription.topics)
-    counts = {name: cluster.topics[name].partitions for name in names if name in cluster.topics}
-    return {name: count for name, count in counts.items() if count > 0}
+    """How many partitions each subscribed topic has; topics without are left out.
+
+    They come in the order in which a Java leader, which keeps members and topics in hash maps, meets them.
+    """
+    subscribed = (
+        topic for member_id in hash_map_order(subscriptions) for topic in subscriptions[member_id].subscription.topics
+    )
+    there = (
+        name for name in hash_map_order(subscribed) if name in cluster.topics and cluster.topics[name].partitions > 0
+    )
+    return {name: cluster.topics[name].partitions for name in hash_map_order(there)}
+
+
+def sorted_members(subscriptions: Mapping[str, MemberSubscription]) -> list[str]:
+    """The member ids in the order in which range and round robin serve them.
+
+    Static members come first, by their instance id, so that one which comes back under a new member id gets what it
+    had; the others follow by member id.
+    """
+
+    def order(member_id: str) -> tuple[bool, bytes]:
+        instance = subscriptions[member_id].group_instance_id
+        return instance is None, text_order(member_id if instance is None else instance)
+
+    return sorted(subscriptions, key=order)

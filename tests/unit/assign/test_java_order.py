@@ -1,0 +1,35 @@
+"""Java's orders of strings."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.assign.java_order import hash_map_order, string_hash, text_order
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("", 0), ("a", 97), ("Aa", 2112), ("BB", 2112), ("polygenelubricants", 0x80000000), ("é", 233)]
+)
+def test_hashes_of_java(text: str, value: int):
+    assert string_hash(text) == value
+
+
+def test_characters_beyond_the_first_plane_are_two_units():
+    assert string_hash("\U0001f600") == 31 * 0xD83D + 0xDE00
+    assert sorted(["\uff5e", "\U0001f600", "a"], key=text_order) == ["a", "\U0001f600", "\uff5e"]
+
+
+def test_half_a_character_is_no_error():
+    assert text_order("\ud83d") < text_order("\U0001f600")
+
+
+def test_keys_in_one_slot_stay_in_the_order_in_which_they_came():
+    assert hash_map_order(["b", "BB", "Aa", "a"]) == ["BB", "Aa", "a", "b"]
+    assert hash_map_order(["a", "Aa", "b", "BB", "a"]) == ["Aa", "BB", "a", "b"]
+
+
+def test_the_table_grows_above_three_quarters():
+    letters = [chr(ord("a") + n) for n in range(12)]
+    # "q" shares the slot of "a" among 16, not among 32.
+    assert hash_map_order(["q", *letters[:11]]) == ["q", *letters[:11]]
+    assert hash_map_order(["q", *letters]) == [*letters, "q"]
