@@ -56,6 +56,7 @@ class Group:
         "deadlines",
         "generation_id",
         "group_id",
+        "is_kept",
         "limits",
         "members",
         "offsets",
@@ -82,6 +83,8 @@ class Group:
         self.state_timestamp_ms: int | None = None
         self.members = Membership()
         self.offsets = GroupOffsets()
+        #: Whether it stays until it is deleted or an expiry run comes by, even if nothing would be lost with it.
+        self.is_kept = False
         self.deadlines: Deadlines[str] = Deadlines()
         #: Members of the generation that have not asked for their assignment yet.
         self.pending_sync: set[str] = set()
@@ -103,9 +106,13 @@ class Group:
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing would be lost if the group did not exist."""
+        """Whether nothing would be lost, and nobody would notice, if the group did not exist."""
         return (
-            self.state is GroupState.EMPTY and self.generation_id == 0 and not self.members.pending and not self.offsets
+            self.state is GroupState.EMPTY
+            and not self.is_kept
+            and self.generation_id == 0
+            and not self.members.pending
+            and not self.offsets
         )
 
     def _has_room_for(self, member_id: str) -> bool:

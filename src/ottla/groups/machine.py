@@ -158,7 +158,9 @@ class GroupMachine(Group):
 
     def _join(self, event: JoinGroup, step: Step, now_ms: int) -> None:
         limits = self.limits
-        if not limits.min_session_timeout_ms <= event.session_timeout_ms <= limits.max_session_timeout_ms:
+        is_session_valid = limits.min_session_timeout_ms <= event.session_timeout_ms <= limits.max_session_timeout_ms
+        self.is_kept = self.is_kept or is_session_valid
+        if not is_session_valid:
             self._refuse_join(event, ErrorCode.INVALID_SESSION_TIMEOUT, step)
         elif not self._has_room_for(event.member_id):
             self._shed(event, step, now_ms)
@@ -569,6 +571,7 @@ class GroupMachine(Group):
     # Offsets
 
     def _commit(self, event: OffsetCommit, step: Step, now_ms: int) -> None:
+        self.is_kept = True
         error = self._commit_refusal(event, now_ms)
         if error is not None:
             step.replies.append(Reply(event.token, CommitResult([error] * len(event.offsets))))
@@ -592,6 +595,7 @@ class GroupMachine(Group):
         if error is ErrorCode.NONE:
             for member_id in list(self.members.pending):
                 self._drop_pending(member_id)
+            self.is_kept = False
             self._remove_offsets(self.offsets.all_keys(), True, step, now_ms)
 
     def _expire_offsets(self, event: ExpireOffsets, step: Step, now_ms: int) -> None:
@@ -602,6 +606,8 @@ class GroupMachine(Group):
             and not self.offsets.has_uncommitted
             and len(expired) == len(self.offsets)
         )
+        if ends:
+            self.is_kept = False
         if expired or (ends and self.generation_id > 0):
             self._remove_offsets(expired, ends, step, now_ms)
 

@@ -1,8 +1,9 @@
 """All groups of one partition of the offsets topic, and one heap of their deadlines.
 
 A machine exists while its group does: it is made by the first event that can make a group (a join without member id, a
-commit without generation), and dropped once nothing would be lost with it. Events for groups that do not exist are
-answered here, by the row `Dead` of the table of states.
+commit without generation), even if that is refused, and dropped when the group is deleted or an expiry run finds that
+nothing would be lost with it, as in Apache Kafka. Events for groups that do not exist are answered here, by the row
+`Dead` of the table of states.
 """
 
 from __future__ import annotations

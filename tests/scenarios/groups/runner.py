@@ -22,7 +22,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from ottla.assign.consumer_protocol import Assignment, decode_assignment, encode_assignment, encode_subscription
+from ottla.assign.consumer_protocol import Assignment, decode_assignment, encode_assignment
 from ottla.groups.events import (
     CommitResult,
     DeleteGroup,
@@ -36,7 +36,6 @@ from ottla.groups.events import (
     LeavingMember,
     OffsetCommit,
     PartitionsChanged,
-    Protocols,
     Reply,
     SyncGroup,
     SyncResult,
@@ -48,8 +47,8 @@ from ottla.groups.offsets import NO_EXPIRY, OffsetAndMetadata
 from ottla.groups.records import LogRecord, OffsetRecord
 from ottla.wire.errors import ErrorCode
 from scenarios.groups.world import GROUP, World
+from support.transcripts import milliseconds, partitions_of, protocols_of, words_of
 
-UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 DEFAULT_PROTOCOL = "range:t1"
 
 
@@ -67,14 +66,6 @@ class Client:
     version: int = 9
     protocol_type: str = "consumer"
     requests: int = 0
-
-
-@dataclass
-class Words:
-    """A command taken apart: `key=value` options, and everything else in order."""
-
-    plain: list[str]
-    options: dict[str, str]
 
 
 class Transcript:
@@ -117,21 +108,21 @@ class Transcript:
         return (client.name, request, client.requests)
 
     def do_limits(self, rest: list[str]) -> list[str]:
-        options = _words(rest).options
+        options = words_of(rest).options
         self._last_story = []
         self.world = World(
             GroupLimits(
-                initial_rebalance_delay_ms=_ms(options.get("delay", "0")),
+                initial_rebalance_delay_ms=milliseconds(options.get("delay", "0")),
                 max_size=int(options.get("size", 2**31 - 1)),
-                min_session_timeout_ms=_ms(options.get("min", "6s")),
-                max_session_timeout_ms=_ms(options.get("max", "30m")),
+                min_session_timeout_ms=milliseconds(options.get("min", "6s")),
+                max_session_timeout_ms=milliseconds(options.get("max", "30m")),
                 offset_metadata_max_bytes=int(options.get("metadata", 4096)),
             )
         )
         return []
 
     def do_join(self, rest: list[str]) -> list[str]:
-        words = _words(rest)
+        words = words_of(rest)
         client = self.client(words.plain.pop(0))
         for word in list(words.plain):
             if re.fullmatch(r"v\d", word):
@@ -144,7 +135,7 @@ class Transcript:
         client.protocol_type = words.options.get("type", client.protocol_type)
         self.ids += 1
         version = client.version
-        session_ms = _ms(client.session)
+        session_ms = milliseconds(client.session)
         self.world.submit(
             JoinGroup(
                 self.token(client, "join"),
@@ -154,9 +145,9 @@ class Transcript:
                 client.name,
                 f"/host-{client.name}",
                 session_ms,
-                _ms(client.rebalance) if version >= 1 else session_ms,
+                milliseconds(client.rebalance) if version >= 1 else session_ms,
                 client.protocol_type,
-                _protocols(client.protocols),
+                protocols_of(client.protocols),
                 str(self.ids),
                 words.options.get("reason"),
                 version >= 4,
@@ -166,7 +157,7 @@ class Transcript:
         return []
 
     def do_sync(self, rest: list[str]) -> list[str]:
-        words = _words(rest)
+        words = words_of(rest)
         client = self.client(words.plain.pop(0))
         options = words.options
         assignments = {}
@@ -189,7 +180,7 @@ class Transcript:
         return []
 
     def do_heartbeat(self, rest: list[str]) -> list[str]:
-        words = _words(rest)
+        words = words_of(rest)
         client = self.client(words.plain.pop(0))
         self.world.submit(
             Heartbeat(
@@ -203,7 +194,7 @@ class Transcript:
         return []
 
     def do_leave(self, rest: list[str]) -> list[str]:
-        words = _words(rest)
+        words = words_of(rest)
         clients = [self.client(name) for name in words.plain]
         members = [
             LeavingMember(words.options.get("id", c.member_id), words.options.get("instance", c.instance))
@@ -213,7 +204,7 @@ class Transcript:
         return []
 
     def do_commit(self, rest: list[str]) -> list[str]:
-        words = _words(rest)
+        words = words_of(rest)
         client = self.client(words.plain.pop(0))
         options = words.options
         gen = int(options.pop("gen", client.generation))
@@ -222,7 +213,7 @@ class Transcript:
         retention = options.pop("retention", None)
         metadata = options.pop("metadata", "")
         now_ms = self.world.now_ms
-        expires = NO_EXPIRY if retention is None else now_ms + _ms(retention)
+        expires = NO_EXPIRY if retention is None else now_ms + milliseconds(retention)
         offsets = []
         for where, offset in options.items():
             topic, index = where.split(":")
@@ -259,7 +250,7 @@ class Transcript:
         return []
 
     def do_expire(self, rest: list[str]) -> list[str]:
-        self.world.submit(ExpireOffsets(GROUP, _ms(_words(rest).options["retention"])))
+        self.world.submit(ExpireOffsets(GROUP, milliseconds(words_of(rest).options["retention"])))
         return []
 
     def do_topic(self, rest: list[str]) -> list[str]:
@@ -274,7 +265,7 @@ class Transcript:
         return []
 
     def do_advance(self, rest: list[str]) -> list[str]:
-        self.world.advance(_ms(rest[0]))
+        self.world.advance(milliseconds(rest[0]))
         return []
 
     def do_restart(self, rest: list[str]) -> list[str]:
@@ -325,47 +316,8 @@ def rerun(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _words(words: list[str]) -> Words:
-    plain, options = [], {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if equals:
-            options[key] = value
-        else:
-            plain.append(word)
-    return Words(plain, options)
-
-
-def _ms(text: str) -> int:
-    number, unit = re.fullmatch(r"(\d+)(ms|[smhd]?)", text).groups()  # type: ignore[union-attr]
-    return int(number) * UNITS_MS[unit or "ms"]
-
-
-def _protocols(words: list[str]) -> Protocols:
-    protocols = []
-    for word in words:
-        name, _, topics = word.partition(":")
-        if topics.startswith("0x"):
-            metadata = bytes.fromhex(topics[2:])
-        else:
-            topics, plus, owned = topics.partition("+")
-            names = [topic for topic in topics.split(",") if topic]
-            metadata = encode_subscription(names, version=1 if plus else 0, owned_partitions=_partitions(owned))
-        protocols.append((name, metadata))
-    return tuple(protocols)
-
-
 def _assignment(text: str) -> bytes:
-    return encode_assignment(_partitions(text))
-
-
-def _partitions(text: str) -> dict[str, list[int]]:
-    """`t1:0,1;t2:0`."""
-    partitions = {}
-    for part in filter(None, text.split(";")):
-        topic, indexes = part.split(":")
-        partitions[topic] = [int(index) for index in indexes.split(",")]
-    return partitions
+    return encode_assignment(partitions_of(text))
 
 
 def _show_assignment(data: bytes) -> str:

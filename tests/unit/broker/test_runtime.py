@@ -15,6 +15,7 @@ from ottla.assign.consumer_protocol import encode_assignment, encode_subscriptio
 from ottla.broker.runtime import OFFSETS_TOPIC
 from ottla.cluster.refusal import TopicRefusal
 from ottla.groups.events import DeleteGroup, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, OffsetCommit, SyncGroup
+from ottla.groups.machine import GroupMachine
 from ottla.groups.offsets import OffsetAndMetadata
 from ottla.groups.records import OffsetRecord, encode_record
 from ottla.groups.states import GroupState
@@ -165,7 +166,9 @@ def test_a_failed_append():
         assert synced.error is ErrorCode.NOT_COORDINATOR
         (answer,) = commit(broker, 1, group="other")
         assert list(answer.errors) == [ErrorCode.NOT_COORDINATOR]
-        assert broker.groups.describe("other") is None
+        other = broker.groups.describe("other")
+        assert isinstance(other, GroupMachine)
+        assert len(other.offsets) == 0
         assert broker.groups.metrics.append_failures == 2
         assert broker.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 

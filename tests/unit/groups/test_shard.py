@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.assign.consumer_protocol import encode_subscription
@@ -9,6 +11,7 @@ from ottla.groups.events import (
     CommitResult,
     DeleteGroup,
     ErrorResult,
+    ExpireOffsets,
     Heartbeat,
     JoinGroup,
     JoinResult,
@@ -24,6 +27,7 @@ from ottla.groups.group import GroupLimits
 from ottla.groups.offsets import OffsetAndMetadata
 from ottla.groups.records import GroupRecord, OffsetRecord
 from ottla.groups.shard import GroupShard, refused, refused_while_loading
+from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
 
 VALUE = OffsetAndMetadata(1, -1, "", 0)
@@ -85,6 +89,18 @@ def test_a_group_without_anything_is_dropped():
     groups.settle("g")
     assert "g" not in groups.machines, "its only join was refused"
     groups.settle("nosuch")
+
+
+def test_a_group_that_was_asked_for_stays_until_it_is_deleted_or_an_expiry_run_comes_by():
+    groups = shard()
+    for group, end in (("g", ExpireOffsets("g", 1)), ("h", DeleteGroup(9, "h"))):
+        step = groups.handle(replace(joining(group, 1), protocol_type=""), 0)
+        assert [reply.result.error for reply in step.replies] == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
+        groups.settle(group)
+        assert groups.machines[group].state is GroupState.EMPTY
+        assert not groups.handle(end, 1).batches, "it has nothing in the log"
+        groups.settle(group)
+        assert group not in groups.machines
 
 
 def test_one_heap_for_the_deadlines_of_all():

@@ -1,0 +1,154 @@
+"""Groups beside Apache Kafka's coordinator, step by step: the transcripts of this folder are played to both brokers.
+
+After every step the answers (error, generation, leader, members, assignment), the requests without one, and the group
+as DescribeGroups has it must be what the transcript says, of ottla as of Apache Kafka. Where the two are meant to
+differ, the transcript says so with the name of a reason in `WANTED`. `OTTLA_RECORD=1` writes the transcripts anew from
+what the brokers do, to be reviewed as a diff.
+
+All scenarios run at once, each with a group of its own, so that the waiting of one (for a session to expire) is the
+others' time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from interop.groups.player import TOPIC, Player, connector
+from interop.groups.transcript import SIDES, Scenario, merged, recorded, scenarios_of
+from interop.raw import RawConnection
+from interop.twin import Twin
+from interop.wire_json import Definitions
+from support.apache import ApacheKafka, ApacheZooKeeper
+from support.ottla_server import OttlaServer
+
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(180)]
+
+#: Where ottla answers otherwise on purpose, and why. Nothing else may differ.
+WANTED = {
+    "superseded": (
+        "a request that waits while its member sends it again, or leaves, is answered; Apache Kafka never answers it"
+    ),
+    "garbage": "metadata that cannot be read is refused; Apache Kafka never answers that group again",
+}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.max.size": "4",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "4",
+}
+#: Requests are handled one after the other, as `player` wants it.
+IN_TURN = {"num.io.threads": "1", "num.network.threads": "1"}
+#: How many scenarios are played at once. Those that wait for deadlines begin first.
+PLAYERS = 24
+SCENARIOS = [one for path in sorted(Path(__file__).parent.glob("*.txt")) for one in scenarios_of(path)]
+RECORD = bool(os.environ.get("OTTLA_RECORD"))
+
+Outcomes = dict[int, list[str]]
+
+
+class Stage:
+    """Both brokers, and the scenarios that are played to them."""
+
+    def __init__(self, bootstraps: dict[str, str], definitions: Definitions, pool: ThreadPoolExecutor) -> None:
+        self.bootstraps = bootstraps
+        self.definitions = definitions
+        self.pool = pool
+        self.plays: dict[str, dict[str, Future[Outcomes]]] = {}
+
+    def begin(self, scenario: Scenario) -> None:
+        """Play a scenario to both, beside others."""
+        self.plays[scenario.name] = {side: self.pool.submit(self._play, scenario, side) for side in SIDES}
+
+    def outcomes(self, scenario: Scenario) -> dict[str, Outcomes]:
+        """What each broker made of it, by the lines of the commands; it ends with the first surprise."""
+        return {side: play.result() for side, play in self.plays[scenario.name].items()}
+
+    def _play(self, scenario: Scenario, side: str) -> Outcomes:
+        opened: list[RawConnection] = []
+        outcomes: Outcomes = {}
+        try:
+            player = Player(connector(self.bootstraps[side], self.definitions, opened), scenario.name)
+            for step in scenario.steps:
+                outcomes[step.line] = player.play(step, None if RECORD else side)
+                if not RECORD and sorted(outcomes[step.line]) != sorted(step.expected(side)):
+                    break
+        finally:
+            for connection in opened:
+                connection.close()
+        return outcomes
+
+
+@pytest.fixture(scope="module")
+def stage(
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+    apache_zookeeper: ApacheZooKeeper,
+    definitions: Definitions,
+) -> Iterator[Stage]:
+    """Two brokers with short sessions, on which all chosen scenarios have begun."""
+    folder = tmp_path_factory.mktemp("twins")
+    apart = {"zookeeper.connect": f"{apache_zookeeper.connect}/twins"}
+    kafka = ApacheKafka(folder / "kafka", zookeeper=apache_zookeeper, overrides=SETTINGS | IN_TURN | apart)
+    ottla = OttlaServer(folder / "ottla", overrides=SETTINGS, arguments=["--id", "1"])
+    chosen = {item.callspec.params["scenario"].name for item in request.session.items if _is_scenario(item)}
+    with ThreadPoolExecutor(PLAYERS) as pool:
+        try:
+            bootstraps = {"ottla": ottla.start().bootstrap, "kafka": kafka.start().bootstrap}
+            with (
+                RawConnection(bootstraps["ottla"], definitions) as ours,
+                RawConnection(bootstraps["kafka"], definitions) as theirs,
+            ):
+                Twin(ours, theirs).create_topic(TOPIC, partitions=2)
+            made = Stage(bootstraps, definitions, pool)
+            for scenario in sorted(SCENARIOS, key=lambda one: not one.waits):
+                if scenario.name in chosen:
+                    made.begin(scenario)
+            yield made
+        finally:
+            pool.shutdown(cancel_futures=True)
+            ottla.stop()
+            kafka.stop()
+
+
+def _is_scenario(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and item.originalname == "test_both_do_as_the_transcript_says"
+
+
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(one, marks=pytest.mark.spec(*one.spec), id=one.name) for one in SCENARIOS]
+)
+def test_both_do_as_the_transcript_says(stage: Stage, scenario: Scenario) -> None:
+    outcomes = stage.outcomes(scenario)
+    if RECORD:
+        record(scenario, outcomes)
+        return
+    for side in reversed(SIDES):
+        for step in scenario.steps:
+            where = f"{side}, {scenario.path.name}:{step.line + 1}: {step.command}"
+            assert sorted(outcomes[side][step.line]) == sorted(step.expected(side)), where
+
+
+def record(scenario: Scenario, outcomes: dict[str, Outcomes]) -> None:
+    """Write what happened into the file, beside what its other scenarios have."""
+    written = {step.line: step.outcome for one in scenarios_of(scenario.path) for step in one.steps}
+    lines = {step.line: step for one in scenarios_of(scenario.path) if one.name == scenario.name for step in one.steps}
+    # Recording changes the numbers of the lines that follow: steps are matched in order.
+    for now, planned in zip(lines.values(), scenario.steps, strict=True):
+        sides = {side: outcomes[side][planned.line] for side in SIDES}
+        written[now.line] = merged(sides["ottla"], sides["kafka"], planned.reasons)
+    scenario.path.write_text(recorded(scenario.path, written))
+
+
+def test_the_brokers_differ_only_where_that_is_wanted() -> None:
+    """Every difference has a reason, and every reason is about something."""
+    assert {reason for one in SCENARIOS for step in one.steps for reason in step.reasons} == set(WANTED)
+
+
+@pytest.mark.spec("G2")
+def test_there_are_as_many_scenarios_as_promised() -> None:
+    assert len({one.name for one in SCENARIOS}) == len(SCENARIOS) >= 50
