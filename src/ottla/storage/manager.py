@@ -174,7 +174,13 @@ class LogManager:
 
         A folder that the disk does not give is left alone, as long as another is there; one that is in use refuses.
         """
+        paths: dict[str, str] = {}
         for folder in self._folders:
+            absolute = self._disk.absolute(folder.path)
+            if absolute in paths:
+                self._release_folders()
+                return StorageRefusal(f"{paths[absolute]} and {folder.path} of log.dirs are one folder. Name it once")
+            paths[absolute] = folder.path
             refusal = folder.lock()
             if refusal is not None:
                 self._release_folders()
@@ -328,13 +334,13 @@ class LogManager:
             meta = folder.meta
             if meta.cluster_id is not None and meta.cluster_id != cluster_id:
                 return StorageRefusal(
-                    f"The Cluster ID {cluster_id} doesn't match stored clusterId Some({meta.cluster_id}) in "
+                    f"The Cluster ID {cluster_id} doesn't match stored clusterId {meta.cluster_id} in "
                     f"meta.properties of {folder.path}. The broker is trying to join the wrong cluster. Use another "
                     f"folder (log.dirs), or the cluster that this one belongs to"
                 )
             if meta.broker_id is not None and meta.broker_id != broker_id:
                 return StorageRefusal(
-                    f"Configured broker.id {broker_id} doesn't match stored broker.id Some({meta.broker_id}) in "
+                    f"Configured broker.id {broker_id} doesn't match stored broker.id {meta.broker_id} in "
                     f"meta.properties of {folder.path}. If you moved your data, make sure your configured broker.id "
                     f"matches. If you intend to create a new broker, you should remove all data in your data "
                     f"directories (log.dirs)."

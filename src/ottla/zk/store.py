@@ -43,6 +43,12 @@ LARGEST_RECORD = 256 * 1024 * 1024
 _HEAD = struct.Struct(">II")
 
 
+def holds_tree(disk: Disk, folder: str) -> bool:
+    """Whether a folder holds a tree, be it one that is not to be read. Raises `DiskError`."""
+    path = f"{folder}/{LOG_NAME}"
+    return disk.exists(f"{folder}/{SNAPSHOT_NAME}") or (disk.exists(path) and disk.file_size(path) > 0)
+
+
 class TreeDamaged(Exception):
     """A file of the tree cannot be read; the message says which, why, and what to do."""
 
