@@ -7,9 +7,12 @@ leader has to follow them. Source: the documentation of Java's `String.compareTo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import mul
 
 _SMALLEST_TABLE = 16
 _WORD = 0xFFFFFFFF
+#: Powers of 31, the factors of a string's units from the last one on; longer strings add to them.
+_POWERS: list[int] = [1]
 
 
 def text_order(text: str) -> bytes:
@@ -17,17 +20,41 @@ def text_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
+def sorted_texts(texts: Iterable[str]) -> list[str]:
+    """The strings as Java sorts them."""
+    listed = list(texts)
+    return sorted(listed) if all(map(str.isascii, listed)) else sorted(listed, key=text_order)
+
+
 def string_hash(text: str) -> int:
     """Java's `String.hashCode`, as an unsigned 32-bit number."""
     if text.isascii():
-        units: Iterable[int] = text.encode("ascii")
+        units: bytes | list[int] = text.encode("ascii")
     else:
         encoded = text_order(text)
-        units = (high << 8 | low for high, low in zip(encoded[::2], encoded[1::2], strict=True))
-    value = 0
-    for unit in units:
-        value = (31 * value + unit) & _WORD
-    return value
+        units = [high << 8 | low for high, low in zip(encoded[::2], encoded[1::2], strict=True)]
+    while len(_POWERS) < len(units):
+        _POWERS.append(31 * _POWERS[-1] & _WORD)
+    products: map[int] = map(mul, reversed(units), _POWERS)
+    return sum(products) & _WORD
+
+
+def partition_hash(topic_hash: int, partition: int) -> int:
+    """`TopicPartition.hashCode` of a topic whose name has that hash, as an unsigned 32-bit number."""
+    return (31 * (31 + partition) + topic_hash) & _WORD
+
+
+def table_size(keys: int) -> int:
+    """How many slots a `HashMap` has that was made empty and has held that many keys."""
+    table = _SMALLEST_TABLE
+    while keys * 4 > table * 3:
+        table *= 2
+    return table
+
+
+def slot(hash_code: int, table: int) -> int:
+    """Where a key of that hash is in a table of that many slots."""
+    return (hash_code ^ hash_code >> 16) & (table - 1)
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
@@ -36,12 +63,5 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
     Bins of eight keys and more, where Java turns to trees, take names chosen for it; they are not followed here.
     """
     distinct = list(dict.fromkeys(keys))
-    table = _SMALLEST_TABLE
-    while len(distinct) * 4 > table * 3:
-        table *= 2
-
-    def slot(key: str) -> int:
-        value = string_hash(key)
-        return (value ^ value >> 16) & (table - 1)
-
-    return sorted(distinct, key=slot)
+    table = table_size(len(distinct))
+    return sorted(distinct, key=lambda key: slot(string_hash(key), table))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.assign.java_order import hash_map_order, string_hash, text_order
+from ottla.assign.java_order import hash_map_order, partition_hash, sorted_texts, string_hash, text_order
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,13 @@ def test_the_table_grows_above_three_quarters():
     # "q" shares the slot of "a" among 16, not among 32.
     assert hash_map_order(["q", *letters[:11]]) == ["q", *letters[:11]]
     assert hash_map_order(["q", *letters]) == [*letters, "q"]
+
+
+def test_partitions_hash_as_in_java():
+    assert partition_hash(string_hash("t"), 3) == 31 * (31 + 3) + 116
+    assert partition_hash(0xFFFFFFFF, 0) == 31 * 31 - 1
+
+
+def test_texts_are_sorted_as_in_java():
+    assert sorted_texts(["b", "a", "B"]) == ["B", "a", "b"]
+    assert sorted_texts(["\uff5e", "\U0001f600", "a"]) == ["a", "\U0001f600", "\uff5e"]

@@ -48,10 +48,6 @@ class DumpWish:
         """Whether certain partitions are meant."""
         return self.topic is not None or self.partition is not None
 
-    def wants(self, folder: PartitionFolder) -> bool:
-        """Whether a partition is meant."""
-        return folder.is_among(self.topic, self.partition)
-
 
 def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
     """The rows of a file or folder. Raises DiskError, NothingThere."""
@@ -60,11 +56,10 @@ def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
         return
     found = look(disk, path)
     if isinstance(found, PartitionFolder):
-        if wish.wants(found):
-            yield from _partition_rows(found, wish)
+        yield from _partition_rows(found, wish)
     elif wish.narrowed:
         for each in found.partitions:
-            if wish.wants(each):
+            if wish.topic in (None, each.topic) and wish.partition in (None, each.partition):
                 yield from _partition_rows(each, wish)
     else:
         yield from _directory_rows(disk, found, wish)

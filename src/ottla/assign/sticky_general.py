@@ -1,0 +1,282 @@
+"""The sticky assignment where members subscribe to different topics.
+
+Members keep what they had. What is left goes, beginning with the topics that the fewest subscribe to, to the member
+with the least that may have it. Then partitions move to members that have at least two less, until none can. Where a
+partition of the same topic had moved the other way, that one goes back instead. If all this did not make the
+assignment more even, it is undone.
+
+Source: Apache Kafka 3.9, `AbstractStickyAssignor`; its results, in its order. It asks before each partition whether
+all is balanced, at the cost of going through all partitions; here that follows from the order of members by size.
+Partitions are the numbers of `NumberedPartitions`, whose topics are in the order of `by_fewest_subscribers`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+from ottla.assign.java_order import partition_hash, slot, sorted_texts, string_hash, table_size
+from ottla.assign.sticky_partitions import NO_GENERATION, MemberData, NumberedPartitions, Racks
+
+EXCHANGING_ROUNDS = 20
+"""How often partitions are gone through with moves as Java makes them, where one that went the other way goes back
+whoever has it. That may go round in circles, and in Java then does so for ever; a few rounds do where it does not.
+After these rounds only moves are made that make the assignment more even, of which there is an end."""
+
+
+def by_fewest_subscribers(counts: Iterable[str], wanted: Mapping[str, Sequence[str]]) -> list[str]:
+    """The topics, those with the fewest subscribers first, equals by name; `wanted` holds topics by member."""
+    subscribers = dict.fromkeys(sorted_texts(counts), 0)
+    for topic in chain.from_iterable(wanted.values()):
+        if topic in subscribers:
+            subscribers[topic] += 1
+    return sorted(subscribers, key=subscribers.__getitem__)
+
+
+def earlier_owners(
+    numbered: NumberedPartitions, data: Mapping[str, MemberData], newest_generation: int
+) -> dict[int, str]:
+    """Who owned what in an older generation; of several the one of the newest.
+
+    A member that says no generation counts as the oldest there is. `data` is in the order in which Java goes
+    through the members.
+    """
+    earlier: dict[int, tuple[str, int]] = {}
+    for member_id, of in data.items():
+        generation = NO_GENERATION if of.generation is None else of.generation
+        if generation >= newest_generation:
+            continue
+        for number in numbered.numbers(of.partitions):
+            known = earlier.get(number)
+            if known is None or generation > known[1]:
+                earlier[number] = (member_id, generation)
+    return {number: member_id for number, (member_id, _) in earlier.items()}
+
+
+class GeneralAssignment:
+    """One assignment in the making; `assign` makes it, once.
+
+    Members are their places in `names`, which is sorted. `_order` holds `size * members + member` for all that can
+    take part: the member with the least comes first, equals by name.
+    """
+
+    def __init__(
+        self,
+        numbered: NumberedPartitions,
+        racks: Racks | None,
+        owned: Mapping[str, list[int]],
+        wanted: Mapping[str, Sequence[str]],
+        earlier: Mapping[int, str],
+    ) -> None:
+        self._numbered = numbered
+        self._racks = racks
+        self.names = sorted_texts(wanted)
+        self._members = len(self.names)
+        places = {name: member for member, name in enumerate(self.names)}
+        self._subscribers = [0] * numbered.topics
+        self._wants = [self._wish(wanted[name]) for name in self.names]
+        self._most = [self._most_possible(wanted[name]) for name in self.names]
+        self._taken_away = False
+        """Whether a member lost something that it must not have any more."""
+        self.assigned: list[dict[int, None]] = [
+            self._may_keep(member, owned[name]) for member, name in enumerate(self.names)
+        ]
+        """What each member has, in order."""
+        self._owner = {number: member for member, numbers in enumerate(self.assigned) for number in numbers}
+        self._earlier = {number: places[name] for number, name in earlier.items()}
+        self._order = sorted(len(numbers) * self._members + member for member, numbers in enumerate(self.assigned))
+        self._movements = _Movements(numbered)
+
+    def assign(self) -> None:
+        """Fill `assigned`."""
+        all_numbers = self._numbered.all()
+        unassigned = [number for number in all_numbers if number not in self._owner]
+        had_nothing = len(unassigned) == len(all_numbers)
+        left = unassigned if self._racks is None else [one for one in unassigned if not self._give(one, self._racks)]
+        for number in left:
+            self._give(number, None)
+        movable = {place for place, subscribers in enumerate(self._subscribers) if subscribers > 1}
+        self._order = [key for key in self._order if self._takes_part(key % self._members, movable)]
+        before = [(key % self._members, list(self.assigned[key % self._members])) for key in self._order]
+        if not self._taken_away:
+            self._even_out(self._only(unassigned, movable))
+        moved = self._even_out(self._only(all_numbers, movable))
+        if moved and not had_nothing:
+            sizes = [len(numbers) for _, numbers in before]
+            if _unevenness(key // self._members for key in self._order) >= _unevenness(sizes):
+                for member, numbers in before:
+                    self.assigned[member] = dict.fromkeys(numbers)
+
+    def _wish(self, topics: Sequence[str]) -> bytes:
+        wish = bytearray(self._numbered.topics)
+        for topic in topics:
+            place = self._numbered.places.get(topic)
+            if place is not None:
+                wish[place] = 1
+                self._subscribers[place] += 1
+        return bytes(wish)
+
+    def _most_possible(self, topics: Sequence[str]) -> int:
+        known = [place for topic in topics if (place := self._numbered.places.get(topic)) is not None]
+        if len(known) == self._numbered.topics:
+            return self._numbered.total
+        return sum(self._numbered.counts[place] for place in known)
+
+    def _may_keep(self, member: int, numbers: list[int]) -> dict[int, None]:
+        wish, topics, racks, name = self._wants[member], self._numbered.topics, self._racks, self.names[member]
+        kept = dict.fromkeys(number for number in numbers if wish[number % topics])
+        if racks is not None and name in racks.members:
+            kept = dict.fromkeys(number for number in kept if not racks.mismatch(name, number))
+        self._taken_away = self._taken_away or len(kept) < len(numbers)
+        return kept
+
+    def _give(self, number: int, racks: Racks | None) -> bool:
+        """Give an unassigned partition to the member with the least that may have it; False where there is none."""
+        order, members, wants = self._order, self._members, self._wants
+        place = number % self._numbered.topics
+        for at, key in enumerate(order):
+            member = key % members
+            if wants[member][place] and not (racks is not None and racks.mismatch(self.names[member], number)):
+                del order[at]
+                insort(order, key + members)
+                self.assigned[member][number] = None
+                self._owner[number] = member
+                return True
+        return False
+
+    def _takes_part(self, member: int, movable: set[int]) -> bool:
+        """Whether the member could have more, or has something that another one could have."""
+        numbers = self.assigned[member]
+        if len(numbers) < self._most[member]:
+            return True
+        return not movable.isdisjoint({number % self._numbered.topics for number in numbers})
+
+    def _only(self, numbers: list[int], movable: set[int]) -> list[int]:
+        topics = self._numbered.topics
+        if len(movable) == topics:
+            return numbers
+        return [number for number in numbers if number % topics in movable]
+
+    def _even_out(self, numbers: list[int]) -> bool:
+        """Move partitions until none can; whether any did."""
+        rounds = 0
+        while self._move_each(numbers, only_better=rounds >= EXCHANGING_ROUNDS):
+            rounds += 1
+        return rounds > 0
+
+    def _move_each(self, numbers: list[int], *, only_better: bool) -> bool:
+        """Go through the partitions once, moving each that can to whom it belonged earlier or who has the least."""
+        topics, members, wants = self._numbered.topics, self._members, self._wants
+        assigned, earlier, order = self.assigned, self._earlier, self._order
+        moved = False
+        for number in numbers:
+            size = len(assigned[self._owner[number]])
+            place = number % topics
+            former = earlier.get(number)
+            # Java gives a partition back to its earlier owner even where that one does not want the topic any more.
+            if former is not None and wants[former][place] and size > len(assigned[former]) + 1:
+                self._move(number, former, only_better)
+                moved = True
+                continue
+            enough = (size - 1) * members
+            for key in order:
+                if key >= enough:
+                    break
+                if wants[key % members][place]:
+                    self._move(number, key % members, only_better)
+                    moved = True
+                    break
+        return moved
+
+    def _move(self, number: int, target: int, only_better: bool) -> None:
+        source = self._owner[number]
+        other = self._movements.instead(number, source, target)
+        others_owner = self._owner[other]
+        if not only_better or len(self.assigned[others_owner]) > len(self.assigned[target]) + 1:
+            number, source = other, others_owner
+        self._movements.note(number, source, target)
+        self._resize(source, -1)
+        del self.assigned[source][number]
+        self._resize(target, 1)
+        self.assigned[target][number] = None
+        self._owner[number] = target
+
+    def _resize(self, member: int, step: int) -> None:
+        key = len(self.assigned[member]) * self._members + member
+        del self._order[bisect_left(self._order, key)]
+        insort(self._order, key + step * self._members)
+
+
+class _Movements:
+    """Who gave which partition to whom, so that no two partitions of a topic are exchanged."""
+
+    def __init__(self, numbered: NumberedPartitions) -> None:
+        self._numbered = numbered
+        self._pairs: dict[int, tuple[int, int]] = {}
+        """By partition: whose it was, and whose it is."""
+        self._between: dict[tuple[int, int, int], _HashSet] = {}
+        """The partitions by topic, and by whose they were and are."""
+        self._topic_hashes: dict[int, int] = {}
+
+    def instead(self, number: int, owner: int, target: int) -> int:
+        """The partition to move in place of that one: one that went the other way, if there is."""
+        first_owner = self._pairs[number][0] if number in self._pairs else owner
+        others = self._between.get((number % self._numbered.topics, target, first_owner))
+        return number if others is None else others.first()
+
+    def note(self, number: int, source: int, target: int) -> None:
+        """A partition moves."""
+        place = number % self._numbered.topics
+        known = self._pairs.pop(number, None)
+        if known is not None:
+            numbers = self._between[place, *known]
+            numbers.remove(number)
+            if not numbers:
+                del self._between[place, *known]
+            source = known[0]
+            if source == target:
+                return
+        self._pairs[number] = (source, target)
+        self._between.setdefault((place, source, target), _HashSet()).add(number, self._hash(number))
+
+    def _hash(self, number: int) -> int:
+        index, place = divmod(number, self._numbered.topics)
+        topic_hash = self._topic_hashes.get(place)
+        if topic_hash is None:
+            topic_hash = self._topic_hashes[place] = string_hash(self._numbered.names[place])
+        return partition_hash(topic_hash, index)
+
+
+class _HashSet:
+    """A Java HashSet as far as its first element goes."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, int] = {}
+        self._largest = 0
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def add(self, number: int, hash_code: int) -> None:
+        """Add what is not in it."""
+        self._hashes[number] = hash_code
+        self._largest = max(self._largest, len(self._hashes))
+
+    def remove(self, number: int) -> None:
+        """Take out what is in it; the table stays as large as it was."""
+        del self._hashes[number]
+
+    def first(self) -> int:
+        """The one that Java would come to first."""
+        table = table_size(self._largest)
+        return min(self._hashes, key=lambda number: slot(self._hashes[number], table))
+
+
+def _unevenness(sizes: Iterable[int]) -> int:
+    """The sum of the differences between the sizes of all pairs of members."""
+    total = seen = 0
+    for before, size in enumerate(sorted(sizes)):
+        total += size * before - seen
+        seen += size
+    return total

@@ -1,0 +1,166 @@
+"""Partitions as numbers, and who owned them before: what both algorithms of the sticky assignors begin with.
+
+A partition's number is `index * topics + topic`, where the topic counts by its place in the list: numbers sorted are
+partitions sorted by index, then topic. A million of them cost no more than a million integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ottla.assign.assignor import ClusterMetadata
+from ottla.assign.consumer_protocol import Partitions
+
+NO_GENERATION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MemberData:
+    """What a member says that it had: partitions, and of which generation; None where it says nothing of that."""
+
+    partitions: Partitions
+    generation: int | None
+
+
+class NumberedPartitions:
+    """The partitions of some topics as numbers; `names` gives the topics their places."""
+
+    def __init__(self, names: Sequence[str], counts: Mapping[str, int]) -> None:
+        self.names = tuple(names)
+        self.topics = len(self.names)
+        self.counts = tuple(counts[name] for name in names)
+        self.total = sum(self.counts)
+        self.places = {name: place for place, name in enumerate(self.names)}
+
+    def of_topic(self, place: int) -> range:
+        """All partitions of the topic at that place, by index."""
+        return range(place, self.counts[place] * self.topics + place, self.topics)
+
+    def all(self) -> list[int]:
+        """All partitions, topic by topic."""
+        return list(chain.from_iterable(map(self.of_topic, range(self.topics))))
+
+    def numbers(self, partitions: Partitions) -> list[int]:
+        """The numbers of those that exist, in the order given."""
+        places, counts, topics = self.places, self.counts, self.topics
+        numbers: list[int] = []
+        for topic, indexes in partitions.items():
+            place = places.get(topic)
+            if place is None:
+                continue
+            count = counts[place]
+            numbers += [index * topics + place for index in indexes if 0 <= index < count]
+        return numbers
+
+    def partitions(self, numbers: Iterable[int]) -> Partitions:
+        """By topic, in the order in which topics and indexes come up."""
+        topics = self.topics
+        by_place: dict[int, list[int]] = {}
+        for number in numbers:
+            index, place = divmod(number, topics)
+            if place in by_place:
+                by_place[place].append(index)
+            else:
+                by_place[place] = [index]
+        names = self.names
+        return {names[place]: tuple(indexes) for place, indexes in by_place.items()}
+
+
+@dataclass(slots=True)
+class PreviousOwners:
+    """Who owned what, by what members say."""
+
+    owned: dict[str, list[int]]
+    """The partitions of each member, in its order; no partition is in two lists."""
+    contested: set[int]
+    """Partitions that two members claim in the same generation."""
+
+
+def previous_owners(
+    numbered: NumberedPartitions, data: Mapping[str, MemberData], stated_generations: Mapping[str, int]
+) -> PreviousOwners:
+    """Settle who owned what; of two who claim a partition the one of the newer generation has it, of equals none.
+
+    `data` is in the order in which Java goes through the members. `stated_generations` holds what the subscriptions
+    themselves say, which is what Java compares an earlier claim by; -1 where a subscription says nothing.
+    """
+    owned = {member_id: numbered.numbers(of.partitions) for member_id, of in data.items()}
+    claims = sum(map(len, owned.values()))
+    if claims == len(set(chain.from_iterable(owned.values()))):
+        return PreviousOwners(owned, set())
+    return _settled(owned, data, stated_generations)
+
+
+def _settled(
+    claimed: Mapping[str, list[int]], data: Mapping[str, MemberData], stated_generations: Mapping[str, int]
+) -> PreviousOwners:
+    owned: dict[str, dict[int, None]] = {member_id: {} for member_id in claimed}
+    contested: set[int] = set()
+    owners: dict[int, str] = {}
+    for member_id, numbers in claimed.items():
+        given = data[member_id].generation
+        generation = NO_GENERATION if given is None else given
+        for number in numbers:
+            other = owners.get(number)
+            if other is None:
+                owned[member_id][number] = None
+                owners[number] = member_id
+                continue
+            others = stated_generations[other]
+            if generation < others:
+                continue
+            owned[other].pop(number, None)
+            owners[number] = member_id
+            if generation == others:
+                contested.add(number)
+            else:
+                owned[member_id][number] = None
+    return PreviousOwners({member_id: list(numbers) for member_id, numbers in owned.items()}, contested)
+
+
+class Racks:
+    """Which member is near to which partition's replicas."""
+
+    def __init__(
+        self, members: Mapping[str, str], by_partition: Mapping[int, frozenset[str]], consumers: Mapping[str, int]
+    ) -> None:
+        self.members = members
+        """The rack of each member that has one."""
+        self.by_partition = by_partition
+        self._consumers = consumers
+
+    def mismatch(self, member_id: str, number: int) -> bool:
+        """Whether the member has a rack and none of the partition's replicas is there."""
+        rack = self.members.get(member_id)
+        return rack is not None and rack not in self.by_partition[number]
+
+    def consumers_near(self, number: int) -> int:
+        """How many members are in the racks of that partition's replicas."""
+        return sum(self._consumers.get(rack, 0) for rack in self.by_partition[number])
+
+
+def racks_in_use(
+    numbered: NumberedPartitions, cluster: ClusterMetadata, member_racks: Mapping[str, str | None]
+) -> Racks | None:
+    """The racks; None where they decide nothing.
+
+    That is where no member is in the rack of a replica, and where every partition is in all racks that there are.
+    """
+    members = {member_id: rack for member_id, rack in member_racks.items() if rack}
+    if not members:
+        return None
+    nowhere: frozenset[str] = frozenset()
+    by_partition: dict[int, frozenset[str]] = {}
+    for place, name in enumerate(numbered.names):
+        racks = cluster.topics[name].racks
+        for index, number in enumerate(numbered.of_topic(place)):
+            by_partition[number] = racks[index] if racks else nowhere
+    everywhere = nowhere.union(*set(by_partition.values()))
+    consumers: dict[str, int] = {}
+    for rack in members.values():
+        consumers[rack] = consumers.get(rack, 0) + 1
+    if everywhere.isdisjoint(consumers) or all(racks == everywhere for racks in set(by_partition.values())):
+        return None
+    return Racks(members, by_partition, consumers)
