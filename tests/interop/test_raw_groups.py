@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interop.raw import RawConnection
-from interop.twin import Each, Twin, assert_alike
+from interop.twin import Each, Twin, assert_alike, coordinator_is_up
 from interop.wire_json import Json
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
@@ -38,13 +38,6 @@ def group(twin: Twin, unique: str) -> str:
     for one in (twin.ours, twin.theirs):
         wait_until(lambda one=one: coordinator_is_up(one, unique), "the coordinator")
     return unique
-
-
-def coordinator_is_up(connection: RawConnection, group: str) -> bool:
-    found = connection.request("FindCoordinator", 1, key=group, key_type=0)
-    if found["error_code"]:
-        return False
-    return bool(connection.request("DescribeGroups", 0, groups=[group])["groups"][0]["error_code"] == NONE)
 
 
 class Member:

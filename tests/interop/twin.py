@@ -84,6 +84,14 @@ def topic_id_when_usable(connection: RawConnection, name: str, partitions: int =
     return wait_until(usable, f"topic {name}")
 
 
+def coordinator_is_up(connection: RawConnection, group: str) -> bool:
+    """Whether a group's coordinator is there and has loaded it; asking makes the offsets topic."""
+    found = connection.request("FindCoordinator", 1, key=group, key_type=0)
+    if found["error_code"]:
+        return False
+    return bool(connection.request("DescribeGroups", 0, groups=[group])["groups"][0]["error_code"] == 0)
+
+
 def scrubbed(value: Any, ignore: frozenset[str] | set[str] = frozenset()) -> Any:
     """An answer without what differs between any two brokers."""
     if isinstance(value, dict):

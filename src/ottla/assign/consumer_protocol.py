@@ -8,9 +8,10 @@ bytes that end exactly behind the fields of version 0 are taken as that.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from ottla.assign.java_order import text_order
 from ottla.wire.codec import WireError, decode_prefix, encode
 from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -75,7 +76,8 @@ def decode_subscription(data: bytes) -> Subscription | Malformed:
     owned: Partitions = {}
     for entry in read.owned_partitions:
         owned[entry.topic] = owned.get(entry.topic, ()) + tuple(entry.partitions)
-    return Subscription(version, tuple(read.topics), read.user_data, owned, read.generation_id, read.rack_id)
+    generation_id = max(read.generation_id, NO_GENERATION)
+    return Subscription(version, tuple(read.topics), read.user_data, owned, generation_id, read.rack_id or None)
 
 
 def decode_assignment(data: bytes) -> Assignment | Malformed:
@@ -100,18 +102,23 @@ def encode_subscription(
     user_data: bytes | None = None,
     version: int = 0,
     *,
-    owned_partitions: Mapping[str, Iterable[int]] | None = None,
+    owned_partitions: Mapping[str, Collection[int]] | None = None,
     generation_id: int = NO_GENERATION,
     rack_id: str | None = None,
 ) -> bytes:
-    """A subscription; what its version has no field for is left out."""
-    owned = (owned_partitions or {}).items()
+    """A subscription; what its version has no field for is left out.
+
+    Topics and partitions are sorted, and owned topics without partitions left out, as by Java's consumer: who joins
+    again with the same subscription sends the same bytes; others would begin a rebalance.
+    """
+    owned = owned_partitions or {}
     body = ConsumerProtocolSubscription(
-        topics=list(topics),
+        topics=sorted(topics, key=text_order),
         user_data=user_data,
         owned_partitions=[
-            ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=list(indexes))
-            for topic, indexes in owned
+            ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=sorted(owned[topic]))
+            for topic in sorted(owned, key=text_order)
+            if owned[topic]
         ],
         generation_id=generation_id,
         rack_id=rack_id,
@@ -122,7 +129,7 @@ def encode_subscription(
 def encode_assignment(
     partitions: Mapping[str, Iterable[int]], user_data: bytes | None = None, version: int = 0
 ) -> bytes:
-    """An assignment of `partitions`, by topic."""
+    """An assignment of `partitions`, by topic, in their order."""
     entries = [
         ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=list(indexes))
         for topic, indexes in partitions.items()

@@ -60,5 +60,6 @@ class Conversions:
         try:
             self._executor.call(work, finished)
         except RuntimeError as error:
-            # The threads are stopped, or have far too much to do.
-            finished(None, error)
+            # The threads are stopped, or have far too much to do. `_start` goes on with the next one.
+            self._running -= 1
+            done(None, error)

@@ -29,7 +29,7 @@ from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager, StorageSettings
 from ottla.zk.client import LocalClient
 from ottla.zk.layout import ZnodeDataError
-from ottla.zk.store import TreeDamaged, TreeStore
+from ottla.zk.store import TreeDamaged, TreeStore, holds_tree
 
 if TYPE_CHECKING:
     from ottla.cluster.image import ClusterImage, TopicImage
@@ -192,8 +192,10 @@ class Broker:
             )
         store: TreeStore | None = None
         try:
-            store = TreeStore.open(self.disk, self.log_dirs[0], self.clock, self.executor, self.flush_on_ack)
-            problem = await self._join_cluster(LocalClient(store))
+            problem = self._tree_elsewhere()
+            if problem is None:
+                store = TreeStore.open(self.disk, self.log_dirs[0], self.clock, self.executor, self.flush_on_ack)
+                problem = await self._join_cluster(LocalClient(store))
         except TreeDamaged as error:
             problem = str(error)
         except ZnodeDataError as error:
@@ -207,6 +209,24 @@ class Broker:
         if store is not None:
             store.close()
         return StartRefusal(problem)
+
+    def _tree_elsewhere(self) -> str | None:
+        """What to do where the first folder has no tree and another has. Raises `DiskError`.
+
+        A new tree would know the topics from their folders, but nothing of their settings: retention would delete
+        what was to be kept.
+        """
+        first, *others = self.log_dirs
+        if holds_tree(self.disk, first):
+            return None
+        failed = self.logs.failed_folders
+        there = next((path for path in others if path not in failed and holds_tree(self.disk, path)), None)
+        if there is None:
+            return None
+        return (
+            f"The coordination data (topics, settings) lies in {there}, and is looked for in {first}, the first folder "
+            f"of log.dirs. Name {there} first, or move its files ottla-tree.* to {first}"
+        )
 
     async def _join_cluster(self, tree: LocalClient) -> str | None:
         """Open the logs, find out who we are, register, and host what is ours; returns what went wrong.

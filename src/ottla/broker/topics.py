@@ -65,6 +65,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.topics")
 
+#: Names of topics in one line of the log.
+ADOPTED_SHOWN = 10
+
 FoundPartition: TypeAlias = tuple[str, UUID | None, int, int]
 """Topic, topic id, partition and newest leader epoch (-1: none) of a log folder."""
 
@@ -241,6 +244,7 @@ class TopicManager:
         partitions: dict[str, set[int]] = {}
         ids: dict[str, UUID] = {}
         epochs: dict[tuple[str, int], int] = {}
+        adopted: list[str] = []
         for name, topic_id, partition, leader_epoch in self._found:
             if name not in self.image.topics:
                 partitions.setdefault(name, set()).add(partition)
@@ -267,6 +271,16 @@ class TopicManager:
             await self._zk.multi(await creation(self._zk, topic, self._controller_epoch))
             self.image = self.image.with_topic(topic)
             log.info("adopted topic %s with %d partitions from its folders", name, len(assignment))
+            if not is_internal_topic(name):
+                adopted.append(name)
+        if adopted:
+            shown = ", ".join(adopted[:ADOPTED_SHOWN]) + (", …" if len(adopted) > ADOPTED_SHOWN else "")
+            log.warning(
+                "topics found in folders, unknown to the coordination data: %d (%s). Folders do not hold the "
+                "settings of topics, so that those of the broker hold: set anew what they had (retention, compaction)",
+                len(adopted),
+                shown,
+            )
         self._found.clear()
 
     # Changes

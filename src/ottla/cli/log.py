@@ -194,7 +194,7 @@ def _repair(path: str, wish: VerifyWish, execute: bool, interval: int) -> int:
     for finding in plan.to_mend:
         sys.stdout.write(finding_lines(finding) + remedy_line(finding))
     for finding in plan.beyond_repair:
-        sys.stdout.write(finding_lines(finding) + "  -> nothing can bring that back\n")
+        sys.stdout.write(finding_lines(finding) + "  -> beyond repair\n")
     if not plan.to_mend:
         sys.stdout.write("nothing to mend\n")
         return 0
@@ -227,6 +227,8 @@ def _end(work: Callable[[], int]) -> NoReturn:
     from ottla.env.disk import DiskError
     from ottla.storage.inspection.folders import NothingThere
 
+    if sys.stdout is None:
+        _refuse("standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -236,9 +238,13 @@ def _end(work: Callable[[], int]) -> NoReturn:
         _flush()
         _refuse(str(problem))
     except BrokenPipeError:
-        # Whoever read has seen enough. What is still buffered must not fail once more at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read has seen enough.
+        _drop_output()
         code = 0
+    except OSError as error:
+        # Of what is read comes a DiskError: this is where the output goes. Half a report must not pass for a whole one.
+        _drop_output()
+        _refuse(f"cannot write the output: {error.strerror}")
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     sys.exit(code)
@@ -247,8 +253,13 @@ def _end(work: Callable[[], int]) -> NoReturn:
 def _flush() -> None:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Let go of what is still buffered, so that it does not fail once more at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(message: str) -> NoReturn:

@@ -40,7 +40,9 @@ def root(
 def serve(
     host: Annotated[str | None, typer.Option(help="Host name or address to listen on [127.0.0.1].")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one [9092].")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder for the data, made if need be [ottla-data].")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Folder for the data, or several (a,b), made if need be [ottla-data].")
+    ] = None,
     broker_id: Annotated[int | None, typer.Option("--id", help="The broker's id (broker.id).")] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="A setting by its Kafka name; may be repeated.")

@@ -117,10 +117,15 @@ def _given(options: ServeOptions) -> dict[str, str]:
             raise UsageProblem(f"--port {port}: a port is a number from 0 to 65535")
         given["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
     if options.data is not None:
+        for name in ("log.dirs", "log.dir"):
+            if name in given:
+                raise UsageProblem(f"--data and -c {name}=… both say where the data is; give one of them")
         given["log.dirs"] = options.data
     if options.durable and given.setdefault(FLUSH_ON_ACK, "true").lower() != "true":
         raise UsageProblem(f"--durable and -c {FLUSH_ON_ACK}={given[FLUSH_ON_ACK]} contradict each other")
     if options.broker_id is not None:
+        if given.get("broker.id", str(options.broker_id)) != str(options.broker_id):
+            raise UsageProblem(f"--id {options.broker_id} and -c broker.id={given['broker.id']} contradict each other")
         given["broker.id"] = str(options.broker_id)
     return given
 

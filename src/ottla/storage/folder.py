@@ -47,9 +47,9 @@ def parse_partition_folder(name: str) -> TopicPartitionKey | None:
     return topic, int(number)
 
 
-def deleted_folder_name(topic: str, partition: int, unique: str) -> str:
-    """What a partition's folder is called while it waits for its removal; long topic names are cut."""
-    tail = f"-{partition}.{unique}{DELETE_SUFFIX}"
+def renamed_folder_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+    """What a partition's folder is called that is out of service, to be removed or kept; long topic names are cut."""
+    tail = f"-{partition}.{unique}{suffix}"
     return topic[: LONGEST_NAME - len(tail)] + tail
 
 

@@ -13,6 +13,7 @@ from ottla.cluster.ids import format_uuid
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor
+from ottla.env.warmth import bring, without_waiting
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -30,15 +31,15 @@ from ottla.storage.folder import (
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
     LogFolder,
-    deleted_folder_name,
     parse_partition_folder,
+    renamed_folder_name,
 )
 from ottla.storage.loading import load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import LogPlace, create_log
 from ottla.storage.resources import DEFAULT_PRODUCER_EXPIRATION_MS, LogResources
 from ottla.storage.results import StorageRefusal
-from ottla.storage.retention import delete_old_segments
+from ottla.storage.retention import confirm_expired, delete_old_segments
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -52,6 +53,10 @@ FolderFailed = Callable[[list[TopicPartitionKey], bool], None]
 PROBE_AGAIN_MS: Final = 1_000
 #: Retention is looked at for the first time so long after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000
+#: Files and folders that a disk thread removes before others have their turn.
+REMOVALS_PER_JOB: Final = 1_000
+#: So often retention of a log waits for the disk to tell it of old segments, before it waits on the loop.
+MOST_COLD_ROUNDS: Final = 8
 #: What recovery and background work had to say, kept until somebody takes it.
 NOTES_KEPT: Final = 1_000
 #: Open files of segments: never fewer than this, and at most half of what the process may have open.
@@ -142,8 +147,9 @@ class LogManager:
             max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2)),
             producer_expiration_ms=self._settings.producer_expiration_ms,
         )
-        #: Heap of files and folders to be removed: (when, path).
+        #: Heap of files and folders to be removed: (when, path); and whether a disk thread removes some now.
         self._removals: list[tuple[int, str]] = []
+        self._removing = False
         self._flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         self.on_flushed: Flushed = lambda log, size, error: None
         #: Told of the partitions that went with a folder, and whether another folder is left.
@@ -174,7 +180,13 @@ class LogManager:
 
         A folder that the disk does not give is left alone, as long as another is there; one that is in use refuses.
         """
+        paths: dict[str, str] = {}
         for folder in self._folders:
+            absolute = self._disk.absolute(folder.path)
+            if absolute in paths:
+                self._release_folders()
+                return StorageRefusal(f"{paths[absolute]} and {folder.path} of log.dirs are one folder. Name it once")
+            paths[absolute] = folder.path
             refusal = folder.lock()
             if refusal is not None:
                 self._release_folders()
@@ -328,13 +340,13 @@ class LogManager:
             meta = folder.meta
             if meta.cluster_id is not None and meta.cluster_id != cluster_id:
                 return StorageRefusal(
-                    f"The Cluster ID {cluster_id} doesn't match stored clusterId Some({meta.cluster_id}) in "
+                    f"The Cluster ID {cluster_id} doesn't match stored clusterId {meta.cluster_id} in "
                     f"meta.properties of {folder.path}. The broker is trying to join the wrong cluster. Use another "
                     f"folder (log.dirs), or the cluster that this one belongs to"
                 )
             if meta.broker_id is not None and meta.broker_id != broker_id:
                 return StorageRefusal(
-                    f"Configured broker.id {broker_id} doesn't match stored broker.id Some({meta.broker_id}) in "
+                    f"Configured broker.id {broker_id} doesn't match stored broker.id {meta.broker_id} in "
                     f"meta.properties of {folder.path}. If you moved your data, make sure your configured broker.id "
                     f"matches. If you intend to create a new broker, you should remove all data in your data "
                     f"directories (log.dirs)."
@@ -442,6 +454,7 @@ class LogManager:
         while True:
             folder = self._emptiest_folder()
             place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)
+            self._make_room(folder, place)
             try:
                 log = create_log(self._resources, place, topic_id, self._clock.now_ms())
                 break
@@ -450,6 +463,22 @@ class LogManager:
         self._logs[key] = log
         self._homes[key] = folder
         return log
+
+    def _make_room(self, folder: LogFolder, place: LogPlace) -> None:
+        """What stands in a new partition's place, since it could not be renamed when it was deleted, goes aside."""
+        if not self._disk.exists(place.folder):
+            return
+        aside = self._unique_name(folder, place.topic, place.partition, STRAY_SUFFIX)
+        self._disk.rename(place.folder, aside)
+        self._disk.fsync_dir(folder.path)
+        self._note(
+            f"{place.folder} was in the way of a new partition, and is {aside} now; remove it if nobody misses it"
+        )
+
+    def _unique_name(self, folder: LogFolder, topic: str, partition: int, suffix: str) -> str:
+        self._deletions += 1
+        unique = f"{self._clock.now_ms():016x}{self._deletions:016x}"
+        return f"{folder.path}/{renamed_folder_name(topic, partition, unique, suffix)}"
 
     def set_aside(self, topic: str, topic_id: UUID, partition: int) -> bool:
         """Leave a log alone, where its folder names another topic's id: it is closed, and nothing in it changes.
@@ -505,12 +534,9 @@ class LogManager:
         self.cleaner.forget(key)
         home = self._homes.pop(key)
         log.release_files()
-        now_ms = self._clock.now_ms()
-        self._deletions += 1
-        unique = f"{now_ms:016x}{self._deletions:016x}"
-        path = f"{home.path}/{deleted_folder_name(topic, partition, unique)}"
+        path = self._unique_name(home, topic, partition, DELETE_SUFFIX)
         self._disk.rename(log.folder, path)
-        heapq.heappush(self._removals, (now_ms + log.config.file_delete_delay_ms, path))
+        heapq.heappush(self._removals, (self._clock.now_ms() + log.config.file_delete_delay_ms, path))
         self._in_background(partial(self._disk.fsync_dir, home.path), home)
         return True
 
@@ -565,11 +591,23 @@ class LogManager:
             if not self.cleaner.is_cleaning(key):
                 self._delete_old_segments(log, now_ms)
 
-    def _delete_old_segments(self, log: PartitionLog, now_ms: int) -> None:
+    def _delete_old_segments(self, log: PartitionLog, now_ms: int, rounds_left: int = MOST_COLD_ROUNDS) -> None:
+        """Delete them here and now, or once a disk thread has read what tells their age."""
         try:
+            cold = without_waiting(lambda: confirm_expired(log, now_ms)) if rounds_left else ()
+            if cold:
+                self._executor.call(
+                    partial(bring, self._disk, cold), lambda _, __: self._again(log, now_ms, rounds_left - 1)
+                )
+                return
             self._discard(log, delete_old_segments(log, now_ms))
         except DiskError as error:
             self._note(f"retention of {log.name}: {error}")
+
+    def _again(self, log: PartitionLog, now_ms: int, rounds_left: int) -> None:
+        key = (log.topic, log.partition)
+        if self._opened and self._logs.get(key) is log and not log.closed and not self.cleaner.is_cleaning(key):
+            self._delete_old_segments(log, now_ms, rounds_left)
 
     def _discard(self, log: PartitionLog, renamed: list[str]) -> None:
         """Remove these files of the log when `file.delete.delay.ms` is over."""
@@ -585,11 +623,25 @@ class LogManager:
             self._delete_old_segments(log, self._clock.now_ms())
 
     def _remove_due(self, now_ms: int) -> None:
+        """One job at a time: a hundred thousand files that are due together must not crowd the disk threads."""
+        if self._removing:
+            return
         removals = self._removals
-        while removals and removals[0][0] <= now_ms:
-            path = heapq.heappop(removals)[1]
-            remove = self._disk.remove_tree if path.endswith(DELETE_SUFFIX) else self._disk.remove
-            self._in_background(partial(remove, path))
+        paths: list[str] = []
+        while removals and removals[0][0] <= now_ms and len(paths) < REMOVALS_PER_JOB:
+            paths.append(heapq.heappop(removals)[1])
+        if not paths:
+            return
+        self._removing = True
+
+        def removed(problems: list[str] | None, error: BaseException | None) -> None:
+            self._removing = False
+            for problem in problems if problems is not None else [str(error)]:
+                self._note(problem)
+            if self._opened:
+                self._remove_due(now_ms)
+
+        self._executor.call(partial(remove_all, self._disk, paths), removed)
 
     def _in_background(self, work: Callable[[], None], folder: LogFolder | None = None) -> None:
         """Do it in a disk thread; where that fails, look whether the folder it concerns still works."""
@@ -713,6 +765,17 @@ def _flush_due(log: PartitionLog, now_ms: int) -> bool:
         return True
     config = log.config
     return log.unflushed_records >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
+
+
+def remove_all(disk: Disk, paths: Sequence[str]) -> list[str]:
+    """Remove files and (deleted) folders, in a disk thread; what could not be removed, and why."""
+    problems = []
+    for path in paths:
+        try:
+            (disk.remove_tree if path.endswith(DELETE_SUFFIX) else disk.remove)(path)
+        except DiskError as error:
+            problems.append(str(error))
+    return problems
 
 
 def _stopped_serving(folder: LogFolder) -> str:

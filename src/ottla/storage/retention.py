@@ -37,6 +37,15 @@ def _deletable(log: PartitionLog) -> list[Segment]:
     ]
 
 
+def confirm_expired(log: PartitionLog, now_ms: int) -> None:
+    """Read what tells the age of segments, and delete nothing: whoever must not wait for the disk tries this first.
+
+    Raises DiskError.
+    """
+    if "delete" in log.config.cleanup_policy:
+        _count_expired(log, now_ms)
+
+
 def _count_expired(log: PartitionLog, now_ms: int) -> int:
     limit_ms = log.config.retention_ms
     if limit_ms < 0:

@@ -40,7 +40,16 @@ SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
 """A log that has grown beyond this is replaced by a snapshot when the tree is opened or closed."""
 LARGEST_RECORD = 256 * 1024 * 1024
 
+HOLE = bytes(512)
+"""A sector that was never written. No record holds so many zeros: JSON has none, and a head is short."""
+
 _HEAD = struct.Struct(">II")
+
+
+def holds_tree(disk: Disk, folder: str) -> bool:
+    """Whether a folder holds a tree, be it one that is not to be read. Raises `DiskError`."""
+    path = f"{folder}/{LOG_NAME}"
+    return disk.exists(f"{folder}/{SNAPSHOT_NAME}") or (disk.exists(path) and disk.file_size(path) > 0)
 
 
 class TreeDamaged(Exception):
@@ -292,4 +301,28 @@ def _replay_log(tree: Tree, content: bytes, path: str) -> int:
                     "remove both: topics are then found again by their folders, but their settings are lost."
                 ) from error
         position = position_after
+    _refuse_if_torn_within(content, position, path)
     return position
+
+
+def _refuse_if_torn_within(content: bytes, position: int, path: str) -> None:
+    """Raise `TreeDamaged` where whole records lie behind one that is not: that is no write that was cut short.
+
+    Except behind a hole, as a loss of power leaves it among writes that were not forced yet.
+    """
+    behind = _next_whole_record(content, position + 1)
+    if behind is not None and HOLE not in content[position:behind]:
+        raise TreeDamaged(
+            f"{path} is damaged at byte {position}, and goes on at byte {behind}. Restore it from a copy; or cut it "
+            f"there (truncate -s {position}), and what was changed later is lost: settings of topics and brokers"
+        )
+
+
+def _next_whole_record(content: bytes, start: int) -> int | None:
+    """Where the first whole record from `start` on begins, None where there is none."""
+    payload = content.find(b"[", start + _HEAD.size)
+    while payload >= 0:
+        if _next_record(content, payload - _HEAD.size) is not None:
+            return payload - _HEAD.size
+        payload = content.find(b"[", payload + 1)
+    return None

@@ -35,6 +35,7 @@ from typing import Any
 from interop.groups.shown import Names, show_answer, show_group
 from interop.groups.transcript import Step
 from interop.raw import RawConnection
+from interop.twin import coordinator_is_up
 from interop.wire_json import Json
 from ottla.wire.errors import ErrorCode
 from support.transcripts import Words, milliseconds, protocols_of, words_of
@@ -101,11 +102,7 @@ class Player:
         self.clients: dict[str, Client] = {}
         self.waiting: list[Waiting] = []
         self.names = Names()
-        wait_until(self._coordinator_is_up, f"the coordinator of {group}")
-
-    def _coordinator_is_up(self) -> bool:
-        found = self.observer.request("FindCoordinator", 1, key=self.group, key_type=0)
-        return not found["error_code"] and not self.describe()["error_code"]
+        wait_until(lambda: coordinator_is_up(self.observer, group), f"the coordinator of {group}")
 
     def play(self, step: Step, side: str | None) -> list[str]:
         """Carry out a step; the lines it leads to. Those that the file expects of `side` are waited for.

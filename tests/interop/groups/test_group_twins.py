@@ -18,13 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from interop.groups.brokers import GroupBrokers
 from interop.groups.player import TOPIC, Player, connector
 from interop.groups.transcript import SIDES, Scenario, merged, recorded, scenarios_of
 from interop.raw import RawConnection
 from interop.twin import Twin
 from interop.wire_json import Definitions
-from support.apache import ApacheKafka, ApacheZooKeeper
-from support.ottla_server import OttlaServer
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -35,14 +34,6 @@ WANTED = {
     ),
     "garbage": "metadata that cannot be read is refused; Apache Kafka never answers that group again",
 }
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.max.size": "4",
-    "group.min.session.timeout.ms": "100",
-    "offsets.topic.num.partitions": "4",
-}
-#: Requests are handled one after the other, as `player` wants it.
-IN_TURN = {"num.io.threads": "1", "num.network.threads": "1"}
 #: How many scenarios are played at once. Those that wait for deadlines begin first.
 PLAYERS = 24
 SCENARIOS = [one for path in sorted(Path(__file__).parent.glob("*.txt")) for one in scenarios_of(path)]
@@ -84,35 +75,24 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
-    apache_zookeeper: ApacheZooKeeper,
-    definitions: Definitions,
-) -> Iterator[Stage]:
-    """Two brokers with short sessions, on which all chosen scenarios have begun."""
-    folder = tmp_path_factory.mktemp("twins")
-    apart = {"zookeeper.connect": f"{apache_zookeeper.connect}/twins"}
-    kafka = ApacheKafka(folder / "kafka", zookeeper=apache_zookeeper, overrides=SETTINGS | IN_TURN | apart)
-    ottla = OttlaServer(folder / "ottla", overrides=SETTINGS, arguments=["--id", "1"])
+def stage(request: pytest.FixtureRequest, group_brokers: GroupBrokers, definitions: Definitions) -> Iterator[Stage]:
+    """All chosen scenarios, begun."""
     chosen = {item.callspec.params["scenario"].name for item in request.session.items if _is_scenario(item)}
+    bootstraps = {"ottla": group_brokers.ottla.bootstrap, "kafka": group_brokers.kafka.bootstrap}
+    with (
+        RawConnection(bootstraps["ottla"], definitions) as ours,
+        RawConnection(bootstraps["kafka"], definitions) as theirs,
+    ):
+        Twin(ours, theirs).create_topic(TOPIC, partitions=2)
     with ThreadPoolExecutor(PLAYERS) as pool:
+        made = Stage(bootstraps, definitions, pool)
+        for scenario in sorted(SCENARIOS, key=lambda one: not one.waits):
+            if scenario.name in chosen:
+                made.begin(scenario)
         try:
-            bootstraps = {"ottla": ottla.start().bootstrap, "kafka": kafka.start().bootstrap}
-            with (
-                RawConnection(bootstraps["ottla"], definitions) as ours,
-                RawConnection(bootstraps["kafka"], definitions) as theirs,
-            ):
-                Twin(ours, theirs).create_topic(TOPIC, partitions=2)
-            made = Stage(bootstraps, definitions, pool)
-            for scenario in sorted(SCENARIOS, key=lambda one: not one.waits):
-                if scenario.name in chosen:
-                    made.begin(scenario)
             yield made
         finally:
             pool.shutdown(cancel_futures=True)
-            ottla.stop()
-            kafka.stop()
 
 
 def _is_scenario(item: pytest.Item) -> bool:

@@ -92,7 +92,7 @@ class RandomGroup:
 
     def subscriptions(self, assignor: str) -> dict[str, MemberSubscription]:
         """What the members send when they use that assignor, in the order in which they joined."""
-        return {member_id: _subscription(assignor, member) for member_id, member in self.members.items()}
+        return {member_id: subscription_of(assignor, member) for member_id, member in self.members.items()}
 
     def assigned(self, assignments: Mapping[str, Assignment]) -> None:
         """Every member, but those that miss it, takes what it got."""
@@ -229,7 +229,7 @@ class RandomGroup:
         self.topics[name] = TopicMetadata(partitions, self._replica_racks(partitions))
 
 
-def _subscription(assignor: str, member: RandomMember) -> MemberSubscription:
+def subscription_of(assignor: str, member: RandomMember) -> MemberSubscription:
     """As Java's consumer: eager members own nothing when they join, sticky ones keep it in their user data."""
     sent = encode_subscription(
         member.topics,

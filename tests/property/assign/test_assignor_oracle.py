@@ -65,6 +65,29 @@ def test_chains_keep_every_partition_owned_once(assignor: str, assignor_oracle: 
             group.change()
 
 
+@by_java
+@pytest.mark.slow
+def test_java_fails_where_topics_come_back_smaller(assignor_oracle: AssignorOracle):
+    """Why random groups leave that out unless asked: Java's sticky assignor throws, or gives a partition to two."""
+    seen: set[str] = set()
+    for seed in range(300):
+        group = RandomGroup(seed, shrinking=True)
+        for _ in range(8):
+            try:
+                told = assignor_oracle.assign("sticky", group.cluster(), group.subscriptions("sticky"))
+            except OracleError as error:
+                seen.add(str(error).partition(": ")[2])
+                break
+            given = [(topic, index) for one in told.values() for topic, of in one.partitions.items() for index in of]
+            if len(given) > len(set(given)):
+                seen.add("given twice")
+            group.assigned(told)
+            group.change()
+        if len(seen) == 2:
+            break
+    assert seen == {"No more unfilled consumers to be assigned.", "given twice"}
+
+
 def test_a_seed_always_gives_the_same_group():
     assert RandomGroup(7).subscriptions("sticky") == RandomGroup(7).subscriptions("sticky")
     assert RandomGroup(7).subscriptions("sticky") != RandomGroup(8).subscriptions("sticky")

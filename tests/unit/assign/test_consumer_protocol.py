@@ -36,6 +36,17 @@ def test_known_bytes():
     )
 
 
+def test_the_same_subscription_gives_the_same_bytes():
+    one = encode_subscription(["b", "a"], version=1, owned_partitions={"b": [2, 1], "c": [], "a": [0]})
+    assert one == encode_subscription(["a", "b"], version=1, owned_partitions={"a": [0], "b": [1, 2]})
+    assert encode_assignment({"b": [2, 1], "a": [0]}) != encode_assignment({"a": [0], "b": [1, 2]})
+
+
+def test_no_rack_and_no_generation_have_several_forms():
+    data = encode_subscription(["t"], None, 3, generation_id=-7, rack_id="")
+    assert decode_subscription(data) == Subscription(3, ("t",), None, {}, -1, None)
+
+
 def test_a_version_from_the_future_is_read_by_its_known_part():
     data = bytearray(encode_subscription(["t"], None, 3, owned_partitions=OWNED, generation_id=5, rack_id="r"))
     data[0:2] = (99).to_bytes(2, "big")

@@ -50,6 +50,19 @@ def test_only_a_few_run_at_a_time_and_in_the_order_asked() -> None:
     assert results == [0, 1, 2, 3, 4]
 
 
+def test_a_long_line_is_refused_one_by_one_when_the_threads_are_stopped() -> None:
+    executor = HandExecutor()
+    line = Conversions(executor)
+    errors: list[BaseException | None] = []
+    for _ in range(5_000):
+        line.run(lambda: None, lambda _result, error: errors.append(error))
+    executor.close()
+    while executor.works:
+        executor.finish()
+    assert len(errors) == 5_000
+    assert [type(error) for error in errors].count(RuntimeError) == 5_000 - RUNNING_LIMIT
+
+
 def test_a_failed_one_makes_room_for_the_next() -> None:
     executor = HandExecutor()
     line = Conversions(executor)

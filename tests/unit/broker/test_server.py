@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -144,10 +145,71 @@ def test_another_broker_id_on_the_same_folder_is_refused(tmp_path: Path) -> None
         await first.stop()
         refusal = await Broker(config(tmp_path, broker_id="2")).start()
         assert refusal is not None
-        assert "doesn't match stored broker.id" in refusal.message
+        assert "Configured broker.id 2 doesn't match stored broker.id 1 in meta.properties" in refusal.message
         again = Broker(config(tmp_path, broker_id="1"))
         assert await again.start() is None, "the refusal let go of folder and port"
         await again.stop()
+
+    run(scenario)
+
+
+def test_folders_in_another_order_are_refused_where_the_topics_settings_would_be_lost(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    swapped = config(tmp_path, log_dirs=f"{second},{first}")
+
+    async def as_written() -> None:
+        broker = Broker(config(tmp_path, log_dirs=f"{first},{second}"))
+        assert await broker.start() is None
+        kept = TopicSpec("orders", 2, 1, configs={"retention.ms": "-1"})
+        assert isinstance(await broker.topics.create_topic(kept), CreatedTopic)
+        await broker.stop()
+
+    async def refused() -> None:
+        refusal = await Broker(swapped).start()
+        assert refusal is not None
+        assert f"lies in {first}, and is looked for in {second}" in refusal.message
+
+    async def as_the_message_says() -> None:
+        broker = Broker(swapped)
+        assert await broker.start() is None
+        assert broker.image.topics["orders"].configs == {"retention.ms": "-1"}
+        await broker.stop()
+
+    run(as_written)
+    run(refused)
+    for file in first.glob("ottla-tree.*"):
+        assert not (second / file.name).exists()
+        file.rename(second / file.name)
+    run(as_the_message_says)
+
+
+def test_topics_whose_settings_are_not_known_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def writing() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        assert await broker.topics.ensure_topic("orders") is None
+        await broker.stop()
+
+    async def adopting() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        await broker.stop()
+
+    run(writing)
+    for file in tmp_path.glob("ottla-tree.*"):
+        file.unlink()
+    run(adopting)
+    [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.startswith("topics found in folders, unknown to the coordination data: 1 (orders). ")
+
+
+@pytest.mark.parametrize("again", ["{0}", "{0}/", "{0}/../data"])
+def test_one_folder_named_twice_is_called_that(tmp_path: Path, again: str) -> None:
+    async def scenario() -> None:
+        folder = tmp_path / "data"
+        refusal = await Broker(config(tmp_path, log_dirs=f"{folder},{again.format(folder)}")).start()
+        assert refusal is not None
+        assert refusal.message.endswith("of log.dirs are one folder. Name it once")
 
     run(scenario)
 

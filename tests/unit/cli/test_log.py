@@ -13,6 +13,7 @@ import pytest
 from ottla.cli.log_output import instant, write_table
 from ottla.cli.main import app
 from ottla.env.disk import RealDisk
+from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME
 from support.storage_logs import append, batch, log_config, new_log
 
 pytestmark = pytest.mark.spec("L3")
@@ -138,6 +139,43 @@ def test_a_reader_that_has_seen_enough(folder: Path) -> None:
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {program}"], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("redirection", "says"),
+    [(">/dev/full", "cannot write the output: No space left on device"), (">&-", "standard output is closed")],
+)
+@pytest.mark.parametrize("command", ["dump", "verify", "repair"])
+@pytest.mark.slow
+def test_output_that_cannot_be_written_is_no_damage(folder: Path, command: str, redirection: str, says: str) -> None:
+    program = f"{sys.executable} -m ottla log {command} {folder} {redirection}"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, f"ottla log: {says}\n")
+
+
+@pytest.mark.parametrize("command", ["dump", "verify", "repair"])
+@pytest.mark.parametrize("narrowing", [["--topic", "others"], ["--partition", "7"]])
+def test_a_partitions_folder_that_is_not_the_one_that_is_meant(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, narrowing: list[str]
+) -> None:
+    code, out, err = run(capsys, command, folder, *narrowing)
+    assert (code, out) == (2, "")
+    assert err.endswith("no such topic or partition there\n")
+    assert run(capsys, command, folder, "--topic", "orders", "--partition", "0")[0] == 0
+
+
+@pytest.mark.parametrize("name", [LOG_NAME, SNAPSHOT_NAME])
+def test_the_brokers_coordination_data_are_no_damaged_log(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = folder.parent / name
+    path.write_bytes(b"\0\0\0\x0212345[]")
+    code, out, _ = run(capsys, "dump", path)
+    assert (code, out) == (0, f"{path}: coordination-data, 11 bytes\n")
+    code, _, err = run(capsys, "verify", path)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "coordination data, no file of Kafka's" in err
+    assert run(capsys, "verify", folder.parent)[0] == 0
 
 
 def test_tables_go_on_page_by_page() -> None:

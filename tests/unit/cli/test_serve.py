@@ -69,6 +69,9 @@ def test_log_dir_of_a_file_is_not_overridden_by_our_default(tmp_path: Path) -> N
     [
         (options("num.partitions"), "expected key=value"),
         (options("ottla.log.flush.on.ack=false", durable=True), "contradict each other"),
+        (options("broker.id=2", broker_id=1), "contradict each other"),
+        (options("log.dirs=/x", data="d"), "--data and -c log.dirs=… both say where the data is"),
+        (options("log.dir=/x", data="d"), "--data and -c log.dir=… both say where the data is"),
         (options("=4"), "expected key=value"),
         (options("listeners=PLAINTEXT://:1", port=9), "give one of them"),
         (options(port=70000), "from 0 to 65535"),

@@ -6,7 +6,7 @@ from ottla.env.disk import Disk, DiskError
 from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.storage.checkpoints import MetaProperties
-from ottla.storage.folder import LogFolder, deleted_folder_name, parse_partition_folder
+from ottla.storage.folder import DELETE_SUFFIX, LogFolder, parse_partition_folder, renamed_folder_name
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,10 @@ def test_names_of_partitions(name: str, expected: object) -> None:
 
 
 def test_names_of_deleted_partitions() -> None:
-    assert deleted_folder_name("orders", 3, "0" * 32) == f"orders-3.{'0' * 32}-delete"
-    assert len(deleted_folder_name("x" * 249, 3, "0" * 32)) == 255
-    assert parse_partition_folder(deleted_folder_name("x" * 249, 3, "0" * 32)) is None
+    assert renamed_folder_name("orders", 3, "0" * 32, DELETE_SUFFIX) == f"orders-3.{'0' * 32}-delete"
+    long = renamed_folder_name("x" * 249, 3, "0" * 32, DELETE_SUFFIX)
+    assert len(long) == 255
+    assert parse_partition_folder(long) is None
 
 
 def test_a_folder_in_use_is_refused_with_its_name_and_the_cure(ground: tuple[Disk, str]) -> None:

@@ -136,10 +136,10 @@ def test_ids_of_others_are_refused(setup: Setup) -> None:
     assert manager.claim("cluster", 3) is None
     wrong = manager.claim("other", 3)
     assert wrong is not None
-    assert "The Cluster ID other doesn't match stored clusterId Some(cluster)" in wrong.message
+    assert "The Cluster ID other doesn't match stored clusterId cluster" in wrong.message
     wrong = manager.claim("cluster", 4)
     assert wrong is not None
-    assert "Configured broker.id 4 doesn't match stored broker.id Some(3)" in wrong.message
+    assert "Configured broker.id 4 doesn't match stored broker.id 3" in wrong.message
     manager.close()
 
 
@@ -450,6 +450,102 @@ def test_retention_that_fails_is_told(faulty: tuple[FaultyDisk, Setup]) -> None:
     disk.fail("rename")
     setup.later(manager, 60_000)
     assert any("retention of t-0" in note for note in manager.notes)
+    manager.close()
+
+
+def test_many_files_are_removed_by_one_job_at_a_time(ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.storage.manager.REMOVALS_PER_JOB", 4)
+    setup = Setup(ground[0], f"{ground[1]}/logs", file_delete_delay_ms=0, retention_ms=1, segment_bytes=150)
+    executor = HandExecutor()
+    manager = LogManager(setup.disk, setup.clock, executor, setup.folders, lambda _: setup.config, StorageSettings())
+    assert manager.open() is None
+    log = manager.create("t", None, 0)
+    for _ in range(6):
+        append(log)
+    setup.clock.advance(60_000)
+    manager.apply_retention(setup.clock.now_ms())
+    folder = f"{setup.folders[0]}/t-0"
+    assert len([name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]) > 8
+    before = len(executor.works)
+    manager._remove_due(setup.clock.now_ms())
+    manager._remove_due(setup.clock.now_ms())
+    assert len(executor.works) == before + 1, "not one job a file"
+    while executor.works:
+        executor.finish()
+    assert not [name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]
+    manager.close()
+
+
+def test_a_file_that_cannot_be_removed_does_not_keep_the_others(faulty: tuple[FaultyDisk, Setup]) -> None:
+    disk, setup = faulty
+    setup.config = log_config(file_delete_delay_ms=0, retention_ms=1, segment_bytes=150)
+    manager = setup.opened()
+    log = manager.create("t", None, 0)
+    for _ in range(3):
+        append(log)
+    disk.fail("remove", "*.timeindex.deleted")
+    setup.later(manager, 60_000)
+    setup.later(manager, 1_000)
+    left = [name for name in disk.listdir("/logs/t-0") if name.endswith(".deleted")]
+    assert left
+    assert all(name.endswith(".timeindex.deleted") for name in left)
+    assert any("timeindex.deleted" in note for note in manager.notes)
+    manager.close()
+
+
+def test_what_could_not_be_renamed_goes_aside_when_the_partition_comes_again(
+    faulty: tuple[FaultyDisk, Setup],
+) -> None:
+    disk, setup = faulty
+    setup.config = log_config(segment_bytes=150)
+    manager = setup.opened()
+    log = manager.create("t", None, 0)
+    for _ in range(3):
+        append(log)
+    end = log.log_end_offset
+    disk.fail("rename", "/logs/t-0")
+    with pytest.raises(DiskError):
+        manager.delete("t", 0)
+    with pytest.raises(DiskError):
+        manager.create("t", None, 0)
+    disk.heal()
+    fresh = manager.create("t", None, 0)
+    assert (fresh.log_start_offset, fresh.log_end_offset) == (0, 0)
+    assert len([name for name in disk.listdir("/logs/t-0") if name.endswith(".log")]) == 1
+    (aside,) = [name for name in disk.listdir("/logs") if name.endswith("-stray")]
+    assert len([name for name in disk.listdir(f"/logs/{aside}") if name.endswith(".log")]) > 1
+    assert any(aside in note for note in manager.notes)
+    append(fresh)
+    manager.close()
+    again = setup.opened()
+    found = again.get("t", 0)
+    assert found is not None
+    assert 0 < found.log_end_offset < end
+    again.close()
+
+
+def test_retention_reads_what_is_cold_in_a_disk_thread(
+    ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = Setup(ground[0], f"{ground[1]}/logs", retention_ms=1, segment_bytes=150)
+    executor = HandExecutor()
+    manager = LogManager(setup.disk, setup.clock, executor, setup.folders, lambda _: setup.config, StorageSettings())
+    assert manager.open() is None
+    log = manager.create("t", None, 0)
+    for _ in range(3):
+        append(log)
+    setup.clock.advance(60_000)
+    warm = False
+    file_class = type(setup.disk.open(log.segments[0].log.path))
+    monkeypatch.setattr(file_class, "is_warm", lambda *_: warm)
+    before = len(executor.works)
+    manager.apply_retention(setup.clock.now_ms())
+    assert log.log_start_offset == 0, "nothing is deleted before the disk was asked"
+    assert len(executor.works) == before + 1
+    warm = True
+    while executor.works:
+        executor.finish()
+    assert log.log_start_offset == log.log_end_offset
     manager.close()
 
 

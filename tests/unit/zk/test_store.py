@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -151,6 +152,36 @@ def test_what_a_loss_of_power_leaves_behind_the_log_is_cut_off(tail: bytes) -> N
     assert set(again.tree.nodes) == nodes
     again.execute([Create("/new")], SESSION)
     assert "/new" in TreeStore.open(disk, "/t", CLOCK).tree.nodes
+
+
+def test_a_damaged_record_among_others_is_told_and_nothing_is_cut_off() -> None:
+    whole = MemoryDisk()
+    filled(whole)
+    content = whole.read_bytes(f"/t/{LOG_NAME}")
+    length, _ = struct.unpack_from(">II", content)
+    for position in range(8 + length):
+        disk = MemoryDisk()
+        filled(disk)
+        disk.flip(f"/t/{LOG_NAME}", position)
+        with pytest.raises(
+            TreeDamaged, match=rf"damaged at byte 0, and goes on at byte {8 + length}\. .*truncate -s 0"
+        ):
+            TreeStore.open(disk, "/t", CLOCK)
+        assert disk.file_size(f"/t/{LOG_NAME}") == len(content)
+
+
+def test_a_hole_that_a_loss_of_power_left_ends_the_log() -> None:
+    disk = MemoryDisk()
+    before = durable(filled(disk))
+    forced = disk.file_size(f"/t/{LOG_NAME}")
+    store = TreeStore.open(disk, "/t", CLOCK)
+    store.execute([Create("/hole", b"x" * 2000)], SESSION)
+    store.execute([Create("/later")], SESSION)
+    content = bytearray(disk.read_bytes(f"/t/{LOG_NAME}"))
+    content[forced + 100 : forced + 1124] = bytes(1024)
+    disk.write_atomic(f"/t/{LOG_NAME}", bytes(content))
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == before
+    assert disk.file_size(f"/t/{LOG_NAME}") == forced
 
 
 def test_a_log_that_does_not_fit_is_told_with_a_cure() -> None:

@@ -151,7 +151,8 @@ def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done
                 (name, [(index, _append_rewritten(context, index, done)) for index, done in answers])
                 for name, answers in found
             ]
-            _answer_all(context, appended, acks, timeout_ms)
+            if not context.connection.closed:
+                _answer_all(context, appended, acks, timeout_ms)
         except Exception:
             log.exception("a produce request of %s could not be rewritten", context.client_host)
             context.disconnect()

@@ -48,6 +48,10 @@ class DumpWish:
         """Whether certain partitions are meant."""
         return self.topic is not None or self.partition is not None
 
+    def wants(self, folder: PartitionFolder) -> bool:
+        """Whether a partition is meant."""
+        return folder.is_among(self.topic, self.partition)
+
 
 def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
     """The rows of a file or folder. Raises DiskError, NothingThere."""
@@ -56,10 +60,11 @@ def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
         return
     found = look(disk, path)
     if isinstance(found, PartitionFolder):
-        yield from _partition_rows(found, wish)
+        if wish.wants(found):
+            yield from _partition_rows(found, wish)
     elif wish.narrowed:
         for each in found.partitions:
-            if wish.topic in (None, each.topic) and wish.partition in (None, each.partition):
+            if wish.wants(each):
                 yield from _partition_rows(each, wish)
     else:
         yield from _directory_rows(disk, found, wish)

@@ -33,6 +33,10 @@ class PartitionFolder:
         """Topic and partition."""
         return self.topic, self.partition
 
+    def is_among(self, topic: str | None, partition: int | None) -> bool:
+        """Whether it is meant where this topic and this partition are; None means any."""
+        return topic in (None, self.topic) and partition in (None, self.partition)
+
     def file(self, name: str) -> str:
         """The path of one of its files."""
         return f"{self.path}/{name}"

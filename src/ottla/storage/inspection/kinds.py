@@ -45,6 +45,8 @@ class FileKind(StrEnum):
     PARTITION_METADATA = "partition-metadata"
     CLEAN_SHUTDOWN = "clean-shutdown"
     LOCK = "lock"
+    #: Ottla's own: topics and settings, in a format that the broker checks when it starts.
+    COORDINATION = "coordination-data"
     UNKNOWN = "unknown"
 
 
@@ -65,6 +67,8 @@ _BY_NAME: Final = {
     PARTITION_METADATA_FILE: FileKind.PARTITION_METADATA,
     CLEAN_SHUTDOWN_FILE: FileKind.CLEAN_SHUTDOWN,
     LOCK_FILE: FileKind.LOCK,
+    "ottla-tree.log": FileKind.COORDINATION,
+    "ottla-tree.snapshot": FileKind.COORDINATION,
 }
 #: Ends of names of files on their way in or out, which hold what the name before them says.
 _PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
 #: How often a partition is checked whose broker changes it meanwhile.
 ATTEMPTS: Final = 3
 _EVERYTHING: Final = 1 << 63
+#: What a disk says that fails, or a file that is none; all else (permissions, file handles) is a matter of the caller.
+_DISK_FAILS: Final = frozenset((errno.EIO, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EBADMSG, errno.ENXIO))
 _COMPACTED_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
 
@@ -54,7 +57,7 @@ class VerifyWish:
 
     def wants(self, folder: PartitionFolder) -> bool:
         """Whether a partition is meant."""
-        return self.topic in (None, folder.topic) and self.partition in (None, folder.partition)
+        return folder.is_among(self.topic, self.partition)
 
 
 def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[Finding]:
@@ -86,6 +89,8 @@ class _Verifier:
             return
         found = look(self._disk, path)
         if isinstance(found, PartitionFolder):
+            if not self._wish.wants(found):
+                raise NothingThere(f"{path}: no such topic or partition there")
             above = folder_of(path)
             cleaned = self._cleaned(above)
             known = _Known()
@@ -111,7 +116,8 @@ class _Verifier:
         if self._wish.narrowed:
             return
         for name in directory.names:
-            yield from self._directory_file(f"{directory.path}/{name}", name, known, in_use)
+            path = f"{directory.path}/{name}"
+            yield from _told_if_unreadable(path, self._directory_file(path, name, known, in_use))
         for name in directory.passing:
             message = "a folder on its way out of service; it was not checked"
             yield Finding(Severity.NOTICE, "passing", f"{directory.path}/{name}", message)
@@ -204,7 +210,8 @@ class _Verifier:
         check = LogCheck(facts, self._tally)
         for number, base_offset in enumerate(folder.segments):
             following = folder.segments[number + 1] if number + 1 < len(folder.segments) else None
-            yield from self._segment(folder, base_offset, following, check, in_use)
+            path = folder.segment_file(base_offset, LOG_SUFFIX)
+            yield from _told_if_unreadable(path, self._segment(folder, base_offset, following, check, in_use))
         end = check.end_offset if check.end_offset >= 0 or not folder.segments else folder.segments[-1]
         known.ends[folder.key] = end
         if damaged_epochs is not None:
@@ -265,7 +272,8 @@ class _Verifier:
                 yield Finding(Severity.NOTICE, "passing", path, "a file on its way in or out; it was not checked")
             elif what.kind is FileKind.SNAPSHOT:
                 self._tally.files += 1
-                yield from self._unless_gone(check_snapshot(path, what.offset, end))
+                found = _told_if_unreadable(path, check_snapshot(path, what.offset, end))
+                yield from self._unless_gone(found)
             elif name == PARTITION_METADATA_FILE:
                 self._tally.files += 1
                 topic_id, finding = check_partition_metadata(path)
@@ -315,6 +323,9 @@ class _Verifier:
                     f"{path}: an index is checked against its log, and {base_name(log)} is not beside it"
                 )
             yield from (each for each in self._log_file(log, name.offset) if each.path == path)
+        elif name.kind is FileKind.COORDINATION:
+            with ReadableFile(path):
+                raise NothingThere(f"{path}: coordination data, no file of Kafka's; the broker checks it at the start")
         else:
             with ReadableFile(path):
                 raise NothingThere(f"{path}: its name is none of Kafka's, so there is nothing to check it by")
@@ -331,6 +342,20 @@ class _Verifier:
             found = [self._index(stack, stem + suffix) for suffix in suffixes] or [None, None, None]
             files = SegmentFiles(base_offset or 0, log, found[0], found[1], found[2], stem + TXN_INDEX_SUFFIX, None)
             yield from LogCheck(facts, self._tally).segment(files)
+
+
+def _told_if_unreadable(path: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings of a file in a folder; that the disk does not give it is one of them, and no reason to end.
+
+    Raises DiskError where it is not the disk that refuses: files that are missing or not ours to read.
+    """
+    try:
+        yield from findings
+    except DiskError as error:
+        if error.errno not in _DISK_FAILS:
+            raise
+        meaning = "what is in it cannot be told; brokers take its whole log folder out of service"
+        yield Finding(Severity.DAMAGE, "unreadable", path, str(error), meaning)
 
 
 _INDEXES: Final = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 import struct
@@ -12,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.env.disk import RealDisk
-from ottla.env.file_reader import is_locked_elsewhere
+from ottla.env.disk import DiskError, RealDisk
+from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
 from ottla.records.batch import frame_batch, parse_batch_header
 from ottla.records.compression import Compression
 from ottla.records.crc import crc32c
@@ -322,3 +324,45 @@ def test_nobody_holds_a_lock_that_nobody_took(tmp_path: Path) -> None:
     assert not is_locked_elsewhere(str(tmp_path / ".lock"))
     (tmp_path / ".lock").write_bytes(b"")
     assert not is_locked_elsewhere(str(tmp_path / ".lock"))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EISDIR])
+def test_a_file_that_the_disk_does_not_give_is_told_and_the_others_are_checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    bad, later = logs(folder)[0], logs(folder)[-1]
+    change(later, 70, bytes(8))
+    read = ReadableFile.pread
+
+    def failing(file: ReadableFile, length: int, position: int) -> bytes:
+        if file.path == str(bad):
+            raise DiskError("read", file.path, number)
+        return read(file, length, position)
+
+    monkeypatch.setattr(ReadableFile, "pread", failing)
+    found = damage(folder)
+    [told] = [each for each in found if each.kind == "unreadable"]
+    assert told.path == str(bad)
+    assert told.message == f"cannot read {bad}: {os.strerror(number)}"
+    assert any(each.path == str(later) for each in found), "the check goes on behind it"
+
+
+def test_what_is_not_ours_to_read_ends_the_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(file: ReadableFile, length: int, position: int) -> bytes:
+        raise DiskError("read", file.path, errno.EACCES)
+
+    monkeypatch.setattr(ReadableFile, "pread", failing)
+    with pytest.raises(DiskError, match="Permission denied"):
+        findings(folder)
+
+
+def test_more_records_than_the_bytes_can_hold_are_damage(tmp_path: Path) -> None:
+    whole = encode_batch([Record(0, 0, b"k", b"v", ())])
+    count = bytearray(whole)
+    struct.pack_into(">i", count, 57, 2**31 - 1)
+    struct.pack_into(">i", count, 23, 2**31 - 2)
+    struct.pack_into(">I", count, 17, crc32c(count[21:]))
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(count)
+    [told] = damage(path)
+    assert "cannot hold the declared number of 2147483647 records" in told.message
