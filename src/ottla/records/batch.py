@@ -35,6 +35,8 @@ LOG_OVERHEAD = 12
 """Bytes of base offset and length, which the length field does not count."""
 BATCH_OVERHEAD = RECORDS_AT
 """Bytes of a batch without records."""
+SMALLEST_SIZE = 14
+"""What the length field of the smallest message of any format says: that of format 0, without key and value."""
 
 COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
@@ -173,7 +175,7 @@ def split_batches(buf: bytes | bytearray | memoryview, *, partial_tail: bool = F
     headers: list[BatchHeader] = []
     position, end = 0, len(buf)
     while position < end:
-        if partial_tail and _is_cut_off(buf, position, end):
+        if partial_tail and is_cut_off(buf, position):
             break
         header = parse_batch_header(buf, position)
         headers.append(header)
@@ -243,8 +245,17 @@ def _magic(buf: bytes | bytearray | memoryview, position: int) -> int:
     return magic - 256 if magic > 127 else magic
 
 
-def _is_cut_off(buf: bytes | bytearray | memoryview, position: int, end: int) -> bool:
-    if end - position < LOG_OVERHEAD:
+def is_cut_off(buf: bytes | bytearray | memoryview, position: int) -> bool:
+    """Whether what begins at `position` may be a batch or message of any format that goes on behind the end of `buf`.
+
+    It is as Apache Kafka has it (`ByteBufferLogInputStream`): what can be seen of it must be possible.
+    """
+    available = len(buf) - position
+    if available < LOG_OVERHEAD:
         return True
-    length: int = _LENGTH.unpack_from(buf, position + LENGTH_AT)[0] + LOG_OVERHEAD
-    return length >= BATCH_OVERHEAD and length > end - position
+    size: int = _LENGTH.unpack_from(buf, position + LENGTH_AT)[0]
+    if size < SMALLEST_SIZE:
+        return False
+    if available <= MAGIC_AT:
+        return True
+    return 0 <= _magic(buf, position) <= MAGIC and size + LOG_OVERHEAD > available

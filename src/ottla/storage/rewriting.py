@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from ottla.records.batch import (
     COMPRESSION_MASK,
     LOG_APPEND_TIME_FLAG,
-    LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
     NO_TIMESTAMP,
     RECORDS_AT,
     BatchHeader,
     frame_batch,
+    is_cut_off,
 )
 from ottla.records.compression import Compression, compress
 from ottla.records.errors import BatchError, CorruptMessageError
@@ -132,11 +132,8 @@ def _split(buf: memoryview) -> list[MessageHeader]:
     """The messages in what a client sent; one that is cut off at the end is left out."""
     messages: list[MessageHeader] = []
     position, end = 0, len(buf)
-    while end - position > MAGIC_AT:
-        size = int.from_bytes(buf[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
-        if size > end - position - LOG_OVERHEAD:
-            break
-        if buf[position + MAGIC_AT] == MAGIC:
+    while position < end and not is_cut_off(buf, position):
+        if end - position > MAGIC_AT and buf[position + MAGIC_AT] == MAGIC:
             raise BatchError("a record batch of format 2 among messages of older formats")
         message = parse_message_header(buf, position)
         messages.append(message)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from ottla.records.batch import (
@@ -8,6 +10,7 @@ from ottla.records.batch import (
     MAX_INT32,
     TimestampType,
     check_crc,
+    is_cut_off,
     parse_batch_header,
     patch_batch,
     patch_max_timestamp,
@@ -133,6 +136,27 @@ def test_a_broken_tail_is_no_partial_tail():
     tail[LENGTH] = bytes(4)
     with pytest.raises(BatchError, match="smaller than its header"):
         split_batches(batch() + tail, partial_tail=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "magic", "available", "cut_off"),
+    [
+        (-1, 2, 11, True),
+        (-1, 2, 12, False),
+        (13, 0, 16, False),
+        (14, 0, 12, True),
+        (14, 3, 16, True),
+        (14, 3, 17, False),
+        (14, -1, 17, False),
+        (14, 0, 25, True),
+        (14, 0, 26, False),
+        (48, 2, 17, True),
+        (2**31 - 1, 1, 1000, True),
+    ],
+)
+def test_what_may_go_on_behind_the_end(size, magic, available, cut_off):
+    head = struct.pack(">qiib", 0, size, 0, magic) + bytes(1000)
+    assert is_cut_off(b"before" + head[:available], 6) is cut_off
 
 
 def test_crc_covers_everything_from_the_attributes_on():
