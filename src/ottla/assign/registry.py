@@ -10,11 +10,14 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from ottla.assign.assignor import PartitionAssignor, RebalanceProtocol
+from ottla.assign.cooperative import CooperativeStickyAssignor
 from ottla.assign.range import RangeAssignor
 from ottla.assign.roundrobin import RoundRobinAssignor
+from ottla.assign.sticky import StickyAssignor
 
 BUILT_IN: dict[str, type[PartitionAssignor]] = {
-    assignor.name: assignor for assignor in (RangeAssignor, RoundRobinAssignor)
+    assignor.name: assignor
+    for assignor in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
 """By wire name."""
 

@@ -29,11 +29,7 @@ def by_ours(
     return BUILT_IN[name]().assign(cluster, subscriptions)
 
 
-PARAMETERS = [
-    pytest.param(path, marks=pytest.mark.spec(*requirement_ids(path)), id=path.stem)
-    for path in TRANSCRIPTS
-    if not {"> assign sticky", "> assign cooperative-sticky"}.intersection(path.read_text().splitlines())
-]
+PARAMETERS = [pytest.param(path, marks=pytest.mark.spec(*requirement_ids(path)), id=path.stem) for path in TRANSCRIPTS]
 
 
 @pytest.mark.parametrize("path", PARAMETERS)
