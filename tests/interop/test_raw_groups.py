@@ -21,6 +21,8 @@ ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
 INVALID_GROUP_ID = 24
 UNKNOWN_MEMBER_ID = 25
+UNKNOWN_TOPIC_OR_PARTITION = 3
+GROUP_SUBSCRIBED_TO_TOPIC = 86
 INVALID_SESSION_TIMEOUT = 26
 REBALANCE_IN_PROGRESS = 27
 MEMBER_ID_REQUIRED = 79
@@ -367,6 +369,52 @@ def test_groups_are_deleted(twin: Twin, group: str, version: int) -> None:
     assert errors_of(twin.ask("DeleteGroups", version, groups_names=[group])) == {NONE}
     assert errors_of(twin.ask("DeleteGroups", version, groups_names=[group])) == {GROUP_ID_NOT_FOUND}
     fetch_offsets(twin, 7, group, None)
+
+
+def delete_offsets(twin: Twin, group: str, *partitions: tuple[str, int]) -> Json:
+    topics: dict[str, list[Json]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append({"partition_index": index})
+    body = [{"name": name, "partitions": asked} for name, asked in topics.items()]
+    answers = twin.ask_each("OffsetDelete", 0, group_id=group, topics=body)
+    for answer in (answers.ours, answers.theirs):
+        # Apache Kafka lists the refused ones first.
+        answer["topics"].sort(key=lambda one: str(one["name"]))
+    assert_alike(answers.ours, answers.theirs, "OffsetDelete")
+    ours: Json = answers.ours
+    return ours
+
+
+def offset_errors(answer: Json) -> dict[str, list[int]]:
+    return {topic["name"]: [one["error_code"] for one in topic["partitions"]] for topic in answer["topics"]}
+
+
+@pytest.mark.spec("G2")
+def test_offsets_are_deleted(twin: Twin, group: str) -> None:
+    twin.create_topic("t", 2)
+    twin.create_topic(group, 3)
+    assert delete_offsets(twin, "", (group, 0))["error_code"] == INVALID_GROUP_ID
+    assert delete_offsets(twin, group + "-none", (group, 0))["error_code"] == GROUP_ID_NOT_FOUND
+    member = Member(twin, group)
+    member.become_stable()
+    for topic in (group, "t"):
+        commit(twin, 8, group, topic, 5, generation_id_or_member_epoch=member.generation, member_id=member.id)
+    answer = delete_offsets(twin, group, ("t", 0), (group, 0), (group, 2), (group + "-none", 0))
+    unknown = {group + "-none": [UNKNOWN_TOPIC_OR_PARTITION]}
+    assert offset_errors(answer) == {"t": [GROUP_SUBSCRIBED_TO_TOPIC], group: [NONE, NONE]} | unknown
+    fetch_offsets(twin, 7, group, None)
+    member.leave()
+    assert offset_errors(delete_offsets(twin, group, ("t", 0))) == {"t": [NONE]}
+    assert delete_offsets(twin, group, ("t", 0))["error_code"] == GROUP_ID_NOT_FOUND, "it went with its last offset"
+    fetch_offsets(twin, 7, group, None)
+
+
+def test_offsets_of_a_group_that_is_none_of_consumers(twin: Twin, group: str) -> None:
+    twin.create_topic(group)
+    member = Member(twin, group)
+    while member.join(9, protocol_type="connect")["error_code"] == MEMBER_ID_REQUIRED:
+        pass
+    assert delete_offsets(twin, group, (group, 0))["error_code"] == NON_EMPTY_GROUP
 
 
 def errors_of(answer: Json) -> set[int]:

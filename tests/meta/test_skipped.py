@@ -33,7 +33,6 @@ CHECKS: dict[str, list[Callable[[], bool]]] = {
         missing(ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.TXN_OFFSET_COMMIT),
         lambda: "UNSUPPORTED_VERSION" in (init_producer_id.__doc__ or ""),
     ],
-    "deleting single offsets": [missing(ApiKey.OFFSET_DELETE)],
     "the newer group protocol": [missing(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT)],
     "changing listeners": [lambda: "listeners" in FIXED_AT_START],
     "SASL, TLS, ACLs": [

@@ -54,5 +54,6 @@ SERVED: dict[int, Served] = {
     37: Served(0, 3, "create_partitions"),
     42: Served(0, 2, "delete_groups"),
     44: Served(0, 1, "incremental_alter_configs"),
+    47: Served(0, 0, "offset_delete"),
     60: Served(0, 1, "describe_cluster"),
 }

@@ -111,6 +111,15 @@ class DeleteGroup:
 
 
 @dataclass(slots=True)
+class DeleteOffsets:
+    """OffsetDelete: forget what is committed for these partitions (KIP-496)."""
+
+    token: object
+    group_id: str
+    partitions: Sequence[tuple[str, int]]
+
+
+@dataclass(slots=True)
 class ExpireOffsets:
     """The expiry run: offsets past their retention go, and so does a group that is left with nothing."""
 
@@ -144,7 +153,7 @@ class AppendFailed:
     error: ErrorCode
 
 
-GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | DeleteGroup
+GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | DeleteGroup | DeleteOffsets
 """The events that somebody waits for the answer of."""
 
 GroupEvent = GroupRequest | ExpireOffsets | TopicsDeleted | PartitionsChanged | AppendFailed
@@ -199,13 +208,21 @@ class CommitResult:
 
 
 @dataclass(slots=True)
+class DeleteOffsetsResult:
+    """Answer to OffsetDelete: the error of the whole, else one for each partition in the order asked."""
+
+    error: ErrorCode
+    errors: Sequence[ErrorCode] = ()
+
+
+@dataclass(slots=True)
 class ErrorResult:
     """Answer that is but an error code (heartbeat, delete)."""
 
     error: ErrorCode
 
 
-Result = JoinResult | SyncResult | LeaveResult | CommitResult | ErrorResult
+Result = JoinResult | SyncResult | LeaveResult | CommitResult | DeleteOffsetsResult | ErrorResult
 
 
 @dataclass(slots=True)

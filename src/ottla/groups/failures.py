@@ -5,7 +5,16 @@ Source: Apache Kafka 3.9, `GroupMetadataManager.storeGroup` and `maybeConvertOff
 
 from __future__ import annotations
 
-from ottla.groups.events import UNKNOWN_MEMBER, CommitResult, ErrorResult, JoinResult, LeaveResult, Result, SyncResult
+from ottla.groups.events import (
+    UNKNOWN_MEMBER,
+    CommitResult,
+    DeleteOffsetsResult,
+    ErrorResult,
+    JoinResult,
+    LeaveResult,
+    Result,
+    SyncResult,
+)
 from ottla.wire.errors import ErrorCode
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
@@ -29,7 +38,7 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """For OffsetCommit and DeleteGroups, whose records are offsets."""
+    """For OffsetCommit, DeleteGroups and OffsetDelete, whose records are offsets."""
     if error in _NOT_READY or error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _MOVED:
@@ -46,6 +55,8 @@ def failed_result(result: Result, error: ErrorCode) -> Result:
         return result
     if isinstance(result, ErrorResult):
         return ErrorResult(commit_error(error))
+    if isinstance(result, DeleteOffsetsResult):
+        return DeleteOffsetsResult(commit_error(error))
     converted = group_write_error(error)
     if isinstance(result, JoinResult):
         return JoinResult(converted, UNKNOWN_MEMBER)

@@ -32,6 +32,8 @@ from ottla.groups.events import (
     Batch,
     CommitResult,
     DeleteGroup,
+    DeleteOffsets,
+    DeleteOffsetsResult,
     ErrorResult,
     ExpireOffsets,
     GroupEvent,
@@ -598,6 +600,28 @@ class GroupMachine(Group):
             self.is_kept = False
             self._remove_offsets(self.offsets.all_keys(), True, step, now_ms)
 
+    def _delete_offsets(self, event: DeleteOffsets, step: Step, now_ms: int) -> None:
+        """Offsets of topics that nobody subscribes to go, and an empty group that is left with none goes with them."""
+        is_empty = self.state is GroupState.EMPTY
+        if not is_empty and self.protocol_type != PROTOCOL_TYPE:
+            step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)))
+            return
+        held = () if is_empty else self.subscribed_topics
+        errors = [
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if held is None or topic in held else ErrorCode.NONE
+            for topic, _ in event.partitions
+        ]
+        step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NONE, errors)))
+        present = dict.fromkeys(self.offsets.all_keys())
+        asked = zip(event.partitions, errors, strict=True)
+        keys = list(dict.fromkeys(key for key, error in asked if error is ErrorCode.NONE and key in present))
+        ends = (
+            is_empty and not self.members.pending and len(keys) == len(present) and not self.offsets.has_transactional
+        )
+        if ends:
+            self.is_kept = False
+        self._remove_offsets(keys, ends, step, now_ms)
+
     def _expire_offsets(self, event: ExpireOffsets, step: Step, now_ms: int) -> None:
         expired = self._expired_offsets(event.retention_ms, now_ms)
         ends = (
@@ -726,6 +750,7 @@ _HANDLERS: dict[type, Callable[[GroupMachine, Any, Step, int], None]] = {
     LeaveGroup: GroupMachine._leave,
     OffsetCommit: GroupMachine._commit,
     DeleteGroup: GroupMachine._delete,
+    DeleteOffsets: GroupMachine._delete_offsets,
     ExpireOffsets: GroupMachine._expire_offsets,
     TopicsDeleted: GroupMachine._topics_deleted,
     PartitionsChanged: GroupMachine._partitions_changed,

@@ -71,6 +71,11 @@ class GroupOffsets:
         """Whether `commit_up_to` has something to wait for."""
         return bool(self._uncommitted)
 
+    @property
+    def has_transactional(self) -> bool:
+        """Whether offsets wait for the end of a transaction."""
+        return bool(self._transactions)
+
     def replay(self, key: TopicPartition, value: OffsetAndMetadata | None, log_offset: int) -> None:
         """Take up a record of the log; it counts after `commit_up_to` has passed it."""
         self._uncommitted.append((log_offset, key, value))

@@ -16,6 +16,8 @@ from ottla.groups.events import (
     UNKNOWN_MEMBER,
     CommitResult,
     DeleteGroup,
+    DeleteOffsets,
+    DeleteOffsetsResult,
     ErrorResult,
     GroupEvent,
     GroupRequest,
@@ -146,6 +148,8 @@ def refused(request: GroupRequest, error: ErrorCode) -> Result:
         return LeaveResult(error)
     if isinstance(request, OffsetCommit):
         return CommitResult([error] * len(request.offsets))
+    if isinstance(request, DeleteOffsets):
+        return DeleteOffsetsResult(error)
     return ErrorResult(error)
 
 
@@ -181,4 +185,5 @@ def _absent(request: GroupRequest) -> Result:
         return LeaveResult(ErrorCode.NONE, members)
     if isinstance(request, OffsetCommit):
         return refused(request, ErrorCode[_DEAD.commit.value])
-    return refused(request, _DEAD.delete if isinstance(request, DeleteGroup) else _DEAD.heartbeat)
+    deletes = isinstance(request, DeleteGroup | DeleteOffsets)
+    return refused(request, _DEAD.delete if deletes else _DEAD.heartbeat)

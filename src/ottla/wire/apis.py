@@ -106,6 +106,10 @@ class ApiKey(IntEnum):
     READ_SHARE_GROUP_STATE_SUMMARY = 87
 
 
+NEVER = 2**15 - 1
+"""In place of the first flexible version, where there is none."""
+
+
 class Api:
     """An API that is declared: all versions that Apache Kafka 3.9 has of it.
 
@@ -114,7 +118,7 @@ class Api:
 
     __slots__ = ("_request", "_response", "flexible_since", "key", "max_version", "min_version", "name")
 
-    def __init__(self, key: ApiKey, min_version: int, max_version: int, *, flexible_since: int) -> None:
+    def __init__(self, key: ApiKey, min_version: int, max_version: int, *, flexible_since: int = NEVER) -> None:
         self.key = key
         self.min_version = min_version
         self.max_version = max_version
@@ -182,6 +186,7 @@ API: dict[int, Api] = {
         Api(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2),
         Api(ApiKey.DELETE_GROUPS, 0, 2, flexible_since=2),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1),
+        Api(ApiKey.OFFSET_DELETE, 0, 0),
         Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, flexible_since=0),
     )
 }

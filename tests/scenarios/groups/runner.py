@@ -26,6 +26,8 @@ from ottla.assign.consumer_protocol import Assignment, decode_assignment, encode
 from ottla.groups.events import (
     CommitResult,
     DeleteGroup,
+    DeleteOffsets,
+    DeleteOffsetsResult,
     ErrorResult,
     ExpireOffsets,
     Heartbeat,
@@ -249,6 +251,11 @@ class Transcript:
         self.world.submit(DeleteGroup(self.token(self.client("admin"), "delete"), GROUP))
         return []
 
+    def do_delete_offsets(self, rest: list[str]) -> list[str]:
+        keys = [(topic, int(index)) for topic, _, index in (one.partition(":") for one in rest)]
+        self.world.submit(DeleteOffsets(self.token(self.client("admin"), "delete-offsets"), GROUP, keys))
+        return []
+
     def do_expire(self, rest: list[str]) -> list[str]:
         self.world.submit(ExpireOffsets(GROUP, milliseconds(words_of(rest).options["retention"])))
         return []
@@ -299,6 +306,9 @@ class Transcript:
             return [f"{name} <- leave {', '.join(errors)}"]
         if isinstance(result, CommitResult):
             return [f"{name} <- commit {' '.join(error.name for error in result.errors)}"]
+        if isinstance(result, DeleteOffsetsResult):
+            told = " ".join(error.name for error in result.errors) or result.error.name
+            return [f"{name} <- {request} {told}"]
         assert isinstance(result, ErrorResult)
         return [f"{name} <- {request} {result.error.name}"]
 
