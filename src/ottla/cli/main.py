@@ -11,6 +11,7 @@ from ottla import __version__
 from ottla.cli.demo import demo
 from ottla.cli.log import app as log
 from ottla.cli.pipeline import pipeline
+from ottla.cli.rebalance.commands import app as rebalance
 
 app = typer.Typer(
     name="ottla",
@@ -64,6 +65,7 @@ def serve(
 app.command()(demo)
 app.command()(pipeline)
 app.add_typer(log)
+app.add_typer(rebalance)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.OFFSET_COMMIT: (2, 9),
     ApiKey.OFFSET_FETCH: (1, 7),  # one group
     ApiKey.FIND_COORDINATOR: (1, 3),  # one key
+    ApiKey.DESCRIBE_GROUPS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 5),  # topics by name
     ApiKey.INIT_PRODUCER_ID: (0, 5),

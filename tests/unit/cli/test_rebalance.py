@@ -1,0 +1,248 @@
+"""`ottla rebalance`: groups from files, tables, pictures, lessons, and what is told of mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ottla.assign.registry import BUILT_IN
+from ottla.assign.simulation import Change, Outcome, simulate
+from ottla.cli.main import app
+from ottla.cli.rebalance import picture
+from ottla.cli.rebalance.lessons import LESSONS, play
+from ottla.cli.rebalance.output import ranges
+from ottla.cli.rebalance.source import BadSource, group_of, read_file, to_json
+
+GROUP: dict[str, Any] = {
+    "topics": {"orders": 4, "returns": {"partitions": 2, "racks": [["a"], ["a", "b"]]}},
+    "members": {
+        "c1": {"owned": {"orders": [0, 1], "returns": [0]}, "rack": "a"},
+        "c2": {"topics": ["orders", "returns"], "owned": {"orders": [2, 3], "returns": [1]}, "instance": "i2"},
+    },
+}
+
+
+@pytest.fixture
+def group_file(tmp_path: Path) -> Path:
+    path = tmp_path / "group.json"
+    path.write_text(json.dumps(GROUP))
+    return path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["rebalance", *arguments])
+
+
+def simulated(*arguments: str) -> list[dict[str, Any]]:
+    done = run("simulate", "--format", "json", *arguments)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_all_assignors_side_by_side(group_file: Path) -> None:
+    done = run("simulate", "-f", str(group_file), "--add", "1")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:4] == ["assignor", "protocol", "rebalances", "kept"]
+    assert [line.split()[0] for line in lines[1 : 1 + len(BUILT_IN)]] == list(BUILT_IN)
+    assert any("new-1" in line and "▣" in line for line in lines)
+    assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.spec("A1")
+def test_every_move_is_listed(group_file: Path) -> None:
+    (told,) = simulated("-f", str(group_file), "-a", "range", "--remove", "c2", "--partitions", "orders=5")
+    assert told["after"] == {"c1": {"orders": [0, 1, 2, 3, 4], "returns": [0, 1]}}
+    assert (told["kept"], told["moved"], told["taken_over"], told["first_owned"]) == (3, 0, 3, 1)
+    assert {"topic": "orders", "partition": 4, "from": None, "to": "c1"} in told["moves"]
+    assert {"topic": "orders", "partition": 2, "from": "c2", "to": "c1"} in told["moves"]
+
+
+def test_assignors_by_the_names_of_java_and_of_ones_own(group_file: Path) -> None:
+    names = ["org.apache.kafka.clients.consumer.RangeAssignor", "ottla.assign.roundrobin.RoundRobinAssignor"]
+    told = simulated("-f", str(group_file), "-a", names[0], "-a", names[1])
+    assert [one["assignor"] for one in told] == ["range", "roundrobin"]
+
+
+def test_members_by_name_only() -> None:
+    group = group_of({"topics": {"t": 2}, "members": ["a", "b"]})
+    assert [member.topics for member in group.members.values()] == [("t",), ("t",)]
+    assert not group.has_owners
+
+
+def test_a_group_is_saved_and_read_again(group_file: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "saved.json"
+    assert run("simulate", "-f", str(group_file), "--save", str(saved)).exit_code == 0
+    assert read_file(saved) == read_file(group_file)
+    assert group_of(to_json(read_file(saved))) == read_file(group_file)
+
+
+def test_a_picture(group_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "group.svg"
+    assert run("simulate", "-f", str(group_file), "--add", "1", "--picture", str(path)).exit_code == 0
+    drawn = ElementTree.parse(path).getroot()
+    titles = [title.text or "" for title in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert len(titles) == 2 * 6 * len(BUILT_IN), "six partitions before and after"
+    assert any(", from c" in title for title in titles)
+
+
+def test_names_in_a_picture_are_text() -> None:
+    group = group_of({"topics": {"t": 1}, "members": ["<b>&"]})
+    outcome = simulate(group, Change(), BUILT_IN["range"])
+    assert isinstance(outcome, Outcome)
+    assert "&lt;b&gt;&amp;" in picture.draw([outcome])
+
+
+def test_a_picture_has_a_limit(monkeypatch: pytest.MonkeyPatch, group_file: Path, tmp_path: Path) -> None:
+    monkeypatch.setattr(picture, "MOST_SQUARES", 10)
+    done = run("simulate", "-f", str(group_file), "--picture", str(tmp_path / "group.svg"))
+    assert done.exit_code == 2
+    assert "choose one assignor, or a smaller group" in done.stderr
+
+
+BAD: list[tuple[Any, str]] = [
+    ([], "the description of a group must be an object, not []"),
+    ({"topics": {}}, '"members" must be an object, not null'),
+    ({"topics": {"t": 1}, "members": {}}, '"members" names nobody; give at least one member'),
+    ({"topics": {"t": -1}, "members": ["a"]}, "topic t needs its number of partitions, 0 to 1000000, not -1"),
+    ({"topics": {"t": 10**12}, "members": ["a"]}, "topic t needs its number of partitions"),
+    ({"topics": {"t": True}, "members": ["a"]}, "topic t needs its number of partitions"),
+    ({"topics": {"t": {"partitions": 2, "racks": [["a"]]}}, "members": ["a"]}, "has 2 partitions, but racks of 1"),
+    ({"topics": {"t": 1}, "members": {"a": {"topic": []}}}, "member a has the unknown field 'topic'; known are"),
+    ({"topics": {"t": 1}, "members": {"a": {"topics": "t"}}}, 'the topics of member a must be an array, not "t"'),
+    ({"topics": {"t": 1}, "members": {"a": {"owned": {"t": [1]}}}}, "member a owns partition 1 of t, which has 1"),
+    ({"topics": {"t": 1}, "members": {"a": {"owned": {"u": [0]}}}}, "member a owns partition 0 of u, which has 0"),
+    ({"topics": {"t": 1}, "members": {"a": {"owned": {"t": [0]}}, "b": {"owned": {"t": [0]}}}}, "has one owner"),
+    ({"topics": {"t": 1}, "members": [1]}, "the name of a member must be text, not 1"),
+]
+
+
+@pytest.mark.parametrize(("value", "told"), BAD)
+def test_descriptions_that_cannot_be(value: Any, told: str) -> None:
+    with pytest.raises(BadSource) as refused:
+        group_of(value)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("text", [b"{", b"\xff", b"[" * 100_000])
+def test_what_is_no_json(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "group.json"
+    path.write_bytes(text)
+    done = run("simulate", "-f", str(path))
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"ottla rebalance: {path} is not JSON: ")
+
+
+MISTAKES: list[tuple[list[str], str]] = [
+    ([], "say which group"),
+    (["-g", "x", "-f", "y"], "say which group"),
+    (["-f", "/nowhere/at.all"], "cannot be read: No such file"),
+    (["-f", "FILE", "--remove", "c"], "--remove c: 2 members begin so: c1, c2"),
+    (["-f", "FILE", "--remove", "x"], "--remove x: no such member; members are c1, c2"),
+    (["-f", "FILE", "--partitions", "orders"], "--partitions 'orders' is not of the form TOPIC=N"),
+    (["-f", "FILE", "--partitions", "orders=x"], "is not of the form TOPIC=N"),
+    (["-f", "FILE", "--partitions", "orders=1"], "topic orders has 4 partitions and cannot have fewer (1)"),
+    (["-f", "FILE", "-a", "rang"], "did you mean range?"),
+    (["-f", "FILE", "--remove", "c1", "--remove", "c2"], "nobody would be left in the group"),
+    (["-f", "FILE", "--save", "/nowhere/at.all"], "--save: /nowhere/at.all cannot be written"),
+    (["-f", "FILE", "--picture", "/nowhere/at.all"], "--picture: /nowhere/at.all cannot be written"),
+    (["-g", "x", "-b", "127.0.0.1"], "is not of the form host:port"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), MISTAKES)
+def test_mistakes_are_told_in_a_line(arguments: list[str], told: str, group_file: Path) -> None:
+    done = run("simulate", *[str(group_file) if one == "FILE" else one for one in arguments])
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_ranges_of_numbers() -> None:
+    assert ranges([]) == ""
+    assert ranges([7, 0, 1, 2, 4]) == "0-2,4,7"
+
+
+# Lessons
+
+
+def test_lessons_are_listed() -> None:
+    done = run("lesson")
+    assert done.exit_code == 0
+    assert all(name in done.stdout for name in LESSONS)
+    assert run("lesson", "Z9").exit_code == 2
+
+
+def calls(lines: list[str]) -> list[tuple[int, int, int]]:
+    """JoinGroups sent, revokes and assigns of each consumer, as a lesson sums them up."""
+    found = []
+    for line in lines:
+        if "JoinGroup sent" in line:
+            joins, revokes, assigns = (int(word.rstrip("×,")) for word in line.split() if word.endswith(("×", "×,")))
+            found.append((joins, revokes, assigns))
+    return found
+
+
+def states(lines: list[str]) -> list[str]:
+    """The states that the group went through."""
+    return [line.split(" → ")[1] for line in lines if line.lstrip().startswith("state: ")]
+
+
+PREPARING, COMPLETING, STABLE = "PreparingRebalance", "CompletingRebalance", "Stable"
+
+
+@pytest.mark.spec("G4")
+def test_one_rebalance() -> None:
+    lines = list(play("G4"))
+    assert states(lines) == [PREPARING, COMPLETING, PREPARING, COMPLETING, STABLE]
+    assert calls(lines) == [(2, 1, 1), (1, 1, 1), (1, 1, 1)]
+
+
+@pytest.mark.spec("G5")
+def test_two_rebalances() -> None:
+    lines = list(play("G5"))
+    assert states(lines) == [PREPARING, COMPLETING, STABLE] * 2
+    assert calls(lines) == [(2, 2, 2), (1, 1, 1), (1, 1, 1)]
+
+
+@pytest.mark.spec("G6")
+def test_three_rebalances() -> None:
+    lines = list(play("G6"))
+    assert states(lines)[:9] == [PREPARING, COMPLETING, STABLE] * 3
+    assert states(lines)[9:] == [PREPARING, "Empty"]
+    assert calls(lines) == [(3, 3, 3), (2, 2, 2), (1, 1, 1)]
+
+
+@pytest.mark.spec("G7")
+def test_lost_answers() -> None:
+    assert states(list(play("G7"))) == [PREPARING, COMPLETING, PREPARING, COMPLETING, STABLE, PREPARING]
+
+
+@pytest.mark.spec("A5")
+def test_votes() -> None:
+    lines = list(play("A5"))
+    assert any("generation 3, range" in line for line in lines)
+    assert any("generation 4, cooperative-sticky" in line for line in lines)
+    assert lines[-1] == "  stranger ← INCONSISTENT_GROUP_PROTOCOL"
+
+
+@pytest.mark.parametrize(
+    ("name", "owned"),
+    [
+        pytest.param("A1", ["c0  t 0-1", "c1  t 2", "c2  t 3"], marks=pytest.mark.spec("A1")),
+        pytest.param("A2", ["C0  A 0-2 B 1", "C1  B 0,2 C 0-2"], marks=pytest.mark.spec("A2")),
+        pytest.param("A3", ["sticky: 5 of 8 stay where they were", "roundrobin: 3 of 8"], marks=pytest.mark.spec("A3")),
+        pytest.param("A3-unequal", ["sticky: 5 of 6 stay", "roundrobin: 3 of 6 stay"], marks=pytest.mark.spec("A3")),
+        pytest.param("A4", ["2 partitions were consumed throughout, 1 stopped"], marks=pytest.mark.spec("A4")),
+        pytest.param("A7", ["C1-0  t 0-1", "C2-1  t 4"], marks=pytest.mark.spec("A7")),
+    ],
+)
+def test_lessons_of_assignors(name: str, owned: list[str]) -> None:
+    lines = list(play(name))
+    for expected in owned:
+        assert any(expected in line for line in lines), lines
