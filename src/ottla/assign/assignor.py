@@ -135,3 +135,21 @@ def sorted_members(subscriptions: Mapping[str, MemberSubscription]) -> list[str]
         return instance is None, text_order(member_id if instance is None else instance)
 
     return sorted(subscriptions, key=order)
+
+
+def subscribers_by_topic(subscriptions: Mapping[str, MemberSubscription]) -> dict[str, list[str]]:
+    """The members that subscribe to each topic, in the order of `sorted_members`.
+
+    Topics to which the same members subscribe may share a list.
+    """
+    alike: dict[tuple[str, ...], list[str]] = {}
+    members = sorted_members(subscriptions)
+    for member_id in members:
+        alike.setdefault(subscriptions[member_id].subscription.topics, []).append(member_id)
+    if len(alike) == 1:
+        return dict.fromkeys(subscriptions[members[0]].subscription.topics, members)
+    by_topic: dict[str, list[str]] = {}
+    for member_id in members:
+        for topic in dict.fromkeys(subscriptions[member_id].subscription.topics):
+            by_topic.setdefault(topic, []).append(member_id)
+    return by_topic

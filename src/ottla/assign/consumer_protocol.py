@@ -26,7 +26,9 @@ PROTOCOL_TYPE = "consumer"
 HIGHEST_VERSION = 3
 NO_GENERATION = -1
 
-_VERSION = struct.Struct(">h")
+_VERSION = _INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_NULL = _INT32.pack(-1)
 
 Partitions = dict[str, tuple[int, ...]]
 
@@ -127,9 +129,40 @@ def encode_subscription(
 
 
 def encode_assignment(
-    partitions: Mapping[str, Iterable[int]], user_data: bytes | None = None, version: int = 0
+    partitions: Mapping[str, Collection[int]], user_data: bytes | None = None, version: int = 0
 ) -> bytes:
     """An assignment of `partitions`, by topic, in their order."""
+    return _assignment_bytes(partitions, user_data, version, {})
+
+
+def encode_assignments(assignments: Mapping[str, Assignment]) -> dict[str, bytes]:
+    """A whole group's assignments, by member id; faster than one by one, as members have topics in common."""
+    names: dict[str, bytes] = {}
+    return {
+        member_id: _assignment_bytes(one.partitions, one.user_data, one.version, names)
+        for member_id, one in assignments.items()
+    }
+
+
+def _assignment_bytes(
+    partitions: Mapping[str, Collection[int]], user_data: bytes | None, version: int, names: dict[str, bytes]
+) -> bytes:
+    """What the generated codec writes, several times as fast: a leader has to write a million partitions.
+
+    `names` holds topics that were written before. What cannot be written is left to that codec, which says why.
+    """
+    try:
+        parts = [_VERSION.pack(version), _INT32.pack(len(partitions))]
+        for topic, indexes in partitions.items():
+            if topic not in names:
+                name = topic.encode()
+                names[topic] = _INT16.pack(len(name)) + name
+            parts += (names[topic], struct.pack(f">{len(indexes) + 1}i", len(indexes), *indexes))
+        parts += (_NULL,) if user_data is None else (_INT32.pack(len(user_data)), user_data)
+        if 0 <= version <= HIGHEST_VERSION:
+            return b"".join(parts)
+    except (struct.error, UnicodeEncodeError):
+        pass
     entries = [
         ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=list(indexes))
         for topic, indexes in partitions.items()

@@ -17,8 +17,8 @@ from ottla.assign.assignor import (
     MemberSubscription,
     PartitionAssignor,
     TopicMetadata,
-    sorted_members,
     subscribed_partition_counts,
+    subscribers_by_topic,
 )
 from ottla.assign.consumer_protocol import Assignment, Partitions
 
@@ -33,10 +33,10 @@ class RangeAssignor(PartitionAssignor):
     ) -> dict[str, Assignment]:
         """Assign the topics that exist and that somebody subscribes to."""
         racks = member_racks(subscriptions)
-        members = _members_by_topic(subscriptions)
+        members = subscribers_by_topic(subscriptions)
         counts = subscribed_partition_counts(cluster, subscriptions)
-        topics = [_TopicRanges(name, cluster.topics[name], members[name], racks) for name in counts]
-        if any(topic.needs_racks for topic in topics):
+        if any(_needs_racks(cluster.topics[name], members[name], racks) for name in counts):
+            topics = [_TopicRanges(name, cluster.topics[name], members[name], racks) for name in counts]
             assigned = _assign_with_racks(topics, subscriptions)
         else:
             assigned = _assign_ranges(counts, members, subscriptions)
@@ -71,22 +71,24 @@ def racks_matter(wanted: set[str], partition_racks: Sequence[frozenset[str]]) ->
     return not wanted.isdisjoint(there) and any(racks != there for racks in partition_racks)
 
 
-def _members_by_topic(subscriptions: Mapping[str, MemberSubscription]) -> dict[str, list[str]]:
-    members: dict[str, list[str]] = {}
-    for member_id in sorted_members(subscriptions):
-        for topic in dict.fromkeys(subscriptions[member_id].subscription.topics):
-            members.setdefault(topic, []).append(member_id)
-    return members
+def _needs_racks(topic: TopicMetadata, members: Iterable[str], racks: Mapping[str, str]) -> bool:
+    if topic.racks is None or not racks:
+        return False
+    return racks_matter({racks[member_id] for member_id in members if member_id in racks}, topic.racks)
 
 
 def _assign_ranges(
     counts: Mapping[str, int], members: Mapping[str, Sequence[str]], everybody: Iterable[str]
 ) -> dict[str, Partitions]:
     assigned: dict[str, Partitions] = {member_id: {} for member_id in everybody}
+    shares: dict[tuple[int, int], list[tuple[int, ...]]] = {}
     for topic, count in counts.items():
-        for member_id, share in zip(members[topic], even_ranges(count, len(members[topic])), strict=True):
-            if share:
-                assigned[member_id][topic] = tuple(share)
+        cut = (count, len(members[topic]))
+        if cut not in shares:
+            shares[cut] = [tuple(share) for share in even_ranges(*cut) if share]
+        # Those behind the last share get nothing.
+        for member_id, share in zip(members[topic], shares[cut], strict=False):
+            assigned[member_id][topic] = share
     return assigned
 
 
@@ -148,9 +150,8 @@ class _TopicRanges:
         self._partition_racks = topic.racks or (frozenset(),) * topic.partitions
         self._quota, self._longer_shares = divmod(self.count, len(self.members))
         self._free = bytearray(b"\x01" * self.count)
-        wanted = {racks[member_id] for member_id in self.members if member_id in racks}
-        self.has_racks = bool(wanted)
-        self.needs_racks = racks_matter(wanted, self._partition_racks)
+        self.has_racks = any(member_id in racks for member_id in self.members)
+        self.needs_racks = _needs_racks(topic, self.members, racks)
 
     def replica_racks(self, index: int) -> frozenset[str]:
         """The racks in which the partition has a replica."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from ottla.assign.assignor import AbstractPartitionAssignor, MemberSubscription, sorted_members
+from ottla.assign.assignor import AbstractPartitionAssignor, MemberSubscription, sorted_members, subscribers_by_topic
 from ottla.assign.consumer_protocol import Partitions
 
 
@@ -25,17 +25,15 @@ class RoundRobinAssignor(AbstractPartitionAssignor):
     ) -> dict[str, Partitions]:
         """Deal topic by topic: of s subscribers, the k-th from where the ring stands gets k, k+s, k+2s and so on."""
         members = sorted_members(subscriptions)
-        subscribers: dict[str, list[int]] = {}
-        for position, member_id in enumerate(members):
-            for topic in dict.fromkeys(subscriptions[member_id].subscription.topics):
-                subscribers.setdefault(topic, []).append(position)
+        positions = {member_id: position for position, member_id in enumerate(members)}
+        subscribers = subscribers_by_topic(subscriptions)
         assigned: dict[str, Partitions] = {member_id: {} for member_id in subscriptions}
         ring = 0
         for topic in sorted(partition_counts):
             count, wanting = partition_counts[topic], subscribers[topic]
-            first = bisect_left(wanting, ring)
+            first = bisect_left(wanting, ring, key=positions.__getitem__)
             turn = wanting[first:] + wanting[:first]
-            for number, position in enumerate(turn[:count]):
-                assigned[members[position]][topic] = tuple(range(number, count, len(turn)))
-            ring = turn[(count - 1) % len(turn)] + 1
+            for number, member_id in enumerate(turn[:count]):
+                assigned[member_id][topic] = tuple(range(number, count, len(turn)))
+            ring = positions[turn[(count - 1) % len(turn)]] + 1
         return assigned

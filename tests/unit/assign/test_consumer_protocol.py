@@ -11,8 +11,10 @@ from ottla.assign.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    encode_assignments,
     encode_subscription,
 )
+from ottla.wire.errors import WireError
 
 OWNED = {"t1": (0, 2), "t2": (1,)}
 
@@ -40,6 +42,29 @@ def test_the_same_subscription_gives_the_same_bytes():
     one = encode_subscription(["b", "a"], version=1, owned_partitions={"b": [2, 1], "c": [], "a": [0]})
     assert one == encode_subscription(["a", "b"], version=1, owned_partitions={"a": [0], "b": [1, 2]})
     assert encode_assignment({"b": [2, 1], "a": [0]}) != encode_assignment({"a": [0], "b": [1, 2]})
+
+
+def test_a_whole_group_at_once():
+    group = {"a": Assignment(0, OWNED, b"u"), "b": Assignment(3, {"t2": (0,)}, None), "c": Assignment(1, {}, b"")}
+    assert encode_assignments(group) == {
+        member_id: encode_assignment(one.partitions, one.user_data, one.version) for member_id, one in group.items()
+    }
+    assert {member_id: decode_assignment(data) for member_id, data in encode_assignments(group).items()} == group
+
+
+@pytest.mark.parametrize(
+    ("partitions", "version", "message"),
+    [
+        ({"x" * 40_000: [1]}, 0, "cannot be encoded"),
+        ({"t": [2**31]}, 0, "cannot be encoded"),
+        ({"\ud800": [1]}, 0, "cannot be encoded"),
+        ({"t": [1]}, 4, "has the versions 0 to 3, not 4"),
+        ({"t": [1]}, -1, "has the versions 0 to 3, not -1"),
+    ],
+)
+def test_what_cannot_be_written_is_an_error(partitions: dict[str, list[int]], version: int, message: str):
+    with pytest.raises(WireError, match=message):
+        encode_assignment(partitions, None, version)
 
 
 def test_no_rack_and_no_generation_have_several_forms():
