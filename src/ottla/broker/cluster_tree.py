@@ -49,6 +49,21 @@ async def read_cluster_id(zk: ZkClient) -> str | None:
     return ClusterIdZnode.decode(data)
 
 
+async def only_broker_of_all_topics(zk: ZkClient) -> int | None:
+    """The broker that holds every partition in the tree; None where there are several, or no topics."""
+    try:
+        names = await zk.children(TopicZnode.ROOT)
+    except NoNodeError:
+        return None
+    brokers: set[int] = set()
+    for name in names:
+        data, _ = await zk.get(TopicZnode.path(name))
+        brokers.update(*TopicZnode.decode(name, data).partitions.values())
+        if len(brokers) > 1:
+            return None
+    return brokers.pop() if brokers else None
+
+
 async def write_persistent_paths(zk: ZkClient) -> None:
     """Make the nodes that every cluster has, where they are missing, in one transaction."""
     wanted: dict[str, bytes | None] = dict.fromkeys(PERSISTENT_PATHS)

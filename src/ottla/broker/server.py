@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.cluster_tree import only_broker_of_all_topics
 from ottla.broker.conversions import Conversions
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.dynamic_settings import DynamicSettings
@@ -242,7 +243,7 @@ class Broker:
         if broker_id < 0 and identity.broker_id is not None:
             broker_id = identity.broker_id
         elif broker_id < 0:
-            broker_id = await generate_broker_id(tree, self.config)
+            broker_id = await self._former_or_new_id(tree)
         self.config = self.config.with_broker_id(broker_id)
         topics = self._topics = self._topic_manager(tree, broker_id, identity.cluster_id)
         topics.subscribe(self._host)
@@ -266,6 +267,17 @@ class Broker:
         topics.subscribe(self.groups.image_changed)
         self.groups.start()
         return None
+
+    async def _former_or_new_id(self, tree: LocalClient) -> int:
+        """The id for folders without `meta.properties`: that of the broker whose the topics are, or a new one.
+
+        With a new one all partitions would be those of a broker that never comes back.
+        """
+        former = await only_broker_of_all_topics(tree)
+        if former is None:
+            return await generate_broker_id(tree, self.config)
+        log.warning("meta.properties names no broker.id; going on as broker %d, which holds all topics", former)
+        return former
 
     def _topic_manager(self, tree: LocalClient, broker_id: int, stored_cluster_id: str | None) -> TopicManager:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}

@@ -130,13 +130,16 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
-    """Read the file. Raises CheckpointError where it is no such file or that of a KRaft node (version 1)."""
+    """Read the file. Raises CheckpointError where it is no such file or that of another kind of node (version 1)."""
     lines = [line for line in data.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
     fields = dict(_pairs(lines, "="))
-    version = fields.get("version", "0")
+    version = fields.get("version")
+    if version is None:
+        raise CheckpointError(f"{path}: there is no version in it, so that it is damaged")
     if version != str(_VERSION):
+        whose = "belongs to a node in KRaft mode" if version == "1" else "is not known"
         raise CheckpointError(
-            f"{path}: version {version} belongs to a node in KRaft mode; a folder of a broker with ZooKeeper "
+            f"{path}: version {version} {whose}; a folder of a broker with ZooKeeper "
             f"(version {_VERSION}) is needed, or an empty one"
         )
     broker = fields.get("broker.id")

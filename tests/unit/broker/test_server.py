@@ -138,6 +138,31 @@ def test_a_restart_keeps_cluster_id_broker_id_and_topics(tmp_path: Path) -> None
     run(scenario)
 
 
+def test_without_meta_properties_the_broker_stays_who_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def once(broker_id: str) -> None:
+        broker = Broker(config(tmp_path, broker_id=broker_id))
+        assert await broker.start() is None
+        assert await broker.topics.ensure_topic("orders") is None
+        assert broker.id == 1001
+        assert broker.image.topics["orders"].partitions[0].leader == 1001
+        await broker.stop()
+
+    run(lambda: once("-1"))
+    (tmp_path / "meta.properties").unlink()
+    run(lambda: once("-1"))
+    assert "going on as broker 1001, which holds all topics" in caplog.text
+
+
+def test_a_damaged_meta_properties_refuses_the_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        refusal = await Broker(config(tmp_path)).start()
+        assert refusal is not None
+        assert "meta.properties: there is no version in it" in refusal.message
+
+    (tmp_path / "meta.properties").write_bytes(b"")
+    run(scenario)
+
+
 def test_another_broker_id_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         first = Broker(config(tmp_path, broker_id="1"))
