@@ -51,6 +51,7 @@ def compare(
 
 @pytest.mark.parametrize("chains", [EVERYDAY_CHAINS, pytest.param(LONG_CHAINS, marks=pytest.mark.long)])
 @pytest.mark.parametrize("assignor", ASSIGNORS)
+@pytest.mark.timeout(600)
 def test_random_groups(assignor: PartitionAssignor, chains: int, assignor_oracle: AssignorOracle):
     seen = sum((compare(assignor, assignor_oracle, RandomGroup(seed)) for seed in range(chains)), Counter())
     assert seen["cases"] == chains * STEPS

@@ -97,6 +97,26 @@ def test_assignments(version: int, assignor_oracle: AssignorOracle):
         assert {topic: tuple(indexes) for topic, indexes in told["partitions"].items()} == partitions
 
 
+def damaged(chance: random.Random, data: bytes) -> bytes:
+    """Up to two bytes are others, and perhaps the end is missing."""
+    bent = bytearray(data)
+    for _ in range(chance.randint(0, 2)):
+        bent[chance.randrange(len(bent))] = chance.choice([0, 1, 255, chance.randrange(256)])
+    return bytes(bent[: chance.choice([len(bent), len(bent), chance.randrange(len(bent) + 1)])])
+
+
+def asked(oracle: AssignorOracle, operation: str, data: bytes) -> Any:
+    """What Java reads, None where it throws."""
+    try:
+        return oracle.ask({"operation": operation, "bytes": data.hex(), "version": HIGHEST_VERSION})
+    except OracleError:
+        return None
+
+
+def java_would_guess(refused: Malformed) -> bool:
+    return "not UTF-8" in refused.message or "negative length" in refused.message
+
+
 def test_damaged_subscriptions(assignor_oracle: AssignorOracle):
     """Java and we read the same of damaged bytes, or refuse both.
 
@@ -107,25 +127,37 @@ def test_damaged_subscriptions(assignor_oracle: AssignorOracle):
     chance = random.Random(9)
     refused = read_by_both = 0
     for _ in range(4 * CASES):
-        data = bytearray(random_subscription(chance, chance.randint(0, HIGHEST_VERSION)))
-        for _ in range(chance.randint(0, 2)):
-            data[chance.randrange(len(data))] = chance.choice([0, 1, 255, chance.randrange(256)])
-        del data[chance.choice([len(data), len(data), chance.randrange(len(data) + 1)]) :]
-        ours = decode_subscription(bytes(data))
-        try:
-            javas: Any = assignor_oracle.ask(
-                {"operation": "rewrite_subscription", "bytes": data.hex(), "version": HIGHEST_VERSION}
-            )
-        except OracleError:
-            javas = None
+        data = damaged(chance, random_subscription(chance, chance.randint(0, HIGHEST_VERSION)))
+        ours, javas = decode_subscription(data), asked(assignor_oracle, "rewrite_subscription", data)
         if javas is None:
             refused += 1
             assert isinstance(ours, Malformed) or is_old_form(data), data.hex()
         elif isinstance(ours, Malformed):
-            assert "not UTF-8" in ours.message or "negative length" in ours.message, (data.hex(), ours)
+            assert java_would_guess(ours), (data.hex(), ours)
         else:
             read_by_both += 1
             assert rewritten(ours, HIGHEST_VERSION).hex() == javas["bytes"], data.hex()
+    assert refused > CASES // 2
+    assert read_by_both > CASES // 2
+
+
+def test_damaged_assignments(assignor_oracle: AssignorOracle):
+    """As with subscriptions; no bytes at all, which Java's reader refuses and its consumer never sees, are nothing."""
+    chance = random.Random(10)
+    refused = read_by_both = 0
+    for _ in range(4 * CASES):
+        sent = encode_assignment(random_partitions(chance), random_data(chance), chance.randint(0, HIGHEST_VERSION))
+        data = damaged(chance, sent)
+        ours, javas = decode_assignment(data), asked(assignor_oracle, "rewrite_assignment", data)
+        if javas is None:
+            refused += 1
+            assert isinstance(ours, Malformed) or not data, data.hex()
+        elif isinstance(ours, Malformed):
+            assert java_would_guess(ours), (data.hex(), ours)
+        else:
+            read_by_both += 1
+            there = {topic: indexes for topic, indexes in ours.partitions.items() if indexes}
+            assert encode_assignment(there, ours.user_data, HIGHEST_VERSION).hex() == javas["bytes"], data.hex()
     assert refused > CASES // 2
     assert read_by_both > CASES // 2
 
