@@ -87,17 +87,27 @@ def read_config(options: ServeOptions) -> BrokerConfig:
     from_file: dict[str, str] = {}
     if options.properties_file is not None:
         try:
-            with open(options.properties_file, encoding="utf-8") as file:
-                from_file = parse_properties(file.read())
+            with open(options.properties_file, "rb") as file:
+                from_file = parse_properties(_text(file.read(), options.properties_file))
         except OSError as error:
             raise UsageProblem(f"cannot read {options.properties_file}: {error.strerror}") from error
-        except (PropertiesError, UnicodeDecodeError) as error:
+        except PropertiesError as error:
             raise UsageProblem(f"cannot read {options.properties_file}: {error}") from error
     given = _given(options)
     parsed = parse_broker_config({**_defaults(from_file | given), **from_file, **given}, strict=frozenset(given))
     if isinstance(parsed, ConfigRefusal):
         raise UsageProblem("\n".join(parsed.problems))
     return parsed
+
+
+def _text(data: bytes, path: str) -> str:
+    """A properties file as UTF-8; where it is not, as Latin-1, in which Java reads them. Raises `UsageProblem`."""
+    if b"\0" in data:
+        raise UsageProblem(f"cannot read {path}: it is no text file")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def _given(options: ServeOptions) -> dict[str, str]:

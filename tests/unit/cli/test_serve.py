@@ -64,6 +64,21 @@ def test_log_dir_of_a_file_is_not_overridden_by_our_default(tmp_path: Path) -> N
     assert read_config(options(properties_file=str(file))).log_dirs == [f"{tmp_path}/elsewhere"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_file_in_the_encoding_of_java_is_read_as_well(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes("# für Gäste\r\nnum.partitions=2\r\nlog.dirs=/däta\r\n".encode(encoding))
+    config = read_config(options(properties_file=str(file)))
+    assert (config.int("num.partitions"), config.log_dirs) == (2, ["/däta"])
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "program"
+    file.write_bytes(b"\x7fELF\0\0=\xff\n")
+    with pytest.raises(UsageProblem, match="program: it is no text file"):
+        read_config(options(properties_file=str(file)))
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
