@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from support.apache import ApacheKafka, ApacheZooKeeper
+from support.assignor_oracle import AssignorOracle
 from support.brokers import RunningBroker
 from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs
@@ -142,6 +143,13 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: Apa
         yield kafka.start()
     finally:
         kafka.stop()
+
+
+@pytest.fixture(scope="session")
+def assignor_oracle() -> Iterator[AssignorOracle]:
+    """Java's own assignors, in one process for the whole run. Tests that use it are marked needs_kafka."""
+    with AssignorOracle() as oracle:
+        yield oracle
 
 
 @pytest.fixture

@@ -140,7 +140,15 @@ class OurMember:
         return joined
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.spec(REQUIREMENTS[name])) for name in BUILT_IN])
+#: Round robin sends and gets what range does; it is left to long runs.
+EVERYDAY = {"range", "sticky", "cooperative-sticky"}
+
+
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.spec(REQUIREMENTS[name]), *([] if name in EVERYDAY else [pytest.mark.long])]
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks_of(name)) for name in BUILT_IN])
 def ours(request: pytest.FixtureRequest, raw: RawConnection, broker: RunningBroker, unique: str) -> OurMember:
     """Our member of a group of its own, with each of our assignors; it has not joined yet."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -44,10 +44,9 @@ def test_transcript(path: Path):
 
 @pytest.mark.needs_kafka
 @pytest.mark.slow
-def test_java_gives_the_same():
-    with AssignorOracle() as oracle:
-        for path in TRANSCRIPTS:
-            assert rerun(path.read_text(), oracle.assign) == path.read_text()
+def test_java_gives_the_same(assignor_oracle: AssignorOracle):
+    for path in TRANSCRIPTS:
+        assert rerun(path.read_text(), assignor_oracle.assign) == path.read_text()
 
 
 def test_transcripts_are_found():
