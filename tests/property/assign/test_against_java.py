@@ -60,13 +60,15 @@ def test_random_groups(assignor: PartitionAssignor, chains: int, assignor_oracle
 
 @pytest.mark.spec("A1")
 def test_racks_of_co_partitioned_topics(assignor_oracle: AssignorOracle):
-    """Where racks matter most: equal subscriptions, topics of one size, replicas here and there."""
-    for seed in range(40):
+    """Where racks matter most: equal subscriptions, topics of one size, replicas here and there, or without a rack."""
+    for seed in range(100):
         chance = random.Random(seed)
         group = RandomGroup(seed, equal_subscriptions=True, racks=True)
         size = chance.randint(1, 12)
         for name in group.topics:
-            racks = tuple(frozenset(chance.choices(["rack-a", "rack-b", "rack-c"], k=2)) for _ in range(size))
+            racks = tuple(
+                frozenset(chance.choices(["rack-a", "rack-b", "rack-c"], k=chance.randint(0, 2))) for _ in range(size)
+            )
             group.topics[name] = TopicMetadata(size, racks)
         compare(RangeAssignor(), assignor_oracle, group, steps=1)
 
