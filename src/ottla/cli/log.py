@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -11,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from ottla.cli.ending import end, refuse
+
 if TYPE_CHECKING:
     from ottla.storage.inspection.dump import DumpWish
     from ottla.storage.inspection.verify import VerifyWish
 
 EXIT_DAMAGED = 1
-EXIT_FAILED = 2
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="log",
@@ -223,45 +221,11 @@ def _key(text: str) -> bytes:
 
 
 def _end(work: Callable[[], int]) -> NoReturn:
-    """Run a command's work and end the process with its code; what goes wrong outside is told in a line."""
     from ottla.env.disk import DiskError
     from ottla.storage.inspection.folders import NothingThere
 
-    if sys.stdout is None:
-        _refuse("standard output is closed")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        code = work()
-        sys.stdout.flush()
-    except (DiskError, NothingThere) as problem:
-        _flush()
-        _refuse(str(problem))
-    except BrokenPipeError:
-        # Whoever read has seen enough.
-        _drop_output()
-        code = 0
-    except OSError as error:
-        # Of what is read comes a DiskError: this is where the output goes. Half a report must not pass for a whole one.
-        _drop_output()
-        _refuse(f"cannot write the output: {error.strerror}")
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    sys.exit(code)
-
-
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _drop_output()
-
-
-def _drop_output() -> None:
-    """Let go of what is still buffered, so that it does not fail once more at the exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    end("ottla log", work, (DiskError, NothingThere))
 
 
 def _refuse(message: str) -> NoReturn:
-    print(f"ottla log: {message}", file=sys.stderr)
-    sys.exit(EXIT_FAILED)
+    refuse("ottla log", message)

@@ -9,6 +9,7 @@ import typer
 
 from ottla import __version__
 from ottla.cli.demo import demo
+from ottla.cli.group import app as group
 from ottla.cli.log import app as log
 from ottla.cli.pipeline import pipeline
 from ottla.cli.rebalance.commands import app as rebalance
@@ -66,6 +67,7 @@ app.command()(demo)
 app.command()(pipeline)
 app.add_typer(log)
 app.add_typer(rebalance)
+app.add_typer(group)
 
 
 def main() -> None:

@@ -2,66 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from ottla.client.cluster import COORDINATOR, Cluster
-from ottla.client.errors import BrokerError
-from ottla.client.model import Node, TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.client.coordinator import GroupCoordinator
+from ottla.client.model import TopicPartition, by_topic
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-from ottla.wire.schema import Message
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+)
 
-V = TypeVar("V")
-
-GROUP = 0
 NO_GENERATION = -1
 NO_MEMBER = ""
-MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 MEMBERS_IN_CHARGE = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.STALE_MEMBER_EPOCH,
 )
+ONLY_MEMBERS_MAY = "the group has active members and only they may commit; stop them, or use another group"
+
+
+class CommittedOffset(NamedTuple):
+    """A position that a group has committed, with the text that came with it."""
+
+    offset: int
+    metadata: str
 
 
 class GroupOffsets:
     """The offsets of one group, kept by its coordinator."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, coordinator: GroupCoordinator | None = None) -> None:
         self._cluster = cluster
         self._group = group
-        self._coordinator: int | None = None
+        self._coordinator = coordinator or GroupCoordinator(cluster, group)
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """The committed offset of each partition, -1 where there is none."""
-        request = OffsetFetchRequest(
-            group_id=self._group,
-            topics=[
-                OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
-                for name, indexes in _by_topic({partition: partition.partition for partition in partitions}).items()
-            ],
-        )
+        found = await self._fetch(fetch_request(self._group, partitions))
+        return dict.fromkeys(partitions, -1) | {partition: each.offset for partition, each in found.items()}
 
-        async def attempt() -> dict[TopicPartition, int]:
-            answer: OffsetFetchResponse = await self._ask(request)
-            self._check(answer.error_code, "offsets cannot be read")
-            found = dict.fromkeys(partitions, -1)
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    self._check(each.error_code, f"the offset of {topic.name}-{each.partition_index} cannot be read")
-                    found[TopicPartition(topic.name, each.partition_index)] = each.committed_offset
-            return found
+    async def fetch_all(self) -> dict[TopicPartition, CommittedOffset]:
+        """All that the group has committed; nothing for a group that is not there."""
+        return await self._fetch(fetch_request(self._group, None))
+
+    async def _fetch(self, request: OffsetFetchRequest) -> dict[TopicPartition, CommittedOffset]:
+        async def attempt() -> dict[TopicPartition, CommittedOffset]:
+            return self.committed_in(await self._coordinator.ask(request))
 
         return await self._cluster.retry(f"reading the offsets of group {self._group}", attempt)
+
+    def committed_in(self, answer: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset]:
+        """What an answer to `fetch_request` tells, without partitions that have nothing. Raises BrokerError."""
+        self._coordinator.check(answer.error_code, "offsets cannot be read")
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for topic, each in _partitions_of(answer):
+            self._coordinator.check(each.error_code, f"the offset of {topic}-{each.partition_index} cannot be read")
+            if each.committed_offset >= 0:
+                committed = CommittedOffset(each.committed_offset, each.metadata or "")
+                found[TopicPartition(topic, each.partition_index)] = committed
+        return found
 
     async def commit(self, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
         """Commit for a group without members, or whose members do not commit (generation -1, no member id).
@@ -80,48 +91,30 @@ class GroupOffsets:
             group_id=self._group,
             generation_id_or_member_epoch=NO_GENERATION,
             member_id=NO_MEMBER,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in _by_topic(wanted).items()],
+            topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in by_topic(wanted).items()],
         )
 
         async def attempt() -> None:
-            answer: OffsetCommitResponse = await self._ask(request)
+            answer: OffsetCommitResponse = await self._coordinator.ask(request)
             for topic in answer.topics:
                 for each in topic.partitions:
-                    self._check(each.error_code, f"the offset of {topic.name}-{each.partition_index} is not committed")
+                    detail = ONLY_MEMBERS_MAY if each.error_code in MEMBERS_IN_CHARGE else None
+                    what = f"the offset of {topic.name}-{each.partition_index} is not committed"
+                    self._coordinator.check(each.error_code, what, detail)
 
         await self._cluster.retry(f"committing offsets of group {self._group}", attempt)
 
-    async def _ask(self, request: Message) -> Any:
-        if self._coordinator is None:
-            self._coordinator = await self._find_coordinator()
-        try:
-            return await self._cluster.request(self._coordinator, request, purpose=COORDINATOR)
-        except BaseException:
-            self._coordinator = None
-            raise
 
-    async def _find_coordinator(self) -> int:
-        request = FindCoordinatorRequest(key=self._group, key_type=GROUP)
-        answer: FindCoordinatorResponse = await self._cluster.request_any(request)
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerError(answer.error_code, f"group {self._group} has no coordinator", answer.error_message)
-        node = Node(answer.node_id, answer.host, answer.port)
-        self._cluster.metadata.nodes[node.node_id] = node
-        return node.node_id
-
-    def _check(self, code: int, context: str) -> None:
-        if code == ErrorCode.NONE:
-            return
-        if code in MOVED:
-            self._coordinator = None
-        detail = None
-        if code in MEMBERS_IN_CHARGE:
-            detail = "the group has active members and only they may commit; stop them, or use another group"
-        raise BrokerError(code, f"group {self._group}: {context}", detail)
+def fetch_request(group: str, partitions: Sequence[TopicPartition] | None) -> OffsetFetchRequest:
+    """The question for the committed offsets of these partitions, of all for None."""
+    if partitions is None:
+        return OffsetFetchRequest(group_id=group, topics=None)
+    wanted = by_topic({partition: partition.partition for partition in partitions})
+    return OffsetFetchRequest(
+        group_id=group,
+        topics=[OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()],
+    )
 
 
-def _by_topic(values: Mapping[TopicPartition, V]) -> dict[str, list[V]]:
-    grouped: dict[str, list[V]] = {}
-    for (topic, _), value in values.items():
-        grouped.setdefault(topic, []).append(value)
-    return grouped
+def _partitions_of(answer: OffsetFetchResponse) -> Iterable[tuple[str, OffsetFetchResponsePartition]]:
+    return ((topic.name, each) for topic in answer.topics for each in topic.partitions)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+V = TypeVar("V")
 
 EARLIEST = -2
 """In place of a timestamp: the first offset that is kept."""
@@ -21,6 +24,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(values: Mapping[TopicPartition, V]) -> dict[str, list[V]]:
+    """The values of each topic's partitions, in their order: the shape that requests have."""
+    grouped: dict[str, list[V]] = {}
+    for (topic, _), value in values.items():
+        grouped.setdefault(topic, []).append(value)
+    return grouped
 
 
 class Node(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError
-from ottla.client.model import TopicPartition
+from ottla.client.model import TopicPartition, by_topic
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -42,15 +42,27 @@ async def _ask(
     cluster: Cluster, leader: int, partitions: Sequence[TopicPartition], at: int, found: dict[TopicPartition, int]
 ) -> None:
     """Put the offsets into `found`; raise the first error only when all answers are taken in."""
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=partition, timestamp=at))
-    request = ListOffsetsRequest(
+    answer: ListOffsetsResponse = await cluster.request(leader, list_offsets_request(partitions, at))
+    take_offsets(answer, leader, partitions, found)
+
+
+def list_offsets_request(partitions: Sequence[TopicPartition], at: int) -> ListOffsetsRequest:
+    """The question for these partitions' offsets at EARLIEST, LATEST or a timestamp in milliseconds."""
+    wanted = {each: ListOffsetsPartition(partition_index=each.partition, timestamp=at) for each in partitions}
+    return ListOffsetsRequest(
         replica_id=CONSUMER,
         isolation_level=READ_UNCOMMITTED,
-        topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()],
+        topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic(wanted).items()],
     )
-    answer: ListOffsetsResponse = await cluster.request(leader, request)
+
+
+def take_offsets(
+    answer: ListOffsetsResponse,
+    leader: int,
+    partitions: Sequence[TopicPartition],
+    found: dict[TopicPartition, int],
+) -> None:
+    """Put what the leader tells of `partitions` into `found`, then raise the first error among the answers."""
     problem: BrokerError | None = None
     for told in answer.topics:
         for each in told.partitions:

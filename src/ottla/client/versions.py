@@ -14,12 +14,14 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.LIST_OFFSETS: (1, 9),
     ApiKey.METADATA: (4, 12),
     ApiKey.OFFSET_COMMIT: (2, 9),
-    ApiKey.OFFSET_FETCH: (1, 7),  # one group
+    ApiKey.OFFSET_FETCH: (2, 7),  # one group; all its partitions if need be
     ApiKey.FIND_COORDINATOR: (1, 3),  # one key
     ApiKey.DESCRIBE_GROUPS: (0, 5),
+    ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 5),  # topics by name
     ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.DELETE_GROUPS: (0, 2),
 }
 """Oldest and newest version that the code above the connection fills in and reads rightly."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.model import TopicPartition
+from ottla.client.model import TopicPartition, by_topic
 from ottla.client.settings import ClientSettings
 from ottla.records.batch import parse_batch_header, patch_batch
 from ottla.records.record import Record, decode_batch, encode_batch
@@ -21,10 +21,13 @@ from ottla.wire.connection import Request, ServerProtocol
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.find_coordinator import FindCoordinatorResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -98,6 +101,7 @@ class FakeCluster:
         self.leaders: dict[TopicPartition, int] = {}
         self.logs: dict[TopicPartition, Log] = defaultdict(Log)
         self.committed: dict[TopicPartition, int] = {}
+        self.groups: dict[str, DescribedGroup] = {}
         self.coordinator = 0
         self.controller = 0
         self.next_producer_id = 1000
@@ -179,9 +183,8 @@ class FakeCluster:
         if request is None:
             served = [ApiVersion(api_key=18, min_version=0, max_version=self.newest_api_versions)]
             return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served)
-        served = [
-            ApiVersion(api_key=key, min_version=0, max_version=12) for key in (0, 1, 2, 3, 8, 9, 10, 18, 19, 20, 22)
-        ]
+        keys = (0, 1, 2, 3, 8, 9, 10, 15, 16, 18, 19, 20, 22, 42)
+        served = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in keys]
         return ApiVersionsResponse(error_code=code or 0, api_keys=served)
 
     def on_metadata(self, node: int, request: Any, code: ErrorCode | None) -> Any:
@@ -230,9 +233,16 @@ class FakeCluster:
         return ProduceResponse(responses=responses) if request.acks else None
 
     def on_fetch(self, node: int, request: Any, code: ErrorCode | None) -> Any:
-        [topic] = request.topics
-        [wanted] = topic.partitions
-        partition = TopicPartition(topic.topic, wanted.partition)
+        sent_bytes = 0
+        topics = []
+        for topic in request.topics:
+            told = [self._fetched(node, topic.topic, each, code, sent_bytes == 0) for each in topic.partitions]
+            sent_bytes += sum(len(each.records) for each in told)
+            topics.append(FetchableTopicResponse(topic=topic.topic, partitions=told))
+        return FetchResponse(responses=topics)
+
+    def _fetched(self, node: int, topic: str, wanted: Any, code: ErrorCode | None, is_first: bool) -> Any:
+        partition = TopicPartition(topic, wanted.partition)
         log = self.logs[partition]
         error = code or ErrorCode.NONE
         if self.leaders.get(partition) != node:
@@ -244,15 +254,14 @@ class FakeCluster:
             for batch in log.batches:
                 if parse_batch_header(batch).last_offset >= wanted.fetch_offset:
                     room = wanted.partition_max_bytes - len(sent)
-                    sent += batch if not sent else batch[: max(0, room)]
-        data = PartitionData(
+                    sent += batch if not sent and is_first else batch[: max(0, room)]
+        return PartitionData(
             partition_index=wanted.partition,
             error_code=error,
             high_watermark=log.end,
             log_start_offset=log.start,
             records=sent,
         )
-        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=[data])])
 
     def on_list_offsets(self, node: int, request: Any, code: ErrorCode | None) -> Any:
         topics = []
@@ -293,19 +302,45 @@ class FakeCluster:
 
     def on_offset_fetch(self, node: int, request: Any, code: ErrorCode | None) -> Any:
         error = code or (ErrorCode.NOT_COORDINATOR if node != self.coordinator else ErrorCode.NONE)
-        topics = [
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each, committed_offset=self.committed.get(TopicPartition(topic.name, each), -1)
-                    )
-                    for each in topic.partition_indexes
-                ],
+        asked = list(self.committed)
+        if request.topics is not None:
+            asked = [TopicPartition(topic.name, each) for topic in request.topics for each in topic.partition_indexes]
+        told = {
+            each: OffsetFetchResponsePartition(
+                partition_index=each.partition, committed_offset=self.committed.get(each, -1)
             )
-            for topic in request.topics
-        ]
+            for each in asked
+        }
+        topics = [OffsetFetchResponseTopic(name=name, partitions=each) for name, each in by_topic(told).items()]
         return OffsetFetchResponse(error_code=error, topics=[] if error else topics)
+
+    def on_list_groups(self, node: int, request: Any, code: ErrorCode | None) -> Any:
+        mine = self.groups if node == self.coordinator else {}
+        listed = [ListedGroup(group_id=name, protocol_type=group.protocol_type) for name, group in mine.items()]
+        return ListGroupsResponse(error_code=code or 0, groups=listed)
+
+    def on_describe_groups(self, node: int, request: Any, code: ErrorCode | None) -> Any:
+        error = code or (ErrorCode.NOT_COORDINATOR if node != self.coordinator else ErrorCode.NONE)
+        dead = {name: DescribedGroup(group_id=name, group_state="Dead") for name in request.groups}
+        if error:
+            failed = [DescribedGroup(group_id=name, error_code=error) for name in request.groups]
+            return DescribeGroupsResponse(groups=failed)
+        return DescribeGroupsResponse(groups=[self.groups.get(name, dead[name]) for name in request.groups])
+
+    def on_delete_groups(self, node: int, request: Any, code: ErrorCode | None) -> Any:
+        results = []
+        for name in request.groups_names:
+            error = code or ErrorCode.NONE
+            if node != self.coordinator:
+                error = ErrorCode.NOT_COORDINATOR
+            elif not error and name not in self.groups:
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+            elif not error and self.groups[name].members:
+                error = ErrorCode.NON_EMPTY_GROUP
+            elif not error:
+                del self.groups[name]
+            results.append(DeletableGroupResult(group_id=name, error_code=error))
+        return DeleteGroupsResponse(results=results)
 
     def on_init_producer_id(self, node: int, request: Any, code: ErrorCode | None) -> Any:
         self.next_producer_id += 1

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import os
-import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -14,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from ottla.cli.ending import end
+
 if TYPE_CHECKING:
     from ottla.assign.simulation import Change, Outcome, SimulatedGroup
 
-EXIT_FAILED = 2
-EXIT_INTERRUPTED = 130
 MOST_NEWCOMERS = 100_000
 
 app = typer.Typer(
@@ -186,22 +183,7 @@ def _save(group: SimulatedGroup, path: Path) -> None:
 
 
 def _end(work: Callable[[], int]) -> NoReturn:
-    """Run a command's work and end the process with its code; what goes wrong outside is told in a line."""
     from ottla.cli.rebalance.source import BadSource
     from ottla.client.errors import ClientError
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        code = work()
-        sys.stdout.flush()
-    except (_Refused, BadSource, ClientError) as problem:
-        print(f"ottla rebalance: {problem}", file=sys.stderr)
-        code = EXIT_FAILED
-    except BrokenPipeError:
-        # Whoever read has seen enough. What is still buffered must not fail once more at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    sys.exit(code)
+    end("ottla rebalance", work, (_Refused, BadSource, ClientError))

@@ -1,0 +1,159 @@
+"""`ottla group`: looks at consumer groups of any Kafka cluster over the wire, and changes their offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from ottla.cli.ending import end, refuse
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+    from ottla.client.group_lag import GroupLag
+    from ottla.client.groups import GroupDescription
+
+COMMAND = "ottla group"
+EXIT_REFUSED = 1
+DEFAULT_SERVERS = "127.0.0.1:9092"
+DEFAULT_TIMEOUT_S = 15.0
+LAGS_AT_A_TIME = 16
+
+app = typer.Typer(
+    name="group",
+    help="Consumer groups: what they do, how far they are, why they rebalanced; set, delete their offsets.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Servers = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server", "-b", help="One or more host:port of the cluster.", envvar="OTTLA_BOOTSTRAP_SERVER"
+    ),
+]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds that brokers have to answer.", min=0.1)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")]
+
+
+@app.command("list")
+def list_groups(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only groups in this state (Stable, Empty, …); may be repeated.")
+    ] = None,
+    lag: Annotated[bool, typer.Option("--lag", help="With the lag of each group (takes longer).")] = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """List the groups of the cluster: state, members, assignor, coordinator."""
+    from ottla.cli.group_views import list_row, show_list
+    from ottla.cli.terminal import Terminal
+    from ottla.client.groups import Groups
+
+    async def work(cluster: Cluster) -> int:
+        wanted = {each.lower() for each in state or ()}
+        groups = [each for each in await Groups(cluster).list_all() if not wanted or each.state.lower() in wanted]
+        lags = await _lags(cluster, groups) if lag else {}
+        if as_json:
+            for group in groups:
+                write_json(list_row(group, lags.get(group.group_id)))
+        else:
+            show_list(Terminal.standard_output(), groups, lags)
+        return 0
+
+    run(servers, timeout_s, work)
+
+
+@app.command()
+def describe(
+    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="Ids of groups.")] = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups of the cluster.")] = False,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Show groups with their members, and of each partition committed offset, end, lag in records and in time.
+
+    Ends with 0, with 1 where a group is not there, with 2 where the cluster could not be asked.
+    """
+    from ottla.cli.group_views import description_row, show_description
+    from ottla.cli.terminal import Terminal
+    from ottla.client.groups import DEAD, Groups
+
+    if bool(groups) == all_groups:
+        refuse(COMMAND, "name the groups to describe, or give --all-groups")
+
+    async def work(cluster: Cluster) -> int:
+        admin = Groups(cluster)
+        found = await admin.list_all() if all_groups else await admin.describe_each(list(dict.fromkeys(groups or ())))
+        lags = await _lags(cluster, found)
+        terminal, code = Terminal.standard_output(), 0
+        for at, group in enumerate(found):
+            lag = lags[group.group_id]
+            if group.state == DEAD and not lag.partitions:
+                code = told(f"there is no group {group.group_id} at {cluster.name}")
+            elif as_json:
+                write_json(description_row(group, lag))
+            else:
+                if at:
+                    terminal.line()
+                show_description(terminal, group, lag)
+        return code
+
+    run(servers, timeout_s, work)
+
+
+async def _lags(cluster: Cluster, groups: list[GroupDescription]) -> dict[str, GroupLag]:
+    from ottla.client.group_lag import measure_lag
+
+    turns = asyncio.Semaphore(LAGS_AT_A_TIME)
+
+    async def measure(group: GroupDescription) -> GroupLag:
+        assigned = [each for member in group.members for each in member.partitions]
+        async with turns:
+            return await measure_lag(cluster, group.group_id, assigned)
+
+    found = await asyncio.gather(*map(measure, groups))
+    return {group.group_id: lag for group, lag in zip(groups, found, strict=True)}
+
+
+def run(servers: str, timeout_s: float, work: Callable[[Cluster], Awaitable[int]]) -> NoReturn:
+    """Do `work` with a cluster and end the process with the code that it gives, or with what went wrong in a line."""
+    from ottla.client.cluster import Cluster
+    from ottla.client.errors import ClientError
+    from ottla.client.settings import ClientSettings
+
+    async def whole() -> int:
+        timeout_ms = round(timeout_s * 1000)
+        settings = ClientSettings(
+            servers,
+            client_id="ottla-group",
+            request_timeout_ms=timeout_ms,
+            default_api_timeout_ms=timeout_ms,
+            socket_connection_setup_timeout_ms=timeout_ms,
+        )
+        cluster = Cluster(settings)
+        try:
+            return await work(cluster)
+        finally:
+            await cluster.close()
+
+    end(COMMAND, lambda: asyncio.run(whole()), (ClientError,))
+
+
+def told(message: str) -> int:
+    """Say on standard error what is refused, and give the exit code for it."""
+    print(f"{COMMAND}: {message}", file=sys.stderr)
+    return EXIT_REFUSED
+
+
+def write_json(row: Mapping[str, Any]) -> None:
+    """One object a line."""
+    sys.stdout.write(json.dumps(row, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,150 @@
+"""Text for terminals: aligned columns that fit the window, colours where somebody looks, the same text in a pipe.
+
+Only a terminal gets colours and shortened cells; what is piped is whole and the same on every machine, with ASCII in
+place of arrows and blocks where the encoding has none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TextIO
+
+NARROWEST_CELL = 8
+NARROWEST_WINDOW = 60
+WINDOW_IF_UNKNOWN = (100, 24)
+_ASCII = str.maketrans({"→": ">", "█": "#", "▒": "+", "░": ".", "…": "~", "·": "-", "–": "-", "─": "-"})
+
+
+class Style(StrEnum):
+    """What a text is, by the escape sequence (SGR) that shows it."""
+
+    PLAIN = ""
+    HEADING = "2"
+    NAME = "1"
+    GOOD = "32"
+    BUSY = "33"
+    BAD = "31"
+    FAINT = "2;37"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text in a table and how it is shown."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading, whether it is of numbers, and whether it may be shortened to fit."""
+
+    heading: str
+    is_number: bool = False
+    may_shrink: bool = False
+
+
+Row = Sequence[str | Cell]
+
+
+class Terminal:
+    """Where text goes. `width` is None where it is not shown in a window."""
+
+    def __init__(self, stream: TextIO, *, width: int | None, colours: bool) -> None:
+        self._stream = stream
+        self.width = width
+        self._colours = colours
+        encoding = (getattr(stream, "encoding", None) or "utf-8").lower()
+        self._is_ascii = not encoding.startswith("utf")
+
+    @classmethod
+    def standard_output(cls) -> Terminal:
+        """Standard output as it is now. NO_COLOR switches colours off."""
+        shown = sys.stdout.isatty()
+        width = max(NARROWEST_WINDOW, shutil.get_terminal_size(WINDOW_IF_UNKNOWN).columns) if shown else None
+        return cls(sys.stdout, width=width, colours=shown and not os.environ.get("NO_COLOR"))
+
+    def paint(self, text: str, style: Style) -> str:
+        """The text in its colour."""
+        return f"\x1b[{style}m{text}\x1b[0m" if self._colours and style and text else text
+
+    def line(self, text: str = "") -> None:
+        """One line, at once: who follows what happens should not wait for it."""
+        self._stream.write((text.translate(_ASCII) if self._is_ascii else text) + "\n")
+        self._stream.flush()
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Row], indent: str = "  ") -> None:
+        """Rows under their headings; columns in which no row has anything to say are left out."""
+        used = [at for at in range(len(columns)) if not rows or any(_text(row[at]) not in ("", "-") for row in rows)]
+        columns = [columns[at] for at in used]
+        cells = [[_cell(row[at]) for at in used] for row in rows]
+        widths = [max(len(each.heading), *(len(row[at].text) for row in cells), 0) for at, each in enumerate(columns)]
+        self._fit(columns, widths, len(indent))
+        self.line(self._row([Cell(each.heading, Style.HEADING) for each in columns], columns, widths, indent))
+        for row in cells:
+            self.line(self._row(row, columns, widths, indent))
+
+    def _fit(self, columns: Sequence[Column], widths: list[int], indent: int) -> None:
+        if self.width is None:
+            return
+        excess = sum(widths) + 2 * (len(widths) - 1) + indent - self.width
+        while excess > 0:
+            candidates = [at for at, each in enumerate(columns) if each.may_shrink and widths[at] > NARROWEST_CELL]
+            if not candidates:
+                return
+            widths[max(candidates, key=lambda at: widths[at])] -= 1
+            excess -= 1
+
+    def _row(self, row: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int], indent: str) -> str:
+        shown = []
+        for cell, column, width in zip(row, columns, widths, strict=True):
+            text = shortened(cell.text, width)
+            padding = " " * (width - len(text))
+            painted = self.paint(text, cell.style)
+            shown.append(padding + painted if column.is_number else painted + padding)
+        return (indent + "  ".join(shown)).rstrip()
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in at most `width` characters: its end, which tells members and topics apart, stays."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
+
+
+def duration(ms: float | None) -> str:
+    """A length of time as people say it, in at most eight characters; "-" where it is not known."""
+    if ms is None:
+        return "-"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(int(ms / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours:02}h"
+    return f"{hours}h {minutes:02}m" if hours else f"{minutes}m {seconds:02}s"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: "1 member", "2,000 members"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _text(cell: str | Cell) -> str:
+    return cell if isinstance(cell, str) else cell.text
+
+
+def _cell(cell: str | Cell) -> Cell:
+    text = _text(cell)
+    if not text.isprintable():
+        text = text.encode("unicode_escape").decode()
+    return Cell(text, cell.style if isinstance(cell, Cell) else Style.PLAIN)

@@ -1,0 +1,67 @@
+"""The way to the broker that looks after a group, found anew when it has moved."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ottla.client.cluster import COORDINATOR, Cluster
+from ottla.client.errors import BrokerError
+from ottla.client.model import Node
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.schema import Message
+
+GROUP = 0
+MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class GroupCoordinator:
+    """The coordinator of one group, remembered until it says that it is not (any more)."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._node: Node | None = None
+
+    async def node(self) -> Node:
+        """The broker that coordinates the group. BrokerError (retriable) while there is none."""
+        if self._node is None:
+            request = FindCoordinatorRequest(key=self._group, key_type=GROUP)
+            answer: FindCoordinatorResponse = await self._cluster.request_any(request)
+            if answer.error_code != ErrorCode.NONE:
+                raise BrokerError(
+                    answer.error_code, f"group {self._group} has no coordinator", answer.error_message or None
+                )
+            self._node = Node(answer.node_id, answer.host, answer.port)
+        # A refresh of the metadata in between may have left it out.
+        self._cluster.metadata.nodes[self._node.node_id] = self._node
+        return self._node
+
+    async def ask(self, request: Message) -> Any:
+        """The coordinator's answer."""
+        (answer,) = await self.ask_in_a_row(request)
+        return answer
+
+    async def ask_in_a_row(self, *requests: Message) -> list[Any]:
+        """The answers to requests that are sent together: the broker works on them one directly after the other."""
+        node = await self.node()
+        try:
+            connection = await self._cluster.connection(node.node_id, COORDINATOR)
+            # Not one by one: the second is in the broker's buffer when it has answered the first.
+            answers = await asyncio.gather(*map(connection.request, requests), return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
+        except BaseException:
+            self._node = None
+            raise
+        return answers
+
+    def check(self, code: int, context: str, detail: str | None = None) -> None:
+        """BrokerError for anything but NONE; who is not the coordinator is not asked again."""
+        if code == ErrorCode.NONE:
+            return
+        if code in MOVED:
+            self._node = None
+        raise BrokerError(code, f"group {self._group}: {context}", detail)

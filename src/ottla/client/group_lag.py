@@ -1,0 +1,164 @@
+"""How far a group is behind: in records, and in time.
+
+The committed offset is read first and the end of the log after it, so that what is committed meanwhile can only make
+the lag look larger than it was, never smaller than nothing. Where the group's coordinator also leads the partition,
+both questions are sent together on one connection, which a broker answers one directly after the other: as near to one
+moment as the protocol allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla.client.cluster import Cluster
+from ottla.client.coordinator import GroupCoordinator
+from ottla.client.group_offsets import CommittedOffset, GroupOffsets, fetch_request
+from ottla.client.model import EARLIEST, LATEST, TopicPartition
+from ottla.client.offsets import list_offsets_request, offsets_at, take_offsets
+from ottla.client.record_times import timestamps_at
+
+NO_TIMESTAMP = -1
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionLag:
+    """One partition: None stands for what is not known, or not there."""
+
+    partition: TopicPartition
+    committed_offset: int | None
+    metadata: str | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    first_unread_timestamp_ms: int | None
+    """When the first record that is not consumed was written; None also where everything is consumed."""
+    measured_at_ms: int
+
+    @property
+    def lag(self) -> int | None:
+        """Records from the committed offset to the end of the log; 0 where a position lies behind the end."""
+        if self.committed_offset is None or self.log_end_offset is None:
+            return None
+        return max(0, self.log_end_offset - self.committed_offset)
+
+    @property
+    def lag_ms(self) -> int | None:
+        """How long the first record that is not consumed has been there; 0 where there is none."""
+        if self.lag == 0:
+            return 0
+        if self.first_unread_timestamp_ms is None:
+            return None
+        return max(0, self.measured_at_ms - self.first_unread_timestamp_ms)
+
+    @property
+    def is_beyond_end(self) -> bool:
+        """Whether more is committed than there is: the topic was made anew, or its log was cut."""
+        return None not in (self.committed_offset, self.log_end_offset) and (self.committed_offset or 0) > (
+            self.log_end_offset or 0
+        )
+
+    @property
+    def missed(self) -> int:
+        """Records that were deleted before they were consumed."""
+        if self.committed_offset is None or self.log_start_offset is None:
+            return 0
+        return max(0, self.log_start_offset - self.committed_offset)
+
+
+@dataclass(slots=True, frozen=True)
+class GroupLag:
+    """All partitions that a group has committed offsets of or is assigned, sorted."""
+
+    committed_at_ms: int
+    ended_at_ms: int
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def lag(self) -> int:
+        """Records in all partitions where it is known."""
+        return sum(each.lag or 0 for each in self.partitions)
+
+    @property
+    def lag_ms(self) -> int | None:
+        """That of the partition which is furthest behind, None where none is known."""
+        return max((each.lag_ms for each in self.partitions if each.lag_ms is not None), default=None)
+
+
+@dataclass(slots=True)
+class _Measured:
+    committed: dict[TopicPartition, CommittedOffset]
+    committed_at_ms: int
+    ends: dict[TopicPartition, int]
+    ended_at_ms: int
+
+
+async def measure_lag(cluster: Cluster, group: str, assigned: Iterable[TopicPartition] = ()) -> GroupLag:
+    """The lag of a group in all partitions that it has committed offsets of, and in those `assigned` to its members."""
+    coordinator = GroupCoordinator(cluster, group)
+    offsets = GroupOffsets(cluster, group, coordinator)
+    partitions = sorted({*await offsets.fetch_all(), *assigned})
+    usable = await _usable(cluster, partitions)
+    what = f"measuring the lag of group {group}"
+    measured = await cluster.retry(what, lambda: _measure(cluster, coordinator, group, offsets, usable))
+    partitions = sorted({*partitions, *measured.committed})
+    starts = await offsets_at(cluster, usable, EARLIEST)
+    unread: dict[TopicPartition, int] = {}
+    for partition, end in measured.ends.items():
+        committed = measured.committed.get(partition)
+        if committed is not None and max(committed.offset, starts[partition]) < end:
+            unread[partition] = max(committed.offset, starts[partition])
+    times = await timestamps_at(cluster, unread)
+    return GroupLag(
+        measured.committed_at_ms,
+        measured.ended_at_ms,
+        tuple(_partition_lag(each, measured, starts, times) for each in partitions),
+    )
+
+
+async def _usable(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Those that are there and have a leader: the others' topics may have been deleted long ago."""
+    topics = list(dict.fromkeys(each.topic for each in partitions))
+    metadata = await cluster.retry("looking up topics", lambda: cluster.refresh(topics))
+    return [each for each in partitions if (metadata.leader(*each) or 0) >= 0 and metadata.leader(*each) is not None]
+
+
+async def _measure(
+    cluster: Cluster,
+    coordinator: GroupCoordinator,
+    group: str,
+    offsets: GroupOffsets,
+    partitions: Sequence[TopicPartition],
+) -> _Measured:
+    node = (await coordinator.node()).node_id
+    leaders = await cluster.by_leader(partitions)
+    here = leaders.pop(node, [])
+    requests = [fetch_request(group, None), *([list_offsets_request(here, LATEST)] if here else [])]
+    committed_answer, *ends_answer = await coordinator.ask_in_a_row(*requests)
+    committed, committed_at_ms = offsets.committed_in(committed_answer), cluster.clock.now_ms()
+    ends: dict[TopicPartition, int] = {}
+    for answer in ends_answer:
+        take_offsets(answer, node, here, ends)
+    elsewhere = await asyncio.gather(*(offsets_at(cluster, asked, LATEST) for asked in leaders.values()))
+    for found in elsewhere:
+        ends |= found
+    return _Measured(committed, committed_at_ms, ends, cluster.clock.now_ms())
+
+
+def _partition_lag(
+    partition: TopicPartition,
+    measured: _Measured,
+    starts: Mapping[TopicPartition, int],
+    times: Mapping[TopicPartition, int],
+) -> PartitionLag:
+    committed = measured.committed.get(partition)
+    at = times.get(partition, NO_TIMESTAMP)
+    return PartitionLag(
+        partition=partition,
+        committed_offset=None if committed is None else committed.offset,
+        metadata=None if committed is None else committed.metadata,
+        log_start_offset=starts.get(partition),
+        log_end_offset=measured.ends.get(partition),
+        first_unread_timestamp_ms=None if at == NO_TIMESTAMP else at,
+        measured_at_ms=measured.ended_at_ms,
+    )

@@ -1,0 +1,167 @@
+"""Groups as an administrator sees them: list, describe, delete. For any Kafka cluster, over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ottla.assign.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+)
+from ottla.client.cluster import Cluster
+from ottla.client.coordinator import GroupCoordinator
+from ottla.client.errors import BrokerError
+from ottla.client.model import Node, TopicPartition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+EMPTY = "Empty"
+DEAD = "Dead"
+"""What a group is called that is not there."""
+CLASSIC = "classic"
+
+GROUPS_PER_REQUEST = 100
+
+
+@dataclass(slots=True, frozen=True)
+class GroupMember:
+    """A member; of what it has and wants only as much is known as its bytes tell, in a stable group."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+    subscribed_topics: tuple[str, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class GroupDescription:
+    """A group and its members; `assignor` is empty unless the group is stable."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: Node
+    members: tuple[GroupMember, ...]
+    group_type: str = CLASSIC
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has members, which are in charge of its offsets."""
+        return self.state not in (EMPTY, DEAD)
+
+
+class Groups:
+    """What an administrator asks about groups."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def list_all(self) -> list[GroupDescription]:
+        """All groups of the cluster, sorted by id, described by the brokers that coordinate them."""
+        return await self._cluster.retry("listing groups", self._list_all)
+
+    async def _list_all(self) -> list[GroupDescription]:
+        metadata = await self._cluster.refresh([])
+        found = await asyncio.gather(*map(self._list_on, list(metadata.nodes.values())))
+        return sorted((group for groups in found for group in groups), key=lambda group: group.group_id)
+
+    async def _list_on(self, node: Node) -> list[GroupDescription]:
+        answer: ListGroupsResponse = await self._cluster.request(node.node_id, ListGroupsRequest())
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerError(answer.error_code, f"{node} cannot list its groups")
+        listed = {each.group_id: each for each in answer.groups}
+        names = list(listed)
+        described: list[GroupDescription] = []
+        for first in range(0, len(names), GROUPS_PER_REQUEST):
+            request = DescribeGroupsRequest(groups=names[first : first + GROUPS_PER_REQUEST])
+            told: DescribeGroupsResponse = await self._cluster.request(node.node_id, request)
+            for group in told.groups:
+                if group.error_code != ErrorCode.NONE:
+                    raise BrokerError(group.error_code, f"group {group.group_id} cannot be described")
+                found = _described(group, node, listed[group.group_id].group_type or CLASSIC)
+                # Groups of the newer protocol are listed, but dead to whoever asks in the classic way.
+                if found.state == DEAD:
+                    found = replace(found, state=listed[group.group_id].group_state or DEAD)
+                described.append(found)
+        return described
+
+    async def describe(self, group_id: str) -> GroupDescription:
+        """State and members; a group that is not there is `DEAD`."""
+        coordinator = GroupCoordinator(self._cluster, group_id)
+
+        async def attempt() -> GroupDescription:
+            answer: DescribeGroupsResponse = await coordinator.ask(DescribeGroupsRequest(groups=[group_id]))
+            for group in answer.groups:
+                if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    coordinator.check(group.error_code, "it cannot be described")
+                return _described(group, await coordinator.node(), CLASSIC)
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} is left out of the answer")
+
+        return await self._cluster.retry(f"describing group {group_id}", attempt)
+
+    async def describe_each(self, group_ids: Sequence[str]) -> list[GroupDescription]:
+        """The descriptions of several groups, in their order."""
+        return list(await asyncio.gather(*map(self.describe, group_ids)))
+
+    async def delete(self, group_id: str) -> None:
+        """Delete a group and its offsets. BrokerError where it has members (NON_EMPTY_GROUP) or is not there."""
+        coordinator = GroupCoordinator(self._cluster, group_id)
+        attempts = 0
+
+        async def attempt() -> None:
+            nonlocal attempts
+            attempts += 1
+            answer: DeleteGroupsResponse = await coordinator.ask(DeleteGroupsRequest(groups_names=[group_id]))
+            for result in answer.results:
+                if result.error_code == ErrorCode.GROUP_ID_NOT_FOUND and attempts > 1:
+                    return  # an earlier attempt, whose answer was lost, did it
+                coordinator.check(result.error_code, "it is not deleted")
+
+        await self._cluster.retry(f"deleting group {group_id}", attempt)
+
+
+def _described(group: DescribedGroup, coordinator: Node, group_type: str) -> GroupDescription:
+    is_consumer = group.protocol_type == PROTOCOL_TYPE
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.group_state or DEAD,
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        coordinator=coordinator,
+        members=tuple(_member(each, is_consumer) for each in group.members),
+        group_type=group_type,
+    )
+
+
+def _member(member: DescribedGroupMember, is_consumer: bool) -> GroupMember:
+    assignment = decode_assignment(member.member_assignment) if is_consumer else None
+    subscription = decode_subscription(member.member_metadata) if is_consumer else None
+    partitions: list[TopicPartition] = []
+    if isinstance(assignment, Assignment):
+        partitions = [
+            TopicPartition(topic, each) for topic, indexes in assignment.partitions.items() for each in indexes
+        ]
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        # Java's brokers put the slash of InetAddress in front.
+        client_host=member.client_host.removeprefix("/"),
+        partitions=tuple(sorted(partitions)),
+        subscribed_topics=tuple(sorted(subscription.topics)) if isinstance(subscription, Subscription) else (),
+    )

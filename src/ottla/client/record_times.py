@@ -1,0 +1,100 @@
+"""Timestamps of single records: how old the first one is that a reader has not read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from ottla.client.cluster import FETCH, Cluster
+from ottla.client.errors import ClientError
+from ottla.client.model import TopicPartition, by_topic
+from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED
+from ottla.records.batch import split_batches
+from ottla.records.errors import BatchError
+from ottla.records.record import decode_batch
+from ottla.records.upgrade import upgrade
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+PARTITION_MAX_BYTES = 64 * 1024
+"""Enough for an ordinary batch; larger ones come one a request, as the broker always sends the first one whole."""
+MAX_BYTES = 4 * 1024 * 1024
+NO_SESSION = 0
+NO_SESSION_EPOCH = -1
+
+
+async def timestamps_at(cluster: Cluster, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The timestamp (ms) of the first record at or after each offset, without partitions that have none to show.
+
+    Whatever cannot be read (no leader, deleted meanwhile, damaged) is left out, too: nothing is worth an error here.
+    """
+    grouped: dict[int, dict[TopicPartition, int]] = {}
+    for partition, offset in positions.items():
+        leader = cluster.metadata.leader(*partition)
+        if leader is not None and leader >= 0:
+            grouped.setdefault(leader, {})[partition] = offset
+    answers = await asyncio.gather(*(_of_leader(cluster, leader, asked) for leader, asked in grouped.items()))
+    return {partition: at for answer in answers for partition, at in answer.items()}
+
+
+async def _of_leader(cluster: Cluster, leader: int, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    missing = dict(wanted)
+    while missing:
+        try:
+            answer: FetchResponse = await cluster.request(leader, _request(missing), purpose=FETCH)
+        except ClientError:
+            break
+        before = dict(missing)
+        for topic in answer.responses:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.topic, each.partition_index)
+                if each.error_code != ErrorCode.NONE:
+                    missing.pop(partition, None)
+                elif each.records and partition in missing:
+                    _take(partition, memoryview(each.records), missing, found)
+        if missing == before:
+            break
+    return found
+
+
+def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
+    wanted = {
+        partition: FetchPartition(
+            partition=partition.partition, fetch_offset=offset, partition_max_bytes=PARTITION_MAX_BYTES
+        )
+        for partition, offset in positions.items()
+    }
+    return FetchRequest(
+        replica_id=CONSUMER,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=MAX_BYTES,
+        isolation_level=READ_UNCOMMITTED,
+        session_id=NO_SESSION,
+        session_epoch=NO_SESSION_EPOCH,
+        topics=[FetchTopic(topic=name, partitions=asked) for name, asked in by_topic(wanted).items()],
+    )
+
+
+def _take(
+    partition: TopicPartition,
+    data: memoryview,
+    missing: dict[TopicPartition, int],
+    found: dict[TopicPartition, int],
+) -> None:
+    """Note the time of the partition's record, or go on behind batches that compaction left without it."""
+    position = missing.pop(partition)
+    try:
+        buffer = upgrade(data)
+        headers = split_batches(buffer, partial_tail=True)
+        for header in headers:
+            records = [] if header.is_control else decode_batch(buffer, header)
+            at = next((record.timestamp for record in records if record.offset >= position), None)
+            if at is not None:
+                found[partition] = at
+                return
+    except BatchError:
+        return
+    if headers and headers[-1].next_offset > position:
+        missing[partition] = headers[-1].next_offset

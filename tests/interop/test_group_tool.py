@@ -1,0 +1,183 @@
+"""`ottla group` against ottla and Apache Kafka, with Apache's `kafka-consumer-groups` as the judge of its numbers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from support.brokers import RunningBroker
+from support.java import java_tool
+from support.processes import run_tool
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.spec("G2")]
+
+KAFKA_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+RECORDS = 30
+
+
+class Tool:
+    """`ottla group` as a process."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def __call__(self, command: str, *arguments: str, code: int = 0, stderr: str = "") -> str:
+        line = [sys.executable, "-m", "ottla", "group", command, "--bootstrap-server", self._bootstrap, *arguments]
+        done = run_tool(line, timeout_s=30, check=False)
+        assert "Traceback" not in done.stderr
+        assert (done.returncode, stderr in done.stderr) == (code, True), done.stderr
+        return done.stdout
+
+    def json(self, command: str, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self(command, *arguments, "--json", code=code).splitlines()]
+
+
+@pytest.fixture
+def tool(broker: RunningBroker) -> Tool:
+    return Tool(broker.bootstrap)
+
+
+@pytest.fixture
+def kafka_tool(broker: RunningBroker) -> Callable[..., str]:
+    def run(*arguments: str) -> str:
+        return java_tool(KAFKA_TOOL, "--bootstrap-server", broker.bootstrap, *arguments).stdout
+
+    return run
+
+
+@pytest.fixture
+def topic(broker: RunningBroker, unique: str) -> str:
+    """Three partitions of 30, 20 and 10 records, their times a second apart from 1,000,000 on."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(unique, 3)])[unique].result(20)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for partition in range(3):
+        for number in range(RECORDS - 10 * partition):
+            producer.produce(unique, b"v", partition=partition, timestamp=1_000_000 + 1000 * number)
+    assert producer.flush(20) == 0
+    return unique
+
+
+@pytest.fixture
+def consume(broker: RunningBroker, topic: str) -> Iterator[Callable[..., Consumer]]:
+    """Makes a member of the group that is called as the topic; it is closed at the end."""
+    with ExitStack() as members:
+
+        def start(client_id: str, **settings: str) -> Consumer:
+            config = {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": topic,
+                "client.id": client_id,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": "false",
+            }
+            member = Consumer(config | {name.replace("_", "."): value for name, value in settings.items()})
+            members.callback(member.close)
+            member.subscribe([topic])
+            return member
+
+        yield start
+
+
+def settle(*members: Consumer, partitions: int = 3) -> None:
+    """Poll all in turn until every partition is somebody's."""
+
+    def owned() -> bool:
+        for member in members:
+            member.poll(0.05)
+        sizes = [len(member.assignment()) for member in members]
+        return sum(sizes) == partitions and all(sizes)
+
+    wait_until(owned, "every member has partitions", timeout_s=30)
+
+
+def commit(broker: RunningBroker, group: str, offsets: dict[tuple[str, int], int]) -> None:
+    from ottla.client.model import TopicPartition
+    from ottla.client.sync import Client
+
+    with Client(broker.bootstrap) as client:
+        client.commit(group, {TopicPartition(*each): offset for each, offset in offsets.items()})
+
+
+def rows_of(table: str) -> list[dict[str, str]]:
+    """The rows of Apache's table by heading."""
+    lines = [line.split() for line in table.splitlines() if line.strip()]
+    start = next(at for at, words in enumerate(lines) if words[0] == "GROUP")
+    return [dict(zip(lines[start], words, strict=False)) for words in lines[start + 1 :]]
+
+
+@pytest.mark.needs_kafka
+def test_describe_tells_the_same_as_apaches_tool(
+    tool: Tool, kafka_tool: Any, consume: Any, topic: str, broker: RunningBroker
+) -> None:
+    commit(broker, topic, {(topic, 0): 12, (topic, 2): 10})
+    settle(consume("anna"), consume("ben"))
+    theirs = {row["PARTITION"]: row for row in rows_of(kafka_tool("--describe", "--group", topic))}
+    [group] = tool.json("describe", topic)
+    assert len(theirs) == len(group["partitions"]) == 3
+    for each in group["partitions"]:
+        row = theirs[str(each["partition"])]
+        told = [each[name] for name in ("committed_offset", "log_end_offset", "lag", "member_id", "client_id")]
+        columns = ("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "CLIENT-ID")
+        assert ["-" if value is None else str(value) for value in told] == [row[name] for name in columns]
+        assert row["HOST"].removeprefix("/") == each["client_host"]
+    [state] = rows_of(kafka_tool("--describe", "--group", topic, "--state"))
+    assert state["STATE"] == group["state"] == "Stable"
+    assert group["assignor"] in kafka_tool("--describe", "--group", topic, "--state")
+    members = rows_of(kafka_tool("--describe", "--group", topic, "--members"))
+    sizes = {row["CONSUMER-ID"]: int(row["#PARTITIONS"]) for row in members}
+    assert sizes == {each["member_id"]: len(each["partitions"]) for each in group["members"]}
+
+
+@pytest.mark.needs_kafka
+def test_list_tells_the_same_as_apaches_tool(tool: Tool, kafka_tool: Any, topic: str, broker: RunningBroker) -> None:
+    commit(broker, topic, {(topic, 0): 12})
+    theirs = rows_of(kafka_tool("--list", "--state"))
+    assert {row["GROUP"]: row["STATE"] for row in theirs} == {
+        each["group"]: each["state"] for each in tool.json("list")
+    }
+    [mine] = [each for each in tool.json("list", "--lag", "--state", "empty") if each["group"] == topic]
+    assert mine["lag"] == 18
+
+
+def test_a_description_for_people(tool: Tool, consume: Any, topic: str, broker: RunningBroker) -> None:
+    commit(broker, topic, {(topic, 0): 12, (topic, 1): 20})
+    settle(consume("anna"))
+    lines = tool("describe", topic).splitlines()
+    assert "Stable" in lines[0]
+    assert "1 member" in lines[0]
+    assert lines[1].startswith("  lag 18 records in 2 partitions, ")
+    assert lines[3].split()[:3] == ["MEMBER", "HOST", "PARTITIONS"]
+    rows = [line.split() for line in lines if line.startswith(f"  {topic} ")]
+    assert [row[1:5] for row in rows] == [["0", "12", "30", "18"], ["1", "20", "20", "0"], ["2", "-", "10", "-"]]
+    assert {row[-1] for row in rows} == {"anna"}
+
+
+def test_lag_in_time(tool: Tool, topic: str, broker: RunningBroker) -> None:
+    commit(broker, topic, {(topic, 0): 12, (topic, 1): 20})
+    [group] = tool.json("describe", topic)
+    behind, done = group["partitions"]
+    assert behind["first_unread_timestamp_ms"] == 1_012_000
+    assert behind["lag_ms"] == group["lag_ms"] == group["ended_at_ms"] - 1_012_000
+    assert (done["lag"], done["lag_ms"]) == (0, 0)
+
+
+def test_groups_that_are_not_there(tool: Tool, unique: str) -> None:
+    assert tool("describe", unique, code=1, stderr=f"ottla group: there is no group {unique} at ") == ""
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    nobody = Tool("127.0.0.1:1")
+    for arguments in (("list",), ("describe", "g")):
+        assert nobody(*arguments, code=2, stderr="ottla group: cannot connect to 127.0.0.1:1") == ""
+    nobody("describe", code=2, stderr="name the groups to describe")
+    Tool("somewhere")("list", code=2, stderr="is not of the form host:port")
