@@ -52,6 +52,11 @@ class GroupBrokers:
             raise
         return brokers
 
+    @property
+    def bootstraps(self) -> dict[str, str]:
+        """The addresses that lead past the taps, by side."""
+        return {"ottla": self.ottla.bootstrap, "kafka": self.kafka.bootstrap}
+
     def stop(self) -> None:
         """Stop both."""
         self.ottla.stop()

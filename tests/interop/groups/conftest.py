@@ -7,14 +7,26 @@ from collections.abc import Iterator
 import pytest
 
 from interop.groups.brokers import GroupBrokers
+from interop.groups.player import TOPIC
+from interop.raw import RawConnection
+from interop.twin import Twin
+from interop.wire_json import Definitions
 from support.apache import ApacheZooKeeper
 
 
 @pytest.fixture(scope="package")
 def group_brokers(
-    tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper
+    tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper, definitions: Definitions
 ) -> Iterator[GroupBrokers]:
-    """ottla and Apache Kafka with short sessions: use groups of your own."""
+    """ottla and Apache Kafka with short sessions and a topic for commits: use groups of your own."""
     brokers = GroupBrokers.start(tmp_path_factory.mktemp("groups"), apache_zookeeper)
-    yield brokers
-    brokers.stop()
+    try:
+        bootstraps = brokers.bootstraps
+        with (
+            RawConnection(bootstraps["ottla"], definitions) as ours,
+            RawConnection(bootstraps["kafka"], definitions) as theirs,
+        ):
+            Twin(ours, theirs).create_topic(TOPIC, partitions=2)
+        yield brokers
+    finally:
+        brokers.stop()

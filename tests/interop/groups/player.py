@@ -102,6 +102,8 @@ class Player:
         self.clients: dict[str, Client] = {}
         self.waiting: list[Waiting] = []
         self.names = Names()
+        #: The leader's member id, as the latest JoinGroup that was answered has it.
+        self.leader = ""
         wait_until(lambda: coordinator_is_up(self.observer, group), f"the coordinator of {group}")
 
     def play(self, step: Step, side: str | None) -> list[str]:
@@ -109,29 +111,38 @@ class Player:
 
         Without a side (a transcript is recorded) whatever comes is taken.
         """
-        name, *rest = shlex.split(step.command)
-        words = words_of(rest)
-        limit_s = milliseconds(words.plain[0]) / 1000 if name == "wait" else 0.0
-        act: Callable[[Words], list[str]] = getattr(self, f"do_{name}")
-        lines = act(words)
+        name, *rest = step.command.split()
+        limit_s = milliseconds(rest[0]) / 1000 if name == "wait" else 0.0
+        lines = self.begin(step.command)
         if side is None:
             return self._settled(lines, limit_s)
         pause_s = WAITING_PAUSE_S if limit_s else PAUSE_S
         expected = sorted(step.expected(side))
         deadline = time.monotonic() + limit_s + PATIENCE_S
         while True:
-            state = self._state_when_handled()
-            lines += self._answers()
+            answers, state = self.look()
+            lines += answers
             if sorted([*lines, state]) == expected or time.monotonic() >= deadline:
                 return [*sorted(lines), state]
             time.sleep(pause_s)  # sleep: until the next look
+
+    def begin(self, command: str) -> list[str]:
+        """Send what a command says; the lines that are known at once."""
+        name, *rest = shlex.split(command)
+        act: Callable[[Words], list[str]] = getattr(self, f"do_{name}")
+        return act(words_of(rest))
+
+    def look(self) -> tuple[list[str], str]:
+        """The answers that have come since, and the state of the group, once everything that was sent is handled."""
+        state = self._state_when_handled()
+        return self._answers(), state
 
     def _settled(self, lines: list[str], limit_s: float) -> list[str]:
         """What has happened once nothing more does; something must within the limit, if there is one."""
         state = self._state_when_handled()
         quiet_until = time.monotonic() + max(limit_s, QUIET_S)
         while time.monotonic() < quiet_until:
-            now, answers = self._state_when_handled(), self._answers()
+            answers, now = self.look()
             if answers or now != state:
                 quiet_until = time.monotonic() + QUIET_S
             lines += answers
@@ -163,11 +174,14 @@ class Player:
         return lines
 
     def _remember(self, client: Client, answer: Json) -> None:
-        client.member_id = answer["member_id"] or client.member_id
-        if answer["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID:
+        error = answer["error_code"]
+        if error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            client.member_id = answer["member_id"]
+        elif error == ErrorCode.UNKNOWN_MEMBER_ID and answer["member_id"] in ("", client.member_id):
             client.member_id = ""
-        if not answer["error_code"]:
+        if not error:
             client.generation = answer["generation_id"]
+            self.leader = answer["leader"]
             client.protocol_name = answer["protocol_name"]
 
     def _send(self, client: Client, what: str, version: int, body: Json) -> None:
@@ -187,7 +201,7 @@ class Player:
         body: Json = {"group_id": options.pop("group", self.group)}
         body["member_id"] = self.names.id_of(options.pop("id", None), client.member_id)
         instance = options.pop("instance", client.instance)
-        return body if instance is None else body | {"group_instance_id": instance}
+        return body | {"group_instance_id": instance} if instance else body
 
     def do_join(self, words: Words) -> list[str]:
         client = self._client(words.plain.pop(0))

@@ -30,6 +30,10 @@ class Names:
             self._names[member_id] = prefix if number == 1 else f"{prefix}.{number}"
         return self._names[member_id]
 
+    def ids(self) -> list[str]:
+        """The ids that have appeared."""
+        return list(self._names)
+
     def id_of(self, name: str | None, default: str) -> str:
         """The id with a name; a name that no id has stands for itself."""
         if name is None:

@@ -179,9 +179,8 @@ def walk(
 ) -> Iterator[Walk]:
     """A group without members yet."""
     side = request.param
-    bootstrap = (group_brokers.ottla if side == "ottla" else group_brokers.kafka).bootstrap
     group_brokers.taps[side].begin()
-    with RawConnection(bootstrap, definitions) as raw:
+    with RawConnection(group_brokers.bootstraps[side], definitions) as raw:
         made = Walk(side, group_brokers, version, consumers_of(version), raw, unique)
         yield made
         group_brokers.taps[side].begin()

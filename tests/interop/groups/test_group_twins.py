@@ -19,10 +19,9 @@ from pathlib import Path
 import pytest
 
 from interop.groups.brokers import GroupBrokers
-from interop.groups.player import TOPIC, Player, connector
+from interop.groups.player import Player, connector
 from interop.groups.transcript import SIDES, Scenario, merged, recorded, scenarios_of
 from interop.raw import RawConnection
-from interop.twin import Twin
 from interop.wire_json import Definitions
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -78,14 +77,8 @@ class Stage:
 def stage(request: pytest.FixtureRequest, group_brokers: GroupBrokers, definitions: Definitions) -> Iterator[Stage]:
     """All chosen scenarios, begun."""
     chosen = {item.callspec.params["scenario"].name for item in request.session.items if _is_scenario(item)}
-    bootstraps = {"ottla": group_brokers.ottla.bootstrap, "kafka": group_brokers.kafka.bootstrap}
-    with (
-        RawConnection(bootstraps["ottla"], definitions) as ours,
-        RawConnection(bootstraps["kafka"], definitions) as theirs,
-    ):
-        Twin(ours, theirs).create_topic(TOPIC, partitions=2)
     with ThreadPoolExecutor(PLAYERS) as pool:
-        made = Stage(bootstraps, definitions, pool)
+        made = Stage(group_brokers.bootstraps, definitions, pool)
         for scenario in sorted(SCENARIOS, key=lambda one: not one.waits):
             if scenario.name in chosen:
                 made.begin(scenario)
