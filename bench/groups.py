@@ -1,6 +1,6 @@
 """Consumer groups on Apache Kafka 3.9.1 and ottla, side by side in one run.
 
-    ./run bench groups [--quick] [--only rebalances heartbeats assignors] [--write]
+    ./run bench groups [--quick] [--only rebalances heartbeats] [--write]
 
 Both coordinators get the same requests in turns; figures are medians of several rounds. See README.md beside this file
 for what each row means, and RESULTS.md for the last complete run.

@@ -28,6 +28,8 @@ NO_GENERATION = -1
 
 _VERSION = _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_ONE = struct.Struct(">ii")
+"""An array of one partition, which most are where there are many topics."""
 _NULL = _INT32.pack(-1)
 
 Partitions = dict[str, tuple[int, ...]]
@@ -157,7 +159,9 @@ def _assignment_bytes(
             if topic not in names:
                 name = topic.encode()
                 names[topic] = _INT16.pack(len(name)) + name
-            parts += (names[topic], struct.pack(f">{len(indexes) + 1}i", len(indexes), *indexes))
+            parts.append(names[topic])
+            count = len(indexes)
+            parts.append(_ONE.pack(1, *indexes) if count == 1 else struct.pack(f">{count + 1}i", count, *indexes))
         parts += (_NULL,) if user_data is None else (_INT32.pack(len(user_data)), user_data)
         if 0 <= version <= HIGHEST_VERSION:
             return b"".join(parts)

@@ -13,8 +13,9 @@ Partitions are the numbers of `NumberedPartitions`, whose topics are in the orde
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from ottla.assign.java_order import partition_hash, slot, sorted_texts, string_hash, table_size
 from ottla.assign.sticky_partitions import NO_GENERATION, MemberData, NumberedPartitions, Racks
@@ -25,13 +26,10 @@ whoever has it. That may go round in circles, and in Java then does so for ever;
 After these rounds only moves are made that make the assignment more even, of which there is an end."""
 
 
-def by_fewest_subscribers(counts: Iterable[str], wanted: Mapping[str, Sequence[str]]) -> list[str]:
+def by_fewest_subscribers(names: Iterable[str], wanted: Mapping[str, Sequence[str]]) -> list[str]:
     """The topics, those with the fewest subscribers first, equals by name; `wanted` holds topics by member."""
-    subscribers = dict.fromkeys(sorted_texts(counts), 0)
-    for topic in chain.from_iterable(wanted.values()):
-        if topic in subscribers:
-            subscribers[topic] += 1
-    return sorted(subscribers, key=subscribers.__getitem__)
+    subscribers = Counter(chain.from_iterable(wanted.values()))
+    return sorted(sorted_texts(names), key=subscribers.__getitem__)
 
 
 def earlier_owners(
@@ -74,9 +72,18 @@ class GeneralAssignment:
         self.names = sorted_texts(wanted)
         self._members = len(self.names)
         places = {name: member for member, name in enumerate(self.names)}
-        self._subscribers = [0] * numbered.topics
-        self._wants = [self._wish(wanted[name]) for name in self.names]
-        self._most = [self._most_possible(wanted[name]) for name in self.names]
+        self._wanted = [
+            [place for topic in wanted[name] if (place := numbered.places.get(topic)) is not None]
+            for name in self.names
+        ]
+        """The topics of each member, as places."""
+        self._wants = [self._wish(places) for places in self._wanted]
+        """For each member and topic whether it wants that."""
+        self._subscribers: list[list[int]] = [[] for _ in range(numbered.topics)]
+        """The members by topic."""
+        for member, wished in enumerate(self._wanted):
+            for place in wished:
+                self._subscribers[place].append(member)
         self._taken_away = False
         """Whether a member lost something that it must not have any more."""
         self.assigned: list[dict[int, None]] = [
@@ -96,7 +103,7 @@ class GeneralAssignment:
         left = unassigned if self._racks is None else [one for one in unassigned if not self._give(one, self._racks)]
         for number in left:
             self._give(number, None)
-        movable = {place for place, subscribers in enumerate(self._subscribers) if subscribers > 1}
+        movable = {place for place, members in enumerate(self._subscribers) if len(members) > 1}
         self._order = [key for key in self._order if self._takes_part(key % self._members, movable)]
         before = [(key % self._members, list(self.assigned[key % self._members])) for key in self._order]
         if not self._taken_away:
@@ -108,20 +115,17 @@ class GeneralAssignment:
                 for member, numbers in before:
                     self.assigned[member] = dict.fromkeys(numbers)
 
-    def _wish(self, topics: Sequence[str]) -> bytes:
+    def _wish(self, places: list[int]) -> bytes:
         wish = bytearray(self._numbered.topics)
-        for topic in topics:
-            place = self._numbered.places.get(topic)
-            if place is not None:
-                wish[place] = 1
-                self._subscribers[place] += 1
+        for place in places:
+            wish[place] = 1
         return bytes(wish)
 
-    def _most_possible(self, topics: Sequence[str]) -> int:
-        known = [place for topic in topics if (place := self._numbered.places.get(topic)) is not None]
-        if len(known) == self._numbered.topics:
+    def _most_possible(self, member: int) -> int:
+        places = self._wanted[member]
+        if len(places) == self._numbered.topics:
             return self._numbered.total
-        return sum(self._numbered.counts[place] for place in known)
+        return sum(self._numbered.counts[place] for place in places)
 
     def _may_keep(self, member: int, numbers: list[int]) -> dict[int, None]:
         wish, topics, racks, name = self._wants[member], self._numbered.topics, self._racks, self.names[member]
@@ -133,24 +137,42 @@ class GeneralAssignment:
 
     def _give(self, number: int, racks: Racks | None) -> bool:
         """Give an unassigned partition to the member with the least that may have it; False where there is none."""
-        order, members, wants = self._order, self._members, self._wants
         place = number % self._numbered.topics
-        for at, key in enumerate(order):
-            member = key % members
-            if wants[member][place] and not (racks is not None and racks.mismatch(self.names[member], number)):
-                del order[at]
-                insort(order, key + members)
-                self.assigned[member][number] = None
-                self._owner[number] = member
-                return True
-        return False
+        key = self._least(place) if racks is None else self._least_near(place, number, racks)
+        if key is None:
+            return False
+        member = key % self._members
+        self._resize(member, 1)
+        self.assigned[member][number] = None
+        self._owner[number] = member
+        return True
+
+    def _least(self, place: int) -> int:
+        """The key of the member with the least of those that want a topic; there is at least one.
+
+        It mostly comes soon in the order. Where it does not, its subscribers are looked through instead.
+        """
+        wants, members, subscribers = self._wants, self._members, self._subscribers[place]
+        for key in islice(self._order, len(subscribers)):
+            if wants[key % members][place]:
+                return key
+        return min(len(self.assigned[member]) * members + member for member in subscribers)
+
+    def _least_near(self, place: int, number: int, racks: Racks) -> int | None:
+        """The same of those that want a topic and are near to the partition, if there is one."""
+        return min(
+            (
+                len(self.assigned[member]) * self._members + member
+                for member in self._subscribers[place]
+                if not racks.mismatch(self.names[member], number)
+            ),
+            default=None,
+        )
 
     def _takes_part(self, member: int, movable: set[int]) -> bool:
-        """Whether the member could have more, or has something that another one could have."""
-        numbers = self.assigned[member]
-        if len(numbers) < self._most[member]:
-            return True
-        return not movable.isdisjoint({number % self._numbered.topics for number in numbers})
+        """Whether the member has something that another one could have, or could have more."""
+        numbers, topics = self.assigned[member], self._numbered.topics
+        return any(number % topics in movable for number in numbers) or len(numbers) < self._most_possible(member)
 
     def _only(self, numbers: list[int], movable: set[int]) -> list[int]:
         topics = self._numbered.topics
@@ -168,25 +190,23 @@ class GeneralAssignment:
     def _move_each(self, numbers: list[int], *, only_better: bool) -> bool:
         """Go through the partitions once, moving each that can to whom it belonged earlier or who has the least."""
         topics, members, wants = self._numbered.topics, self._members, self._wants
-        assigned, earlier, order = self.assigned, self._earlier, self._order
+        assigned, owner, earlier = self.assigned, self._owner, self._earlier
+        least: dict[int, int] = {}
         moved = False
         for number in numbers:
-            size = len(assigned[self._owner[number]])
+            size = len(assigned[owner[number]])
             place = number % topics
-            former = earlier.get(number)
             # Java gives a partition back to its earlier owner even where that one does not want the topic any more.
-            if former is not None and wants[former][place] and size > len(assigned[former]) + 1:
-                self._move(number, former, only_better)
-                moved = True
-                continue
-            enough = (size - 1) * members
-            for key in order:
-                if key >= enough:
-                    break
-                if wants[key % members][place]:
-                    self._move(number, key % members, only_better)
-                    moved = True
-                    break
+            target = earlier.get(number)
+            if target is None or not wants[target][place] or size <= len(assigned[target]) + 1:
+                if place not in least:
+                    least[place] = self._least(place)
+                target = least[place] % members
+                if size <= least[place] // members + 1:
+                    continue
+            self._move(number, target, only_better)
+            least.clear()
+            moved = True
         return moved
 
     def _move(self, number: int, target: int, only_better: bool) -> None:
