@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.brokers import RunningBroker
 from support.java import java_tool
-from support.processes import run_tool
+from support.ottla_server import OttlaServer
+from support.processes import ServerProcess, run_tool
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("G2")]
@@ -30,9 +32,12 @@ class Tool:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
 
+    def line(self, command: str, *arguments: str) -> list[str]:
+        """The command line."""
+        return [sys.executable, "-m", "ottla", "group", command, "--bootstrap-server", self._bootstrap, *arguments]
+
     def __call__(self, command: str, *arguments: str, code: int = 0, stderr: str = "") -> str:
-        line = [sys.executable, "-m", "ottla", "group", command, "--bootstrap-server", self._bootstrap, *arguments]
-        done = run_tool(line, timeout_s=30, check=False)
+        done = run_tool(self.line(command, *arguments), timeout_s=30, check=False)
         assert "Traceback" not in done.stderr
         assert (done.returncode, stderr in done.stderr) == (code, True), done.stderr
         return done.stdout
@@ -169,6 +174,42 @@ def test_lag_in_time(tool: Tool, topic: str, broker: RunningBroker) -> None:
     assert behind["first_unread_timestamp_ms"] == 1_012_000
     assert behind["lag_ms"] == group["lag_ms"] == group["ended_at_ms"] - 1_012_000
     assert (done["lag"], done["lag_ms"]) == (0, 0)
+
+
+def test_why_and_watch(tool: Tool, consume: Any, topic: str, broker: RunningBroker, tmp_path: Path) -> None:
+    if not isinstance(broker, OttlaServer):
+        assert tool("why", topic, code=1, stderr="Apache Kafka keeps no evidence") == ""
+        return
+    settle(anna := consume("anna"))
+    watch = ServerProcess("watch", tool.line("watch", topic, "--json", "--count", "1"), tmp_path)
+    watch.wait_until_ready(lambda: "Stable" in watch.stdout, 20)
+    settle(anna, consume("ben"))
+    assert watch.wait(20) == 0
+    events = [json.loads(line) for line in watch.stdout.splitlines()]
+    assert (events[0]["event"], events[0]["before"], events[0]["state"]) == ("state", None, "Stable")
+    told = events[-1]
+    assert (told.pop("event"), told["generation"]) == ("rebalance", 2)
+    assert tool.json("why", topic)[-1] == told
+    [second] = tool.json("why", topic, "--generation", "2")
+    assert second["causes"][0]["client_id"] == "ben"
+    text = tool("why", topic, "--last", "1")
+    assert f"{topic}  generation 1 → 2  stable" in text
+    assert "  why    ben (127.0.0.1) joined\n" in text
+    assert "led by anna" in text
+    assert tool("why", f"{topic}-2", code=1, stderr="no rebalance of group") == ""
+    assert tool("why", topic, "--generation", "77", code=1, stderr="that led to generation 77 is recorded") == ""
+
+
+def test_watching_without_evidence(tool: Tool, consume: Any, topic: str, broker: RunningBroker, tmp_path: Path) -> None:
+    """Changes of state are told of any Kafka cluster's groups, until Ctrl-C."""
+    watch = ServerProcess("watch", tool.line("watch", topic, "--interval", "0.1"), tmp_path)
+    watch.wait_until_ready(lambda: f"{topic}  Dead, 0 members" in watch.stdout, 20)
+    settle(consume("anna"))
+    watch.wait_until_ready(lambda: "Stable, 1 member\n" in watch.stdout, 20)
+    assert isinstance(broker, OttlaServer) or "Apache Kafka never does" in watch.stderr
+    watch.signal(signal.SIGINT)
+    assert watch.wait(20) == 130
+    assert "Traceback" not in watch.stderr
 
 
 def test_groups_that_are_not_there(tool: Tool, unique: str) -> None:

@@ -22,6 +22,7 @@ EXIT_REFUSED = 1
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 15.0
 LAGS_AT_A_TIME = 16
+MOST_REBALANCES = 10_000
 
 app = typer.Typer(
     name="group",
@@ -109,6 +110,82 @@ def describe(
     run(servers, timeout_s, work)
 
 
+@app.command()
+def why(
+    group: Annotated[str, typer.Argument(help="The group's id.")],
+    last: Annotated[int, typer.Option("--last", "-n", help="So many of its last rebalances.", min=1, max=10_000)] = 5,
+    generation: Annotated[
+        int | None, typer.Option(help="Only the rebalance that led to this generation, if it is among the last 10,000.")
+    ] = None,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Say why a group rebalanced: cause, member, how long it took, what moved, the pause of each member.
+
+    Reads the evidence that ottla keeps in the topic __ottla_rebalances; Apache Kafka keeps none. Ends with 1 where
+    nothing is recorded of the group.
+    """
+    from ottla.cli.group_why import LEGEND, show_rebalance
+    from ottla.cli.terminal import Style, Terminal
+    from ottla.client.rebalances import RebalanceLog
+
+    async def work(cluster: Cluster) -> int:
+        log = RebalanceLog(cluster)
+        if not await log.is_there():
+            return told(no_evidence(cluster))
+        found = await log.last(group, last if generation is None else MOST_REBALANCES)
+        if generation is not None:
+            found = [each for each in found if each.value["generation"] == generation]
+        if not found:
+            which = "" if generation is None else f" that led to generation {generation}"
+            return told(f"no rebalance of group {group}{which} is recorded at {cluster.name}")
+        terminal = Terminal.standard_output()
+        for each in found:
+            if as_json:
+                write_json(each.value)
+            else:
+                show_rebalance(terminal, each)
+                terminal.line()
+        if not as_json:
+            terminal.line(terminal.paint(LEGEND, Style.HEADING))
+        return 0
+
+    run(servers, timeout_s, work)
+
+
+@app.command()
+def watch(
+    groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Ids of groups [all].")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", help="End after so many rebalances [go on until Ctrl-C].", min=1)
+    ] = None,
+    interval_s: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.05)] = 0.5,
+    servers: Servers = DEFAULT_SERVERS,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Follow groups live: each change of state, and each rebalance with its cause and cost as soon as it is over."""
+    from ottla.cli.group_watch import JsonWatcher, TextWatcher, follow
+    from ottla.cli.terminal import Terminal
+
+    async def work(cluster: Cluster) -> int:
+        watcher = JsonWatcher(write_json) if as_json else TextWatcher(Terminal.standard_output())
+        return await follow(cluster, list(dict.fromkeys(groups or ())), watcher, interval_s, count, told)
+
+    run(servers, timeout_s, work)
+
+
+def no_evidence(cluster: Cluster) -> str:
+    """What to say where there is no topic of evidence."""
+    from ottla.groups.evidence import EVIDENCE_TOPIC
+
+    return (
+        f"there is no topic {EVIDENCE_TOPIC} at {cluster.name}: ottla makes it with the first rebalance of any group, "
+        "unless ottla.rebalance.evidence.enable is false; Apache Kafka keeps no evidence of rebalances"
+    )
+
+
 async def _lags(cluster: Cluster, groups: list[GroupDescription]) -> dict[str, GroupLag]:
     from ottla.client.group_lag import measure_lag
 
@@ -137,6 +214,7 @@ def run(servers: str, timeout_s: float, work: Callable[[Cluster], Awaitable[int]
             request_timeout_ms=timeout_ms,
             default_api_timeout_ms=timeout_ms,
             socket_connection_setup_timeout_ms=timeout_ms,
+            unknown_topic_timeout_ms=0,
         )
         cluster = Cluster(settings)
         try:

@@ -7,29 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.model import EARLIEST, LATEST
+from ottla.client.rebalances import cause_in_words
+from ottla.groups.evidence import EVIDENCE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.client.sync import Client
-
-EVIDENCE_TOPIC = "__ottla_rebalances"
-_WORDS = {
-    "member_joined": "{who} joined",
-    "member_left": "{who} left",
-    "session_expired": "{who} was not heard of for its session timeout",
-    "rebalance_timeout": "{who} did not join again in time",
-    "sync_timeout": "{who} did not ask for its assignment in time",
-    "subscription_changed": "{who} subscribed to other topics",
-    "partitions_given_up": "{who} gave partitions up for others",
-    "metadata_changed": "{who} changed its metadata",
-    "partitions_added": "partitions were added to a topic",
-    "topic_created": "a topic was created",
-    "topic_deleted": "a topic was deleted",
-    "leader_rejoined": "the leader, {who}, asked for it",
-    "static_member_replaced": "static member {who} was replaced",
-    "assignment_not_written": "the assignment could not be written",
-    "coordinator_moved": "the coordinator of the group moved",
-    "group_too_large": "the group has too many members",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +69,7 @@ def parse_rebalance(value: bytes) -> Rebalance:
 
 def _cause(told: dict[str, Any], names: dict[str, str]) -> str:
     member_id = told.get("member_id", "")
-    who = names.get(member_id, member_id) or "a member"
-    cause: str = told["cause"]
-    return _WORDS.get(cause, cause.replace("_", " ") + " ({who})").format(who=who)
+    return cause_in_words(told, names.get(member_id, member_id))
 
 
 class Evidence:

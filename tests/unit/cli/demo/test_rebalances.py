@@ -8,7 +8,6 @@ import pytest
 
 from ottla.cli.demo import rebalances
 from ottla.cli.demo.rebalances import parse_rebalance
-from ottla.groups.evidence import EVIDENCE_TOPIC, Cause
 
 RECORD = {
     "version": 1,
@@ -55,11 +54,6 @@ def test_equal_causes_are_told_once() -> None:
 def test_an_unknown_cause_is_told_as_it_is() -> None:
     assert _parse(causes=[{"cause": "moon_full", "member_id": "x"}]).why == "moon full (x)"
     assert _parse(causes=[]).why == "no cause recorded"
-
-
-def test_every_cause_has_its_words_and_the_topic_its_name() -> None:
-    assert set(rebalances._WORDS) == {cause.value for cause in Cause}
-    assert rebalances.EVIDENCE_TOPIC == EVIDENCE_TOPIC
 
 
 def test_anything_else_is_no_record() -> None:

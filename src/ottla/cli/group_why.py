@@ -1,0 +1,202 @@
+"""A rebalance for people: why, who, how long, what moved, and what it cost each member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+from ottla.cli.group_views import ID_DIGITS_SHOWN
+from ottla.cli.log_output import instant
+from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration
+from ottla.client.rebalances import RebalanceRecord, cause_in_words
+
+CAUSES_SHOWN = 8
+MEMBERS_SHOWN = 20
+MOVES_SHOWN = 12
+TIMELINE_WIDTH = 24
+MOST_RANGES = 6
+WAITS_TO_JOIN, WAITS_FOR_OTHERS, WAITS_FOR_ASSIGNMENT, FREE = "░", "▒", "█", "·"
+LEGEND = (
+    f"{WAITS_TO_JOIN} told, not joined yet   {WAITS_FOR_OTHERS} joined, waits for the others   "
+    f"{WAITS_FOR_ASSIGNMENT} waits for the assignment"
+)
+
+_OUTCOMES = {"stable": Style.GOOD, "empty": Style.FAINT, "superseded": Style.BUSY, "failed": Style.BAD}
+_MEMBERS = (
+    Column("MEMBER", may_shrink=True),
+    Column("HOST", may_shrink=True),
+    Column("PAUSE", is_number=True),
+    Column("HAD", is_number=True),
+    Column("KEPT", is_number=True),
+    Column("GAINED", is_number=True),
+    Column("GAVE UP", is_number=True),
+    Column("HAS", is_number=True),
+    Column("TIMELINE"),
+)
+
+
+def show_rebalance(terminal: Terminal, record: RebalanceRecord) -> None:
+    """One rebalance; `LEGEND` explains its timelines."""
+    told = record.value
+    names = _names(told)
+    outcome = str(told["outcome"])
+    facts = [
+        terminal.paint(f"{record.group}  generation {told['previous_generation']} → {told['generation']}", Style.NAME),
+        terminal.paint(outcome, _OUTCOMES.get(outcome, Style.PLAIN)),
+        f"{instant(record.started_at_ms)} UTC",
+        f"took {duration(told['duration_ms'])}",
+    ]
+    terminal.line("  ".join(facts))
+    for at, cause in enumerate(told["causes"][:CAUSES_SHOWN]):
+        terminal.line(f"  {'why' if at == 0 else '   '}    {_cause(cause, names, record.started_at_ms)}")
+    more = max(int(told.get("cause_count") or 0), len(told["causes"])) - CAUSES_SHOWN
+    if more > 0:
+        terminal.line(f"         and {count(more, 'more cause')}")
+    terminal.line(f"  how    {_course(told, names)}")
+    _show_moves(terminal, told, names)
+    gone = [f"{names[each['member_id']]} ({str(each.get('cause')).replace('_', ' ')})" for each in told["removed"]]
+    if gone:
+        terminal.line(f"  gone   {', '.join(gone[:CAUSES_SHOWN])}{'' if len(gone) <= CAUSES_SHOWN else ', …'}")
+    if told["members"]:
+        _show_members(terminal, record, names)
+
+
+def _names(told: Mapping[str, Any]) -> dict[str, str]:
+    """Short names by member id: those of the clients, with the end of the member id where several share one."""
+    people = {each["member_id"]: each for each in (*told["causes"], *told["removed"], *told["members"])}
+    given = {
+        member_id: str(each.get("group_instance_id") or each.get("client_id") or member_id)
+        for member_id, each in people.items()
+    }
+    taken = list(given.values())
+    # A static member that is replaced has one name and two member ids.
+    return {
+        member_id: name
+        if taken.count(name) == 1 or people[member_id].get("group_instance_id")
+        else f"{name}·{member_id[-ID_DIGITS_SHOWN:]}"
+        for member_id, name in given.items()
+    }
+
+
+def _cause(cause: Mapping[str, Any], names: Mapping[str, str], started_at_ms: int) -> str:
+    name, host = names.get(cause["member_id"], "") if cause["member_id"] else "", _host(cause)
+    text = _plain(cause_in_words(cause, f"{name} ({host})" if name and host else name))
+    at_ms = cause.get("at_ms")
+    later = f", {duration(at_ms - started_at_ms)} later" if isinstance(at_ms, int) and at_ms > started_at_ms else ""
+    detail = cause.get("detail")
+    reason = f": {_plain(str(detail))}" if detail else ""
+    return f"{text}{later}{reason}"
+
+
+def _course(told: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """How it went: by which assignor, when the join and the assignment were complete."""
+    parts = [count(int(told.get("member_count") or len(told["members"])), "member")]
+    if told.get("assignor"):
+        parts.append(str(told["assignor"]))
+    if told.get("leader"):
+        parts.append(f"led by {names.get(told['leader'], told['leader'])}")
+    for name, words in (("joined_at_ms", "all joined after"), ("stable_at_ms", "assigned after")):
+        if told.get(name) is not None:
+            parts.append(f"{words} {duration(told[name] - told['started_at_ms'])}")
+    return ", ".join(_plain(part) for part in parts)
+
+
+def _show_moves(terminal: Terminal, told: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    if told["outcome"] != "stable":
+        return
+    moves = sorted(told["moved"], key=_move_key)
+    taken = sum(each.get("from") is None for each in moves)
+    released = sum(each.get("to") is None for each in moves)
+    parts = [f"{told['kept_count']:,} stayed", f"{told['moved_count']:,} changed hands"]
+    parts += [f"{released:,} were given up"] if released else []
+    parts += [f"{taken:,} found an owner"] if taken else []
+    terminal.line(f"  moved  of the partitions {', '.join(parts)}")
+    grouped = [(key, [each["partition"] for each in same]) for key, same in groupby(moves, _move_key)]
+    rows: list[Row] = [
+        (topic, _ranges(partitions), _owner(before, names), "→", _owner(after, names))
+        for (before, after, topic), partitions in grouped[:MOVES_SHOWN]
+    ]
+    for line in _aligned(rows):
+        terminal.line(f"         {line}")
+    if len(grouped) > MOVES_SHOWN:
+        terminal.line(f"         and {count(len(grouped) - MOVES_SHOWN, 'more move')} (--json has all)")
+
+
+def _move_key(move: Mapping[str, Any]) -> tuple[str, str, str]:
+    return move.get("from") or "", move.get("to") or "", move["topic"]
+
+
+def _owner(member_id: str, names: Mapping[str, str]) -> str:
+    return names.get(member_id, member_id) if member_id else "nobody"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers of partitions in short: "0-3 7"."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] + 1 == number:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:MOST_RANGES]]
+    return " ".join([*shown, "…"] if len(ranges) > MOST_RANGES else shown)
+
+
+def _aligned(rows: list[Row]) -> Iterable[str]:
+    texts = [[_plain(cell if isinstance(cell, str) else cell.text) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _show_members(terminal: Terminal, record: RebalanceRecord, names: Mapping[str, str]) -> None:
+    told = record.value
+    members = sorted(told["members"], key=lambda each: (-(each.get("pause_ms") or 0), names[each["member_id"]]))
+    span_ms = max(1, told["duration_ms"])
+    rows: list[Row] = []
+    for each in members[:MEMBERS_SHOWN]:
+        counts = (each.get(f"partitions_{what}") for what in ("before", "kept", "gained", "given_up", "after"))
+        rows.append(
+            (
+                names[each["member_id"]],
+                _host(each),
+                Cell(duration(each.get("pause_ms")), Style.BUSY if each.get("pause_ms") else Style.PLAIN),
+                *("-" if number is None else str(number) for number in counts),
+                _timeline(each, record.started_at_ms, span_ms),
+            )
+        )
+    terminal.table(_MEMBERS, rows)
+    if len(members) > MEMBERS_SHOWN:
+        rest = count(len(members) - MEMBERS_SHOWN, "more member")
+        terminal.line(f"  and {rest}, none of which paused longer (--json has all)")
+
+
+def _timeline(member: Mapping[str, Any], started_at_ms: int, span_ms: int) -> str:
+    """What the member waited for, from the beginning of the rebalance to its end."""
+    line = [FREE] * TIMELINE_WIDTH
+    for name, mark in _STEPS:
+        at_ms = member.get(name)
+        if at_ms is not None:
+            place = min(max((at_ms - started_at_ms) * TIMELINE_WIDTH // span_ms, 0), TIMELINE_WIDTH - 1)
+            # A wait of less than a mark's time is seen all the same.
+            start = place + 1 if mark is FREE else place
+            line[start:] = [mark] * (TIMELINE_WIDTH - start)
+    return "".join(line)
+
+
+_STEPS = (
+    ("told_at_ms", WAITS_TO_JOIN),
+    ("joined_at_ms", WAITS_FOR_OTHERS),
+    ("synced_at_ms", WAITS_FOR_ASSIGNMENT),
+    ("answered_at_ms", FREE),
+)
+
+
+def _host(each: Mapping[str, Any]) -> str:
+    return str(each.get("client_host") or "").removeprefix("/")
+
+
+def _plain(text: str) -> str:
+    """Text of clients, with nothing in it that a terminal would obey."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
