@@ -75,12 +75,12 @@ def _partition_counts(cluster: ClusterMetadata, sent: Mapping[str, Subscription]
 
 
 def _all_equal(sent: Mapping[str, Subscription]) -> bool:
-    """Whether all subscribe to the same topics, each named once."""
+    """Whether all subscribe to the same topics; who names one twice counts as another one, as in Java."""
     lists = iter(sent.values())
     first = next(lists).topics
     topics = set(first)
     return all(
-        one.topics == first or (len(one.topics) == len(topics) and topics.issuperset(one.topics)) for one in lists
+        len(one.topics) == len(topics) and (one.topics == first or topics.issuperset(one.topics)) for one in lists
     )
 
 

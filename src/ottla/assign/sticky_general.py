@@ -15,7 +15,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, islice
+from heapq import heapify, heapreplace
+from itertools import chain, groupby, islice
+from operator import itemgetter
 
 from ottla.assign.java_order import partition_hash, slot, sorted_texts, string_hash, table_size
 from ottla.assign.sticky_partitions import NO_GENERATION, MemberData, NumberedPartitions, Racks
@@ -55,8 +57,8 @@ def earlier_owners(
 class GeneralAssignment:
     """One assignment in the making; `assign` makes it, once.
 
-    Members are their places in `names`, which is sorted. `_order` holds `size * members + member` for all that can
-    take part: the member with the least comes first, equals by name.
+    Members are their places in `names`, which is sorted. A member's key is `size * members + member`: the least comes
+    first, equals by name. `_order` holds the keys of all that take part in moves, sorted.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class GeneralAssignment:
         """What each member has, in order."""
         self._owner = {number: member for member, numbers in enumerate(self.assigned) for number in numbers}
         self._earlier = {number: places[name] for number, name in earlier.items()}
-        self._order = sorted(len(numbers) * self._members + member for member, numbers in enumerate(self.assigned))
+        self._order: list[int] = []
         self._movements = _Movements(numbered)
 
     def assign(self) -> None:
@@ -100,11 +102,13 @@ class GeneralAssignment:
         all_numbers = self._numbered.all()
         unassigned = [number for number in all_numbers if number not in self._owner]
         had_nothing = len(unassigned) == len(all_numbers)
-        left = unassigned if self._racks is None else [one for one in unassigned if not self._give(one, self._racks)]
-        for number in left:
-            self._give(number, None)
+        self._give(unassigned if self._racks is None else self._give(unassigned, self._racks), None)
         movable = {place for place, members in enumerate(self._subscribers) if len(members) > 1}
-        self._order = [key for key in self._order if self._takes_part(key % self._members, movable)]
+        self._order = sorted(
+            len(numbers) * self._members + member
+            for member, numbers in enumerate(self.assigned)
+            if self._takes_part(member, movable)
+        )
         before = [(key % self._members, list(self.assigned[key % self._members])) for key in self._order]
         if not self._taken_away:
             self._even_out(self._only(unassigned, movable))
@@ -135,17 +139,37 @@ class GeneralAssignment:
         self._taken_away = self._taken_away or len(kept) < len(numbers)
         return kept
 
-    def _give(self, number: int, racks: Racks | None) -> bool:
-        """Give an unassigned partition to the member with the least that may have it; False where there is none."""
-        place = number % self._numbered.topics
-        key = self._least(place) if racks is None else self._least_near(place, number, racks)
-        if key is None:
-            return False
-        member = key % self._members
-        self._resize(member, 1)
-        self.assigned[member][number] = None
-        self._owner[number] = member
-        return True
+    def _give(self, numbers: list[int], racks: Racks | None) -> list[int]:
+        """Give unassigned partitions to the members with the least that may have them; those left over are answered.
+
+        Topic by topic, as only sizes of its subscribers change meanwhile: they wait in a heap for each rack, those
+        without a rack, and where racks do not matter all, in one of their own.
+        """
+        topics, members, assigned, owner = self._numbered.topics, self._members, self.assigned, self._owner
+        left: list[int] = []
+        for place, of_topic in groupby(numbers, key=lambda number: number % topics):
+            heaps = self._heaps(place, racks)
+            everywhere = heaps.get(None)
+            for number in of_topic:
+                heap = everywhere if racks is None else _least_of(heaps, racks.by_partition[number])
+                if heap is None:
+                    left.append(number)
+                    continue
+                key = heap[0]
+                heapreplace(heap, key + members)
+                assigned[key % members][number] = None
+                owner[number] = key % members
+        return left
+
+    def _heaps(self, place: int, racks: Racks | None) -> dict[str | None, list[int]]:
+        """The keys of a topic's subscribers by rack, each list a heap."""
+        heaps: dict[str | None, list[int]] = {}
+        for member in dict.fromkeys(self._subscribers[place]):
+            rack = None if racks is None else racks.members.get(self.names[member])
+            heaps.setdefault(rack, []).append(len(self.assigned[member]) * self._members + member)
+        for heap in heaps.values():
+            heapify(heap)
+        return heaps
 
     def _least(self, place: int) -> int:
         """The key of the member with the least of those that want a topic; there is at least one.
@@ -157,17 +181,6 @@ class GeneralAssignment:
             if wants[key % members][place]:
                 return key
         return min(len(self.assigned[member]) * members + member for member in subscribers)
-
-    def _least_near(self, place: int, number: int, racks: Racks) -> int | None:
-        """The same of those that want a topic and are near to the partition, if there is one."""
-        return min(
-            (
-                len(self.assigned[member]) * self._members + member
-                for member in self._subscribers[place]
-                if not racks.mismatch(self.names[member], number)
-            ),
-            default=None,
-        )
 
     def _takes_part(self, member: int, movable: set[int]) -> bool:
         """Whether the member has something that another one could have, or could have more."""
@@ -291,6 +304,12 @@ class _HashSet:
         """The one that Java would come to first."""
         table = table_size(self._largest)
         return min(self._hashes, key=lambda number: slot(self._hashes[number], table))
+
+
+def _least_of(heaps: Mapping[str | None, list[int]], near: frozenset[str]) -> list[int] | None:
+    """The heap with the smallest key of those in the racks `near` and of no rack."""
+    found = [heap for rack in (None, *near) if (heap := heaps.get(rack))]
+    return min(found, key=itemgetter(0), default=None)
 
 
 def _unevenness(sizes: Iterable[int]) -> int:

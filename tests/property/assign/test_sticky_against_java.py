@@ -6,19 +6,20 @@ to its topic (docs/decisions/0032-sticky-results.md).
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Mapping
 from itertools import dropwhile
 
 import pytest
 
-from ottla.assign.assignor import MemberSubscription
-from ottla.assign.consumer_protocol import Assignment, encode_assignment
+from ottla.assign.assignor import MemberSubscription, TopicMetadata
+from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, encode_assignment
 from ottla.assign.cooperative import CooperativeStickyAssignor
 from ottla.assign.java_order import hash_map_order
 from ottla.assign.sticky import StickyAssignor
 from ottla.assign.sticky_base import AbstractStickyAssignor
-from property.assign.random_groups import RandomGroup
+from property.assign.random_groups import RACKS, RandomGroup, RandomMember
 from support.assignor_oracle import AssignorOracle
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow]
@@ -105,6 +106,45 @@ def test_random_groups(
     assert seen["with racks"] > chains
     assert seen["held back"] > chains
     assert seen["stray"] * 100 <= (0 if equal else seen["cases"] * STRAY_CASES_PER_HUNDRED)
+
+
+@pytest.mark.parametrize("racks", [False, True], ids=["no racks", "racks"])
+@pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_large_groups(
+    assignor: type[AbstractStickyAssignor], equal: bool, racks: bool, assignor_oracle: AssignorOracle
+):
+    """Hash tables of many sizes, long rings, many that have one more than the quota."""
+    chance = random.Random(9)
+    group = RandomGroup(9, equal_subscriptions=equal, racks=racks)
+    names = [f"topic-{number}" for number in range(30)]
+    group.topics = {
+        name: TopicMetadata(40, tuple(frozenset(chance.sample(RACKS, 2)) for _ in range(40)) if racks else None)
+        for name in names
+    }
+    group.members = {
+        f"consumer-{number}-{chance.getrandbits(64):x}": RandomMember(
+            topics=tuple(names if equal else chance.sample(names, 15)),
+            instance=None,
+            rack=chance.choice([*RACKS, None]) if racks else None,
+            version=HIGHEST_VERSION,
+            old_user_data=False,
+        )
+        for number in range(170)
+    }
+    for change in (0, 1, 30, 100):
+        for member_id in chance.sample(sorted(group.members), change):
+            del group.members[member_id]
+        compare(assignor, assignor_oracle, group, steps=1)
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_topics_named_twice(assignor: type[AbstractStickyAssignor], assignor_oracle: AssignorOracle):
+    for seed in range(20):
+        group = RandomGroup(seed, equal_subscriptions=seed % 2 == 0)
+        for member in list(group.members.values())[::2]:
+            member.topics += member.topics[:2]
+        compare(assignor, assignor_oracle, group, steps=4)
 
 
 def test_where_java_never_ends():
