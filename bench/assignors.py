@@ -132,14 +132,14 @@ class JavaAssignors:
 
 
 class Bench:
-    """One run: its figures, and the Java process that it has to stop."""
+    """One run: its figures, which may be those of a larger run, and the Java process that it has to stop."""
 
-    def __init__(self, plan: Plan, assignors: frozenset[str], folder: Path) -> None:
+    def __init__(self, plan: Plan, assignors: frozenset[str], folder: Path, figures: Figures | None = None) -> None:
         self._plan = plan
         self._assignors = [name for name in BUILT_IN if name in assignors]
         compile_package()
         self._java = JavaAssignors(folder)
-        self.figures = Figures()
+        self.figures = Figures() if figures is None else figures
 
     def run(self) -> None:
         """Measure everything."""

@@ -1,6 +1,6 @@
 """Consumer groups on Apache Kafka 3.9.1 and ottla, side by side in one run.
 
-    ./run bench groups [--quick] [--only rebalances heartbeats] [--write]
+    ./run bench groups [--quick] [--only rebalances heartbeats assignors] [--write]
 
 Both coordinators get the same requests in turns; figures are medians of several rounds. See README.md beside this file
 for what each row means, and RESULTS.md for the last complete run.
@@ -18,6 +18,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 # The harness that starts brokers belongs to the tests.
 sys.path.append(str(PROJECT / "tests"))
 
+import assignors  # noqa: E402
 import loadgen  # noqa: E402
 from contestants import APACHE, NAMES, OTTLA, Started, compile_package, launch, make  # noqa: E402
 from frames import Caller  # noqa: E402
@@ -29,7 +30,7 @@ from session import Options, execute, say  # noqa: E402
 from ottla.wire.apis import ApiKey  # noqa: E402
 from support.apache import ApacheZooKeeper  # noqa: E402
 
-REBALANCES, HEARTBEATS = PARTS = ("rebalances", "heartbeats")
+REBALANCES, HEARTBEATS, ASSIGNORS = PARTS = ("rebalances", "heartbeats", "assignors")
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
 PARTITIONS = 400
 SIZES = (10, 100, 1000)
@@ -43,10 +44,11 @@ class Plan:
     rounds: int
     warm_up_s: dict[str, float]
     heartbeats: int
+    assignors: assignors.Plan
 
 
-FULL = Plan(rounds=5, warm_up_s={APACHE: 30.0, OTTLA: 5.0}, heartbeats=100_000)
-QUICK = Plan(rounds=1, warm_up_s={APACHE: 10.0, OTTLA: 1.0}, heartbeats=20_000)
+FULL = Plan(rounds=5, warm_up_s={APACHE: 30.0, OTTLA: 5.0}, heartbeats=100_000, assignors=assignors.FULL)
+QUICK = Plan(rounds=1, warm_up_s={APACHE: 10.0, OTTLA: 1.0}, heartbeats=20_000, assignors=assignors.QUICK)
 
 
 class Bench:
@@ -63,7 +65,21 @@ class Bench:
         self.figures = Figures()
 
     def run(self) -> None:
-        """Measure everything."""
+        """Measure everything; the assignors last, when the brokers are gone."""
+        if self._parts != {ASSIGNORS}:
+            self._coordinators()
+            self.stop()
+        if ASSIGNORS in self._parts:
+            self._assign()
+
+    def _assign(self) -> None:
+        bench = assignors.Bench(self._plan.assignors, frozenset(assignors.STICKY), self._folder, self.figures)
+        try:
+            bench.run()
+        finally:
+            bench.stop()
+
+    def _coordinators(self) -> None:
         compile_package()
         self._zookeeper.start()
         for name in NAMES:
