@@ -1,0 +1,173 @@
+"""A coordinator in the simulator: a shard of groups, its log, crashes, and what clients see of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.groups.events import CommitResult, GroupEvent, OffsetCommit, Reply, Step
+from ottla.groups.group import GroupLimits
+from ottla.groups.machine import GroupMachine
+from ottla.groups.records import LogRecord, UnknownRecord, decode_record, encode_record
+from ottla.groups.shard import GroupShard, refused_while_loading
+from ottla.sim.group_member import GROUP_ID, TOPIC, Answer, FetchOffsets, Request
+from ottla.wire.errors import ErrorCode
+
+PARTITION = 0
+
+
+class Wrong(AssertionError):
+    """Something that must never happen has happened; the message tells what, and the group's story."""
+
+
+class Answered(NamedTuple):
+    """An answer on its way to whoever asked."""
+
+    request: Request
+    answer: Answer
+
+
+class SimulatedCoordinator:
+    """One broker that holds the group. `on_answer` is called with every answer; `is_up` is False while it is down."""
+
+    def __init__(self, limits: GroupLimits, on_answer: Callable[[Answered], None]) -> None:
+        self._limits = limits
+        self._on_answer = on_answer
+        self._shard = self._new_shard(loading=False)
+        #: The log, compacted as it grows: the newest value of each key, in the order of the log.
+        self._log: dict[bytes, tuple[int, bytes | None]] = {}
+        self._end = 0
+        self._requests: dict[object, Request] = {}
+        self.is_up = True
+        #: What may only grow: the committed offset of each partition.
+        self.committed: dict[int, int] = {}
+        #: Members of the group as it knew them last, also while it is down.
+        self.member_ids: frozenset[str] = frozenset()
+
+    @property
+    def machine(self) -> GroupMachine | None:
+        """The group, None where there is none (or it is not loaded)."""
+        return self._shard.machines.get(GROUP_ID)
+
+    @property
+    def generation_id(self) -> int:
+        """The group's generation, -1 without a group."""
+        return -1 if self.machine is None else self.machine.generation_id
+
+    def story(self) -> str:
+        """What led here."""
+        return "no group" if self.machine is None else self.machine.story()
+
+    # -- life
+
+    def crash(self) -> None:
+        """The process is gone, with everything that is not in the log."""
+        self.is_up = False
+        self._requests.clear()
+        self._shard = self._new_shard(loading=True)
+
+    def load(self) -> None:
+        """It is back, and reads its log."""
+        self.is_up = True
+        for key, (offset, value) in sorted(self._log.items(), key=lambda item: item[1][0]):
+            record = decode_record(key, value)
+            assert not isinstance(record, UnknownRecord)
+            self._shard.replay(record, offset)
+        self._shard.advance(self._end)
+
+    def finish_loading(self, now_ms: int) -> None:
+        """The log is read: members have a fresh session each."""
+        for step in self._shard.loaded(now_ms):
+            self._carry_out(step, now_ms)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether it is up and does not know its groups yet."""
+        return self._shard.loading
+
+    def _new_shard(self, *, loading: bool) -> GroupShard:
+        shard = GroupShard(PARTITION, self._limits)
+        shard.loading = loading
+        return shard
+
+    # -- work
+
+    def take(self, request: Request, now_ms: int) -> None:
+        """A request has come."""
+        if isinstance(request, FetchOffsets):
+            if not self.is_loading:
+                self._on_answer(Answered(request, self._offsets(request)))
+            return
+        if self.is_loading:
+            self._on_answer(Answered(request, refused_while_loading(request)))
+            return
+        self._requests[request.token] = request
+        self.submit(request, now_ms)
+
+    def submit(self, event: GroupEvent, now_ms: int) -> None:
+        """Something that nobody waits for an answer to, too."""
+        self._carry_out(self._shard.handle(event, now_ms), now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` wants to be called."""
+        return None if self.is_loading else self._shard.next_deadline_ms()
+
+    def expire(self, now_ms: int) -> None:
+        """Let everything that is due happen."""
+        while not self.is_loading and (step := self._shard.expire(now_ms)) is not None:
+            self._carry_out(step, now_ms)
+
+    def _offsets(self, request: FetchOffsets) -> dict[int, int]:
+        machine = self.machine
+        found = {}
+        for partition in request.partitions:
+            value = None if machine is None else machine.offsets.get(TOPIC, partition)
+            found[partition] = 0 if value is None else value.offset
+            if found[partition] != self.committed.get(partition, 0):
+                raise Wrong(
+                    f"partition {partition}: {self.committed.get(partition, 0)} was committed, {found[partition]} is "
+                    f"served\n{self.story()}"
+                )
+        return found
+
+    def _carry_out(self, step: Step, now_ms: int) -> None:
+        for batch in step.batches:
+            for record in batch.records:
+                self._append(record)
+        self._shard.advance(self._end)
+        machine = self.machine
+        if machine is not None:
+            machine.check_invariants()
+            self.member_ids = frozenset(machine.members.ids())
+        self._shard.settle(step.group_id)
+        for reply in step.replies:
+            self._reply(reply)
+
+    def _append(self, record: LogRecord) -> None:
+        key, value = encode_record(record)
+        self._log.pop(key, None)
+        self._log[key] = (self._end, value)
+        self._shard.replay(record, self._end)
+        self._end += 1
+
+    def _reply(self, reply: Reply) -> None:
+        request = self._requests.pop(reply.token, None)
+        if request is None:
+            raise Wrong(f"an answer to nobody, or a second one: {reply.result}\n{self.story()}")
+        if isinstance(request, OffsetCommit) and isinstance(reply.result, CommitResult):
+            self._check_commit(request, reply.result)
+        self._on_answer(Answered(request, reply.result))
+
+    def _check_commit(self, request: OffsetCommit, result: CommitResult) -> None:
+        for (_, partition, value), error in zip(request.offsets, result.errors, strict=True):
+            if error is not ErrorCode.NONE:
+                continue
+            machine = self.machine
+            if machine is None or request.member_id not in machine.members:
+                raise Wrong(f"the commit of {request.member_id}, who is no member, was taken\n{self.story()}")
+            if request.generation_id != machine.generation_id:
+                raise Wrong(f"a commit of generation {request.generation_id} was taken\n{self.story()}")
+            before = self.committed.get(partition, 0)
+            if value.offset < before:
+                raise Wrong(f"partition {partition} went back from {before} to {value.offset}\n{self.story()}")
+            self.committed[partition] = value.offset

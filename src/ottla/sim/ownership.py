@@ -1,0 +1,39 @@
+"""Who owns which partition, by the members' own accounts; finds two owners at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.sim.group_coordinator import Wrong
+from ottla.sim.group_member import SimulatedMember
+
+
+class Ownership:
+    """The rebalance listener of all members.
+
+    Members that the coordinator has put out of the group may still believe that they own something, until they hear of
+    it (their commits are refused): they are not counted. `member_ids` tells who is in the group.
+    """
+
+    def __init__(self, member_ids: Callable[[], frozenset[str]], story: Callable[[], str]) -> None:
+        self._member_ids = member_ids
+        self._story = story
+        self._owners: dict[int, list[SimulatedMember]] = {}
+
+    def claimed(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+        """See `OwnershipListener`. Raises Wrong where another member of the group owns one of them."""
+        present = self._member_ids()
+        for partition in partitions:
+            owners = self._owners.setdefault(partition, [])
+            for other in owners:
+                if other.member_id in present and member.member_id in present:
+                    raise Wrong(
+                        f"partition {partition} is owned by {other.name} (generation {other.generation_id}) and by "
+                        f"{member.name} (generation {member.generation_id})\n{self._story()}"
+                    )
+            owners.append(member)
+
+    def released(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+        """See `OwnershipListener`."""
+        for partition in partitions:
+            self._owners[partition].remove(member)
