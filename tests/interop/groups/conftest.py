@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from interop.groups.brokers import GroupBrokers
-from interop.groups.player import TOPIC
+from interop.groups.player import TOPICS
 from interop.raw import RawConnection
 from interop.twin import Twin
 from interop.wire_json import Definitions
@@ -18,7 +18,7 @@ from support.apache import ApacheZooKeeper
 def group_brokers(
     tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper, definitions: Definitions
 ) -> Iterator[GroupBrokers]:
-    """ottla and Apache Kafka with short sessions and a topic for commits: use groups of your own."""
+    """ottla and Apache Kafka with short sessions and topics for commits: use groups of your own."""
     brokers = GroupBrokers.start(tmp_path_factory.mktemp("groups"), apache_zookeeper)
     try:
         bootstraps = brokers.bootstraps
@@ -26,7 +26,8 @@ def group_brokers(
             RawConnection(bootstraps["ottla"], definitions) as ours,
             RawConnection(bootstraps["kafka"], definitions) as theirs,
         ):
-            Twin(ours, theirs).create_topic(TOPIC, partitions=2)
+            for topic in TOPICS:
+                Twin(ours, theirs).create_topic(topic, partitions=2)
         yield brokers
     finally:
         brokers.stop()

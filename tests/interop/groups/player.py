@@ -12,7 +12,9 @@ client b, `b.2` the second. A static member's ids begin with its instance. Comma
     leave A [v5] [B ..] [id=..] [instance=..] [group=..]
     commit A [v8] t:0=5 [gen=..] [id=..] [instance=..] [group=..]
     fetch t:0 [t:1 ..]      what is committed
+    forget t:0 [t:1 ..]     OffsetDelete
     delete                  DeleteGroups
+    list                    the group as ListGroups has it
     close A                 drops the connection of A, and with it the answers it waits for
     wait 2s                 for what becomes of the group in this time
 
@@ -41,8 +43,8 @@ from ottla.wire.errors import ErrorCode
 from support.transcripts import Words, milliseconds, protocols_of, words_of
 from support.waiting import wait_until
 
-#: The topic of commits.
-TOPIC = "t"
+#: The topics that are there.
+TOPICS = ("t", "u")
 #: One answer may overtake a request that was sent before; the second cannot overtake its handling, nor the third its
 #: answer.
 PROBES = 3
@@ -284,6 +286,20 @@ class Player:
             (partition,) = answer["topics"][0]["partitions"]
             lines.append(f"{where} at {partition['committed_offset']}")
         return lines
+
+    def do_forget(self, words: Words) -> list[str]:
+        topics: dict[str, list[Json]] = {}
+        for where in words.plain:
+            topic, _, index = where.partition(":")
+            topics.setdefault(topic, []).append({"partition_index": int(index)})
+        wanted = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+        answer = self.observer.request("OffsetDelete", 0, group_id=self.group, topics=wanted)
+        return [f"forget {show_answer('forget', answer, self.names)}"]
+
+    def do_list(self, words: Words) -> list[str]:
+        answer = self.observer.request("ListGroups", 5, states_filter=[], types_filter=[])
+        found = [one for one in answer["groups"] if one["group_id"] == self.group]
+        return [f"listed {one['group_state']} {one['group_type']} {one['protocol_type'] or '-'}" for one in found]
 
     def do_delete(self, words: Words) -> list[str]:
         (result,) = self.observer.request("DeleteGroups", 2, groups_names=[self.group])["results"]

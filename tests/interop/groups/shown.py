@@ -43,17 +43,15 @@ class Names:
 
 def show_answer(what: str, answer: Json, names: Names) -> str:
     """An answer without what is empty in it."""
-    if what == "commit":
+    shown = [ErrorCode(answer["error_code"]).name] if "error_code" in answer else []
+    if what in ("commit", "forget"):
         # Apache Kafka lists them in the order of a hash table.
-        return " ".join(
-            sorted(
-                f"{topic['name']}:{partition['partition_index']} {ErrorCode(partition['error_code']).name}"
-                for topic in answer["topics"]
-                for partition in topic["partitions"]
-            )
+        shown += sorted(
+            f"{topic['name']}:{partition['partition_index']} {ErrorCode(partition['error_code']).name}"
+            for topic in answer["topics"]
+            for partition in topic["partitions"]
         )
-    shown = [ErrorCode(answer["error_code"]).name]
-    if what == "join":
+    elif what == "join":
         shown += _show_join(answer, names)
     elif what == "sync" and not answer["error_code"]:
         shown.append(f"owns {answer['assignment'].decode() or 'nothing'}")

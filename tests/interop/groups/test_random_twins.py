@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from interop.groups.brokers import SETTINGS, GroupBrokers
-from interop.groups.player import PATIENCE_S, TOPIC, Client, Player, connector
+from interop.groups.player import PATIENCE_S, TOPICS, Client, Player, connector
 from interop.raw import RawConnection
 from interop.wire_json import Definitions
 
@@ -43,7 +43,9 @@ class RandomWalk:
             (10, self.remove),
             (4, self.come_back),
             (1, self.close),
-            (2, lambda client: f"fetch {TOPIC}:0 {TOPIC}:1"),
+            (2, lambda client: "fetch t:0 t:1 u:0 u:1"),
+            (2, lambda client: f"forget {self.random.choice(TOPICS)}:0 {self.random.choice(TOPICS)}:1"),
+            (1, lambda client: "list"),
             (1, lambda client: "delete"),
         ]
 
@@ -89,7 +91,7 @@ class RandomWalk:
         return f"heartbeat {client.name}{self.wrong('gen=1', 'gen=99', 'id=nobody', 'instance=i9')}"
 
     def commit(self, client: Client) -> str:
-        where = f"{TOPIC}:{self.random.randrange(2)}={self.random.randrange(1000)}"
+        where = f"{self.random.choice(TOPICS)}:{self.random.randrange(2)}={self.random.randrange(1000)}"
         return f"commit {client.name} {where}{self.wrong('gen=1', 'gen=-1', 'id= gen=-1', 'id=nobody')}"
 
     def leave(self, client: Client) -> str | None:

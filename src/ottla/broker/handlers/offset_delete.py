@@ -22,36 +22,35 @@ MAX_VERSION = 0
 
 
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> None:
-    """Hand on what belongs to known topics; the others are refused one by one, as Kafka does."""
+    """Hand on the known partitions; the others are refused one by one, as Kafka does."""
     known = context.broker.image.topics
-    asked = [
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        if topic.name in known
-        for partition in topic.partitions
+    asked = {(topic.name, one.partition_index): None for topic in request.topics for one in topic.partitions}
+    handed_on = [
+        (name, index) for name, index in asked if (found := known.get(name)) and 0 <= index < len(found.partitions)
     ]
-    context.broker.groups.submit(DeleteOffsets(partial(_answer, context, request, asked), request.group_id, asked))
+    answer = partial(_answer, context, list(asked), handed_on)
+    context.broker.groups.submit(DeleteOffsets(answer, request.group_id, handed_on))
 
 
 def _answer(
-    context: RequestContext, request: OffsetDeleteRequest, asked: list[tuple[str, int]], result: DeleteOffsetsResult
+    context: RequestContext,
+    asked: list[tuple[str, int]],
+    handed_on: list[tuple[str, int]],
+    result: DeleteOffsetsResult,
 ) -> None:
+    """Every partition once, however often it was named; one that was not handed on is unknown."""
     if result.error is not ErrorCode.NONE:
         context.reply(OffsetDeleteResponse(error_code=result.error))
         return
-    errors = dict(zip(asked, result.errors, strict=True))
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topics = [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetDeleteResponsePartition(
-                    partition_index=one.partition_index,
-                    error_code=errors.get((topic.name, one.partition_index), unknown),
-                )
-                for one in topic.partitions
-            ],
+    errors = dict(zip(handed_on, result.errors, strict=True))
+    topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for name, index in asked:
+        error = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answer = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+        topics.setdefault(name, []).append(answer)
+    context.reply(
+        OffsetDeleteResponse(
+            error_code=ErrorCode.NONE,
+            topics=[OffsetDeleteResponseTopic(name=name, partitions=parts) for name, parts in topics.items()],
         )
-        for topic in request.topics
-    ]
-    context.reply(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
+    )
