@@ -424,13 +424,22 @@ def errors_of(answer: Json) -> set[int]:
 def test_offsets_go_with_their_topic(twin: Twin, group: str) -> None:
     twin.create_topic(group)
     commit(twin, 8, group, group, 5, generation_id_or_member_epoch=-1, member_id="")
+    member = Member(twin, group + "-empty")
+    member.become_stable()
+    member.leave()
     twin.ask("DeleteTopics", 5, topic_names=[group], timeout_ms=20_000)
 
     def gone(connection: RawConnection) -> bool:
         return connection.request("OffsetFetch", 7, group_id=group, topics=None)["topics"] == []
 
+    def dead(connection: RawConnection) -> bool:
+        described = connection.request("DescribeGroups", 5, groups=[group, group + "-empty"])["groups"]
+        return [one["group_state"] for one in described] == ["Dead", "Dead"]
+
     for one in (twin.ours, twin.theirs):
         wait_until(lambda one=one: gone(one), "the end of the offsets")
+        # With a topic go all groups that are left with nothing, of that topic or not.
+        wait_until(lambda one=one: dead(one), "the end of the groups")
 
 
 def test_two_members(twin: Twin, group: str, connect: Any, shared_ottla_server: Any, apache_kafka: Any) -> None:

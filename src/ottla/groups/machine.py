@@ -595,10 +595,7 @@ class GroupMachine(Group):
         error = self.rules.delete
         step.replies.append(Reply(event.token, ErrorResult(error)))
         if error is ErrorCode.NONE:
-            for member_id in list(self.members.pending):
-                self._drop_pending(member_id)
-            self.is_kept = False
-            self._remove_offsets(self.offsets.all_keys(), True, step, now_ms)
+            self._remove_offsets(self.offsets.all_keys(), step, now_ms, is_deleted=True)
 
     def _delete_offsets(self, event: DeleteOffsets, step: Step, now_ms: int) -> None:
         """Offsets of topics that nobody subscribes to go, and an empty group that is left with none goes with them."""
@@ -615,30 +612,13 @@ class GroupMachine(Group):
         present = dict.fromkeys(self.offsets.all_keys())
         asked = zip(event.partitions, errors, strict=True)
         keys = list(dict.fromkeys(key for key, error in asked if error is ErrorCode.NONE and key in present))
-        ends = (
-            is_empty and not self.members.pending and len(keys) == len(present) and not self.offsets.has_transactional
-        )
-        if ends:
-            self.is_kept = False
-        self._remove_offsets(keys, ends, step, now_ms)
+        self._remove_offsets(keys, step, now_ms)
 
     def _expire_offsets(self, event: ExpireOffsets, step: Step, now_ms: int) -> None:
-        expired = self._expired_offsets(event.retention_ms, now_ms)
-        ends = (
-            self.state is GroupState.EMPTY
-            and not self.members.pending
-            and not self.offsets.has_uncommitted
-            and len(expired) == len(self.offsets)
-        )
-        if ends:
-            self.is_kept = False
-        if expired or (ends and self.generation_id > 0):
-            self._remove_offsets(expired, ends, step, now_ms)
+        self._remove_offsets(self._expired_offsets(event.retention_ms, now_ms), step, now_ms)
 
     def _topics_deleted(self, event: TopicsDeleted, step: Step, now_ms: int) -> None:
-        keys = [key for key in self.offsets.all_keys() if key[0] in event.topics]
-        if keys:
-            self._remove_offsets(keys, False, step, now_ms)
+        self._remove_offsets([key for key in self.offsets.all_keys() if key[0] in event.topics], step, now_ms)
 
     def _partitions_changed(self, event: PartitionsChanged, step: Step, now_ms: int) -> None:
         """Remember what will make the leader join again, to name it as the cause."""
@@ -646,11 +626,21 @@ class GroupMachine(Group):
             if self.subscribed_topics is not None and topic in self.subscribed_topics and before != now:
                 self._partition_changes[topic] = partition_count_cause(before, now)
 
-    def _remove_offsets(self, keys: Sequence[TopicPartition], ends: bool, step: Step, now_ms: int) -> None:
-        """Tombstones for offsets and, when the group ends, for the group; one that never had members has no record."""
+    def _remove_offsets(
+        self, keys: Sequence[TopicPartition], step: Step, now_ms: int, is_deleted: bool = False
+    ) -> None:
+        """Tombstones for offsets and, when an empty group is left with none, for the group.
+
+        As in Apache Kafka ids that were handed out do not keep it. A group that never had members has no record.
+        """
         records: list[LogRecord] = [OffsetRecord(self.group_id, topic, index, None) for topic, index in keys]
-        if ends and self.generation_id > 0:
-            records.append(GroupRecord(self.group_id, None))
+        is_last = len(keys) == len(self.offsets.all_keys()) and not self.offsets.has_transactional
+        if is_deleted or (is_last and self.state is GroupState.EMPTY):
+            for member_id in list(self.members.pending):
+                self._drop_pending(member_id)
+            self.is_kept = False
+            if self.generation_id > 0:
+                records.append(GroupRecord(self.group_id, None))
         if records:
             self._stage(step, _Kind.REMOVAL, records, now_ms)
 

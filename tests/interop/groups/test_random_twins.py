@@ -97,7 +97,11 @@ class RandomWalk:
     def leave(self, client: Client) -> str | None:
         if any(waiting.client is client and waiting.what == "sync" for waiting in self.ours.waiting):
             return None
-        if self.may_lead(client.member_id) and len(self.members()) > 2:
+        # Who does not know its id any more goes by its instance.
+        described = self.ours.describe()["members"]
+        by_instance = [one["member_id"] for one in described if one["group_instance_id"] == client.instance]
+        member_id = client.member_id or (by_instance[0] if client.instance and by_instance else "")
+        if self.may_lead(member_id) and len(described) > 2:
             return None
         return f"leave {client.name}"
 
