@@ -65,3 +65,13 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
     distinct = list(dict.fromkeys(keys))
     table = table_size(len(distinct))
     return sorted(distinct, key=lambda key: slot(string_hash(key), table))
+
+
+def computed_map_order(keys: Iterable[str]) -> list[str]:
+    """The keys as a `HashMap` gives them that was filled by `computeIfAbsent`.
+
+    That puts a new key before those in its slot, and lets the table grow one key later.
+    """
+    newest_first = list(dict.fromkeys(keys))[::-1]
+    table = table_size(len(newest_first) - 1)
+    return sorted(newest_first, key=lambda key: slot(string_hash(key), table))

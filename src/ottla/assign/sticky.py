@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from ottla.assign.assignor import GroupMetadata
 from ottla.assign.consumer_protocol import Assignment, Partitions, Subscription
-from ottla.assign.java_order import hash_map_order
+from ottla.assign.java_order import computed_map_order
 from ottla.assign.sticky_base import AbstractStickyAssignor
 from ottla.assign.sticky_partitions import NO_GENERATION, MemberData
 
@@ -51,7 +51,7 @@ class StickyAssignor(AbstractStickyAssignor):
 def encode_user_data(had: Partitions, generation: int) -> bytes:
     """User data of version 1; topics in the order in which Java writes them."""
     parts = [_INT32.pack(len(had))]
-    for topic in hash_map_order(had):
+    for topic in computed_map_order(had):
         name, indexes = topic.encode(), had[topic]
         parts += (_INT16.pack(len(name)), name, struct.pack(f">{len(indexes) + 1}i", len(indexes), *indexes))
     parts.append(_INT32.pack(generation))

@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Assignment;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.GroupSubscription;
@@ -69,6 +70,13 @@ public class AssignorOracle {
                 tell(read.partitions(), answer.putObject("partitions"));
                 short version = (short) request.get("version").asInt();
                 answer.put("bytes", hex(ConsumerProtocol.serializeAssignment(read, version)));
+            }
+            case "user_data" -> {
+                ConsumerPartitionAssignor assignor = assignor(request.get("assignor").asText());
+                Assignment assigned = ConsumerProtocol.deserializeAssignment(bytes(request.get("bytes")));
+                int generation = request.get("generation").asInt();
+                assignor.onAssignment(assigned, new ConsumerGroupMetadata("g", generation, "m", Optional.empty()));
+                answer.put("bytes", hex(assignor.subscriptionUserData(Set.of())));
             }
             default -> throw new IllegalArgumentException("no operation " + operation);
         }

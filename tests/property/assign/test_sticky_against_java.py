@@ -13,7 +13,7 @@ from itertools import dropwhile
 
 import pytest
 
-from ottla.assign.assignor import MemberSubscription, TopicMetadata
+from ottla.assign.assignor import GroupMetadata, MemberSubscription, TopicMetadata
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, encode_assignment
 from ottla.assign.cooperative import CooperativeStickyAssignor
 from ottla.assign.java_order import hash_map_order
@@ -145,6 +145,21 @@ def test_topics_named_twice(assignor: type[AbstractStickyAssignor], assignor_ora
         for member in list(group.members.values())[::2]:
             member.topics += member.topics[:2]
         compare(assignor, assignor_oracle, group, steps=4)
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_user_data(assignor: type[AbstractStickyAssignor], assignor_oracle: AssignorOracle):
+    """What a member says of itself is what Java's says, to the byte."""
+    for seed in range(20):
+        group = RandomGroup(seed)
+        for one in StickyAssignor().assign(group.cluster(), group.subscriptions("sticky")).values():
+            member = assignor()
+            member.on_assignment(one, GroupMetadata("g", seed, "m"))
+            assigned = encode_assignment(one.partitions).hex()
+            asked = {"operation": "user_data", "assignor": assignor.name, "bytes": assigned, "generation": seed}
+            user_data = member.subscription_user_data([])
+            assert user_data is not None
+            assert user_data.hex() == assignor_oracle.ask(asked)["bytes"]
 
 
 def test_where_java_never_ends():

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.assign.java_order import hash_map_order, partition_hash, sorted_texts, string_hash, text_order
+from ottla.assign.java_order import (
+    computed_map_order,
+    hash_map_order,
+    partition_hash,
+    sorted_texts,
+    string_hash,
+    text_order,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +50,11 @@ def test_partitions_hash_as_in_java():
 def test_texts_are_sorted_as_in_java():
     assert sorted_texts(["b", "a", "B"]) == ["B", "a", "b"]
     assert sorted_texts(["\uff5e", "\U0001f600", "a"]) == ["a", "\U0001f600", "\uff5e"]
+
+
+def test_computed_keys_come_before_those_in_their_slot():
+    assert computed_map_order(["ab", "a", "b", "a"]) == ["a", "ab", "b"]
+    letters = [chr(ord("a") + n) for n in range(13)]
+    # "q" shares the slot of "a" among 16, not among 32; with put() the 13th key makes the table larger.
+    assert computed_map_order(["q", *letters[:12]]) == ["a", "q", *letters[1:12]]
+    assert computed_map_order(["q", *letters]) == [*letters, "q"]
