@@ -10,6 +10,7 @@ Source: Apache Kafka 3.9, `AbstractStickyAssignor`; its results, in its order. P
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 
 from ottla.assign.java_order import sorted_texts
@@ -116,26 +117,25 @@ class EqualAssignment:
             near = racks.by_partition[number]
             found = below.find(near, turn)
             if found >= 0:
-                member_id = below.names[found]
-                if size[member_id] + 1 < self._lower:
-                    found += 1
-                else:
+                member_id = below.name(found)
+                if size[member_id] + 1 >= self._lower:
                     below.remove(found)
                     if size[member_id] + 1 < self._upper and self._having_more < self._with_more:
                         at_lower.add(member_id)
-                turn = found % len(below.names) if below.names else 0
+                turn = found + 1
             else:
                 found = at_lower.find(near, 0)
                 if found < 0:
                     left.append(number)
                     continue
-                member_id = at_lower.names[found]
+                member_id = at_lower.name(found)
                 at_lower.remove(found)
                 self._having_more += 1
                 if self._having_more == self._with_more:
                     at_lower.clear()
             size[member_id] += 1
             self.given[member_id].append(number)
+        self._below, self._at_lower = below.names(), at_lower.names()
         return left
 
     def _give_in_turn(self, unassigned: list[int]) -> None:
@@ -163,41 +163,52 @@ class EqualAssignment:
 
 
 class _RackRing:
-    """Members in a row, which is changed, and how many of them are in each rack."""
+    """Members in a row, some of which leave it and some come; where a rack's members stand in it is known."""
 
     def __init__(self, names: list[str], racks: Mapping[str, str]) -> None:
-        self.names = names
         self._racks = racks
-        self._count: dict[str, int] = {}
+        self._names: list[str] = []
+        self._gone: set[int] = set()
+        self._places: dict[str, list[int]] = {}
+        """By rack the places of those that are there, sorted."""
         for name in names:
-            self._counted(name, 1)
+            self.add(name)
 
     def find(self, near: frozenset[str], begin: int) -> int:
         """The place of the first member in one of those racks, from `begin` on and round; -1 where there is none."""
-        if not any(self._count.get(rack) for rack in near):
-            return -1
-        names, racks = self.names, self._racks
-        for at in range(begin, begin + len(names)):
-            place = at % len(names)
-            if racks.get(names[place]) in near:
-                return place
-        raise AssertionError("a member that was counted is not in the row")
+        following, first = -1, -1
+        for rack in near:
+            places = self._places.get(rack)
+            if not places:
+                continue
+            if first < 0 or places[0] < first:
+                first = places[0]
+            at = bisect_left(places, begin)
+            if at < len(places) and (following < 0 or places[at] < following):
+                following = places[at]
+        return first if following < 0 else following
+
+    def name(self, place: int) -> str:
+        """The member at that place."""
+        return self._names[place]
+
+    def names(self) -> list[str]:
+        """Those that are there, in order."""
+        return [name for place, name in enumerate(self._names) if place not in self._gone]
 
     def add(self, name: str) -> None:
         """Append a member."""
-        self.names.append(name)
-        self._counted(name, 1)
+        if rack := self._racks.get(name):
+            self._places.setdefault(rack, []).append(len(self._names))
+        self._names.append(name)
 
     def remove(self, place: int) -> None:
-        """Take out the member at that place."""
-        self._counted(self.names.pop(place), -1)
+        """Take out the member at that place, which was found there."""
+        places = self._places[self._racks[self._names[place]]]
+        del places[bisect_left(places, place)]
+        self._gone.add(place)
 
     def clear(self) -> None:
         """Take out all members."""
-        self.names.clear()
-        self._count.clear()
-
-    def _counted(self, name: str, step: int) -> None:
-        rack = self._racks.get(name)
-        if rack is not None:
-            self._count[rack] = self._count.get(rack, 0) + step
+        self._gone.update(range(len(self._names)))
+        self._places.clear()

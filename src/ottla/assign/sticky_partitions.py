@@ -133,6 +133,7 @@ class Racks:
         """The rack of each member that has one."""
         self.by_partition = by_partition
         self._consumers = consumers
+        self._near: dict[frozenset[str], int] = {}
 
     def mismatch(self, member_id: str, number: int) -> bool:
         """Whether the member has a rack and none of the partition's replicas is there."""
@@ -141,7 +142,10 @@ class Racks:
 
     def consumers_near(self, number: int) -> int:
         """How many members are in the racks of that partition's replicas."""
-        return sum(self._consumers.get(rack, 0) for rack in self.by_partition[number])
+        racks = self.by_partition[number]
+        if racks not in self._near:
+            self._near[racks] = sum(self._consumers.get(rack, 0) for rack in racks)
+        return self._near[racks]
 
 
 def racks_in_use(
