@@ -10,6 +10,7 @@ from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, durati
 from ottla.client.group_lag import GroupLag, PartitionLag
 from ottla.client.groups import EMPTY, GroupDescription, GroupMember
 from ottla.client.model import TopicPartition
+from ottla.client.offset_reset import PlannedOffset
 
 STABLE = "Stable"
 ID_DIGITS_SHOWN = 6
@@ -40,6 +41,15 @@ _PARTITIONS = (
     Column("LAG", is_number=True),
     Column("BEHIND", is_number=True),
     Column("MEMBER", may_shrink=True),
+    Column("NOTE"),
+)
+_PLAN = (
+    Column("TOPIC", may_shrink=True),
+    Column("PARTITION", is_number=True),
+    Column("COMMITTED", is_number=True),
+    Column("NEW", is_number=True),
+    Column("CHANGE", is_number=True),
+    Column("LAG THEN", is_number=True),
     Column("NOTE"),
 )
 
@@ -151,6 +161,10 @@ def _note(each: PartitionLag) -> str:
     return f"{count(each.missed, 'record')} deleted unread" if each.missed else ""
 
 
+def _signed(value: int | None) -> str:
+    return f"{value:+}" if value else _number(value)
+
+
 def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
@@ -206,4 +220,42 @@ def _partition_row(each: PartitionLag, owner: GroupMember | None) -> dict[str, A
         "member_id": None if owner is None else owner.member_id,
         "client_id": None if owner is None else owner.client_id,
         "client_host": None if owner is None else owner.client_host,
+    }
+
+
+def show_plan(terminal: Terminal, group: str, plan: Sequence[PlannedOffset]) -> None:
+    """Where the offsets of a group go."""
+    terminal.line(
+        f"{terminal.paint(group, Style.NAME)}  {count(sum(each.lag for each in plan), 'record')} to read then"
+    )
+    rows: list[Row] = []
+    for each in plan:
+        change = None if each.current_offset is None else each.new_offset - each.current_offset
+        rows.append(
+            (
+                each.partition.topic,
+                str(each.partition.partition),
+                _number(each.current_offset),
+                Cell(str(each.new_offset), Style.NAME),
+                Cell(_signed(change), Style.BUSY if change else Style.PLAIN),
+                str(each.lag),
+                Cell(each.note, Style.BAD),
+            )
+        )
+    terminal.table(_PLAN, rows)
+    terminal.line()
+
+
+def planned_row(group: str, each: PlannedOffset, executed: bool) -> dict[str, Any]:
+    """One partition of a plan as an object."""
+    return {
+        "group": group,
+        **each.partition._asdict(),
+        "current_offset": each.current_offset,
+        "new_offset": each.new_offset,
+        "log_start_offset": each.log_start_offset,
+        "log_end_offset": each.log_end_offset,
+        "lag": each.lag,
+        "executed": executed,
+        "note": each.note or None,
     }

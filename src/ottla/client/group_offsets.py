@@ -15,6 +15,12 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -103,6 +109,28 @@ class GroupOffsets:
                     self._coordinator.check(each.error_code, what, detail)
 
         await self._cluster.retry(f"committing offsets of group {self._group}", attempt)
+
+    async def delete(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Forget what is committed for these partitions; the error code of each, NONE where it is done.
+
+        BrokerError where the group is not there, or not one of consumers.
+        """
+        wanted = {each: OffsetDeleteRequestPartition(partition_index=each.partition) for each in partitions}
+        request = OffsetDeleteRequest(
+            group_id=self._group,
+            topics=[OffsetDeleteRequestTopic(name=name, partitions=each) for name, each in by_topic(wanted).items()],
+        )
+
+        async def attempt() -> dict[TopicPartition, int]:
+            answer: OffsetDeleteResponse = await self._coordinator.ask(request)
+            self._coordinator.check(answer.error_code, "its offsets are not deleted")
+            return {
+                TopicPartition(topic.name, each.partition_index): each.error_code
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+
+        return await self._cluster.retry(f"deleting offsets of group {self._group}", attempt)
 
 
 def fetch_request(group: str, partitions: Sequence[TopicPartition] | None) -> OffsetFetchRequest:

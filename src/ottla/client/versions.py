@@ -22,6 +22,7 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.DELETE_TOPICS: (1, 5),  # topics by name
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.OFFSET_DELETE: (0, 0),
 }
 """Oldest and newest version that the code above the connection fills in and reads rightly."""
 

@@ -1,0 +1,183 @@
+"""How offsets are reset: what was asked for, the plan for every group, then the deed, or only the sight of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from ottla.cli.ending import refuse
+from ottla.cli.group_offset_options import parse_datetime, parse_duration_ms, parse_topic
+from ottla.cli.group_session import COMMAND, run, told, write_json
+from ottla.cli.group_views import planned_row, show_plan
+from ottla.cli.terminal import Terminal, count
+from ottla.client.admin import Admin
+from ottla.client.cluster import Cluster
+from ottla.client.errors import BrokerError, InvalidArgumentError
+from ottla.client.group_offsets import MEMBERS_IN_CHARGE, GroupOffsets
+from ottla.client.groups import GroupDescription, Groups
+from ottla.client.model import TopicPartition
+from ottla.client.offset_reset import MOST_OFFSET, PlannedOffset, Reset, Target, csv_lines, plan_reset, read_csv
+from ottla.env.clock import SystemClock
+
+MOST_LINES = 1_000_000
+"""Of a file with offsets."""
+
+Scope = Sequence[tuple[str, tuple[int, ...] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetWish:
+    """The command's options as given; `flags` and `numbers` are those of targets, by their names."""
+
+    groups: tuple[str, ...]
+    topics: tuple[str, ...]
+    all_topics: bool
+    flags: Mapping[str, bool]
+    numbers: Mapping[str, int | None]
+    to_datetime: str | None
+    by_duration: str | None
+    from_file: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOutput:
+    """Whether it is done, and how the plan is shown."""
+
+    execute: bool
+    export: bool
+    as_json: bool
+
+
+def reset(wish: ResetWish, output: ResetOutput, servers: str, timeout_s: float) -> None:
+    """Do what the command is for, and end the process."""
+    try:
+        scope = [parse_topic(each) for each in wish.topics]
+        targets = _targets(wish)
+    except InvalidArgumentError as problem:
+        refuse(COMMAND, str(problem))
+
+    async def work(cluster: Cluster) -> int:
+        plans = await _plans(cluster, targets, scope)
+        code = await _execute(cluster, plans) if output.execute else await _warn_of_members(cluster, plans)
+        if code == 0:
+            _show_plans(plans, output)
+        return code
+
+    run(servers, timeout_s, work)
+
+
+def _targets(wish: ResetWish) -> dict[str, Reset]:
+    """Where the offsets of each group are to go. InvalidArgumentError where the options leave that open."""
+    asked = [Reset(Target(name)) for name, wanted in wish.flags.items() if wanted]
+    asked += [Reset(Target(name), value) for name, value in wish.numbers.items() if value is not None]
+    if wish.to_datetime is not None:
+        asked.append(Reset(Target.TIMESTAMP, parse_datetime(wish.to_datetime)))
+    if wish.by_duration is not None:
+        ago_ms = parse_duration_ms(wish.by_duration)
+        asked.append(Reset(Target.TIMESTAMP, max(0, SystemClock().now_ms() - ago_ms)))
+    if len(asked) + (wish.from_file is not None) != 1:
+        raise InvalidArgumentError("say where to, once: one of --to-…, --shift-by, --by-duration, --from-file")
+    if wish.from_file is None and bool(wish.topics) == wish.all_topics:
+        raise InvalidArgumentError("say of which partitions: --topic orders, --topic orders:0,3, or --all-topics")
+    if wish.from_file is not None:
+        if wish.topics or wish.all_topics:
+            raise InvalidArgumentError("--from-file names the partitions itself; leave --topic and --all-topics out")
+        return _from_file(wish.from_file, wish.groups)
+    if abs(asked[0].value) > MOST_OFFSET:
+        raise InvalidArgumentError(f"{asked[0].value} is no offset: the largest is {MOST_OFFSET}")
+    return dict.fromkeys(wish.groups, asked[0])
+
+
+def _from_file(path: Path, groups: Sequence[str]) -> dict[str, Reset]:
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            found = read_csv(islice(lines, MOST_LINES), groups)
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+        raise InvalidArgumentError(f"--from-file: {path} cannot be read: {reason}") from problem
+    except InvalidArgumentError as problem:
+        raise InvalidArgumentError(f"--from-file: {path}: {problem}") from problem
+    empty = [group for group, offsets in found.items() if not offsets]
+    if empty:
+        raise InvalidArgumentError(f"--from-file: {path} has no offsets of group {empty[0]}")
+    return {group: Reset(Target.OFFSET, offsets=offsets) for group, offsets in found.items()}
+
+
+async def _plans(cluster: Cluster, targets: Mapping[str, Reset], scope: Scope) -> dict[str, list[PlannedOffset]]:
+    """The plan of each group. Nothing is changed before all of them are made."""
+    plans = {}
+    for group, target in targets.items():
+        if target.offsets is not None:
+            partitions = list(target.offsets)
+        else:
+            partitions = await (_in_scope(cluster, scope) if scope else _committed(cluster, group))
+        if not partitions:
+            raise InvalidArgumentError(
+                f"group {group} has committed nothing, so --all-topics is nothing; name topics with --topic"
+            )
+        plans[group] = await plan_reset(cluster, group, partitions, target)
+    return plans
+
+
+async def _in_scope(cluster: Cluster, scope: Scope) -> list[TopicPartition]:
+    described = await Admin(cluster).describe_topics(list(dict.fromkeys(topic for topic, _ in scope)))
+    partitions = []
+    for topic, indexes in scope:
+        known = [each.partition for each in described[topic].partitions]
+        partitions += [TopicPartition(topic, index) for index in (known if indexes is None else indexes)]
+    return partitions
+
+
+async def _committed(cluster: Cluster, group: str) -> list[TopicPartition]:
+    """The partitions with committed offsets, without those whose topics are gone: they have no offsets to go to."""
+    partitions = list(await GroupOffsets(cluster, group).fetch_all())
+    topics = list(dict.fromkeys(each.topic for each in partitions))
+    metadata = await cluster.retry("looking up topics", lambda: cluster.refresh(topics))
+    gone = [each for each in partitions if metadata.leader(*each) is None]
+    if gone:
+        told(f"{', '.join(map(str, gone))} of group {group} left out: there is no such partition any more")
+    return [each for each in partitions if metadata.leader(*each) is not None]
+
+
+async def _active(cluster: Cluster, groups: Sequence[str]) -> list[GroupDescription]:
+    return [each for each in await Groups(cluster).describe_each(groups) if each.is_active]
+
+
+async def _warn_of_members(cluster: Cluster, plans: dict[str, list[PlannedOffset]]) -> int:
+    for group in await _active(cluster, list(plans)):
+        told(f"warning: {_busy(group)}; --execute will be refused until they have stopped")
+    return 0
+
+
+async def _execute(cluster: Cluster, plans: dict[str, list[PlannedOffset]]) -> int:
+    for group in await _active(cluster, list(plans)):
+        return told(f"nothing is changed: {_busy(group)}; stop them first")
+    for name, plan in plans.items():
+        try:
+            await GroupOffsets(cluster, name).commit({each.partition: each.new_offset for each in plan})
+        except BrokerError as problem:  # somebody has joined since
+            if problem.code not in MEMBERS_IN_CHARGE:
+                raise
+            return told(str(problem))
+    return 0
+
+
+def _busy(group: GroupDescription) -> str:
+    return f"group {group.group_id} has {count(len(group.members), 'member')} at work (it is {group.state})"
+
+
+def _show_plans(plans: dict[str, list[PlannedOffset]], output: ResetOutput) -> None:
+    if output.export:
+        sys.stdout.writelines(f"{line}\n" for line in csv_lines(plans))
+    elif output.as_json:
+        for group, plan in plans.items():
+            for each in plan:
+                write_json(planned_row(group, each, output.execute))
+    else:
+        terminal = Terminal.standard_output()
+        for group, plan in plans.items():
+            show_plan(terminal, group, plan)
+        terminal.line("these offsets are committed" if output.execute else "nothing was changed: --execute does it")

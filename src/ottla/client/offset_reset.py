@@ -1,0 +1,158 @@
+"""Where the offsets of a group are to go: planned first, so that it can be looked at, and then committed.
+
+What the targets mean, and how offsets outside of the log are brought into it, is as with Apache's
+`kafka-consumer-groups --reset-offsets`, and so is the CSV of its `--export` and `--from-file`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import InvalidArgumentError
+from ottla.client.group_offsets import GroupOffsets
+from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, TopicPartition
+from ottla.client.offsets import offsets_at
+
+UNQUOTED_MAX_CHARS = 24
+"""Apache's tool puts longer names into quotes, whatever is in them."""
+MOST_OFFSET = (1 << 63) - 1
+WITH_GROUP, WITHOUT_GROUP = 4, 3
+
+
+class Target(Enum):
+    """What offsets are set to."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    CURRENT = "current"
+    """What is committed; the end where nothing is."""
+    OFFSET = "offset"
+    SHIFT = "shift"
+    """So many records forward, or back."""
+    TIMESTAMP = "timestamp"
+    """The first record with this timestamp (ms) or a later one; the end where there is none."""
+
+
+@dataclass(slots=True, frozen=True)
+class Reset:
+    """A target and its number, or for each partition an offset of its own."""
+
+    target: Target
+    value: int = 0
+    offsets: Mapping[TopicPartition, int] | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class PlannedOffset:
+    """Where one partition's offset goes from (None: nothing is committed) and to, within the log as it was."""
+
+    partition: TopicPartition
+    current_offset: int | None
+    new_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    note: str = ""
+
+    @property
+    def lag(self) -> int:
+        """Records that will be left to read."""
+        return max(0, self.log_end_offset - max(self.new_offset, self.log_start_offset))
+
+
+async def plan_reset(
+    cluster: Cluster, group: str, partitions: Sequence[TopicPartition], reset: Reset
+) -> list[PlannedOffset]:
+    """Where the offset of each partition would go; nothing is changed.
+
+    InvalidArgumentError where a shift has nothing to start from, UnknownTopicError.
+    """
+    wanted = sorted(set(partitions))
+    committed = {each: found.offset for each, found in (await GroupOffsets(cluster, group).fetch_all()).items()}
+    starts = await offsets_at(cluster, wanted, EARLIEST)
+    ends = await offsets_at(cluster, wanted, LATEST)
+    timed = await offsets_at(cluster, wanted, reset.value) if reset.target is Target.TIMESTAMP else {}
+    if reset.target is Target.SHIFT and (bare := [str(each) for each in wanted if each not in committed]):
+        raise InvalidArgumentError(
+            f"group {group} has committed nothing in {bare[0]}{f' and {len(bare) - 1} more' if bare[1:] else ''}, so "
+            "there is nothing to shift; leave such partitions out, or reset them to another target"
+        )
+    return [
+        _planned(each, reset, committed.get(each), starts[each], ends[each], timed.get(each, NO_OFFSET))
+        for each in wanted
+    ]
+
+
+def _planned(
+    partition: TopicPartition, reset: Reset, current: int | None, start: int, end: int, timed: int
+) -> PlannedOffset:
+    note = ""
+    match reset.target:
+        case Target.EARLIEST:
+            new = start
+        case Target.LATEST:
+            new = end
+        case Target.CURRENT:
+            new, note = (end, "nothing committed: the end") if current is None else (current, "")
+        case Target.TIMESTAMP:
+            new, note = (end, "no record that late: the end") if timed == NO_OFFSET else (timed, "")
+        case _:
+            given = reset.value if reset.offsets is None else reset.offsets[partition]
+            aim = given if reset.target is Target.OFFSET else (current or 0) + given
+            new = min(max(aim, start), end)
+            if new != aim:
+                note = f"{aim} is before the start" if aim < start else f"{aim} is beyond the end"
+    return PlannedOffset(partition, current, new, start, end, note)
+
+
+def csv_lines(plans: Mapping[str, Sequence[PlannedOffset]]) -> Iterator[str]:
+    """The plans of groups as Apache's tool exports them: topic, partition, offset, the group before where several."""
+    for group, plan in plans.items():
+        before = [group] if len(plans) > 1 else []
+        for each in plan:
+            values = [*before, each.partition.topic, str(each.partition.partition), str(each.new_offset)]
+            yield ",".join(map(_quoted, values))
+
+
+def _quoted(text: str) -> str:
+    # Jackson's rule: short texts are looked at, and a character up to the comma, or a backslash, needs quotes.
+    if len(text) <= UNQUOTED_MAX_CHARS and all(char > "," and char != "\\" for char in text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def read_csv(lines: Iterable[str], groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    """Offsets per group and partition from such lines; those of other groups are left out.
+
+    InvalidArgumentError that names the line and what is wrong with it.
+    """
+    found: dict[str, dict[TopicPartition, int]] = {group: {} for group in groups}
+    reader = csv.reader(lines, strict=True)
+    try:
+        for row in reader:
+            if not row:
+                continue
+            group, partition, offset = _csv_row(row, groups, reader.line_num)
+            if group in found:
+                if partition in found[group]:
+                    raise InvalidArgumentError(f"line {reader.line_num}: {partition} stands there twice")
+                found[group][partition] = offset
+    except csv.Error as error:
+        raise InvalidArgumentError(f"line {reader.line_num}: {error}") from error
+    return found
+
+
+def _csv_row(row: Sequence[str], groups: Sequence[str], line: int) -> tuple[str, TopicPartition, int]:
+    if len(row) == WITHOUT_GROUP and len(groups) == 1:
+        row = [groups[0], *row]
+    if len(row) != WITH_GROUP:
+        shape = "group,topic,partition,offset" + (" or topic,partition,offset" if len(groups) == 1 else "")
+        raise InvalidArgumentError(f"line {line} has {len(row)} values, but should be {shape}")
+    group, topic, *numbers = (value.strip() for value in row)
+    for name, number, most in zip(("partition", "offset"), numbers, ((1 << 31) - 1, MOST_OFFSET), strict=True):
+        if not (number.isascii() and number.isdigit() and len(number) <= len(str(most)) and int(number) <= most):
+            raise InvalidArgumentError(f"line {line}: the {name} {number[:40]!r} is not a number from 0 to {most}")
+    return group, TopicPartition(topic, int(numbers[0])), int(numbers[1])
