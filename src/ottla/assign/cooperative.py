@@ -27,7 +27,6 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
     supported_protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def __init__(self) -> None:
-        super().__init__()
         self._generation = NO_GENERATION
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:

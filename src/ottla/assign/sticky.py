@@ -28,7 +28,6 @@ class StickyAssignor(AbstractStickyAssignor):
     name = "sticky"
 
     def __init__(self) -> None:
-        super().__init__()
         self._had: Partitions | None = None
         self._generation = NO_GENERATION
 

@@ -35,8 +35,8 @@ class StickyAssignment:
 class AbstractStickyAssignor(PartitionAssignor):
     """An assignor that keeps partitions where they are; one that derives from it says what members had."""
 
-    def __init__(self) -> None:
-        self._newest_generation = NO_GENERATION
+    _newest_generation = NO_GENERATION
+    """That any member has spoken of in an assignment that this one made; what is older is an earlier owner's."""
 
     @abstractmethod
     def member_data(self, subscription: Subscription) -> MemberData:

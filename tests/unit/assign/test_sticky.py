@@ -17,7 +17,8 @@ from ottla.assign.assignor import (
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, Partitions, Subscription
 from ottla.assign.cooperative import CooperativeStickyAssignor
 from ottla.assign.sticky import StickyAssignor, decode_user_data, encode_user_data
-from ottla.assign.sticky_partitions import MemberData
+from ottla.assign.sticky_general import earlier_owners
+from ottla.assign.sticky_partitions import MemberData, NumberedPartitions, previous_owners
 
 
 class Group:
@@ -185,3 +186,26 @@ def test_user_data_of_cooperative_sticky():
 def test_where_cooperative_members_say_their_generation(stated: int, user_data: bytes | None, generation: int | None):
     sent = Subscription(HIGHEST_VERSION, ("t",), user_data, {"t": (1,)}, stated, None)
     assert CooperativeStickyAssignor().member_data(sent) == MemberData({"t": (1,)}, generation)
+
+
+def test_earlier_owners_are_of_an_older_generation():
+    numbered = NumberedPartitions(["t"], {"t": 4})
+    data = {
+        "new": MemberData({"t": (0,)}, 9),
+        "old": MemberData({"t": (1, 2)}, 3),
+        "older": MemberData({"t": (2, 3, 4), "gone": (0,)}, 2),
+        "as old": MemberData({"t": (1,)}, 3),
+        "unknown": MemberData({"t": (3,)}, None),
+    }
+    assert earlier_owners(numbered, data, 9) == {1: "old", 2: "old", 3: "older"}
+    assert earlier_owners(numbered, data, 3) == {2: "older", 3: "older"}
+    assert earlier_owners(numbered, {"unknown": data["unknown"]}, 0) == {3: "unknown"}
+    assert earlier_owners(numbered, {"unknown": data["unknown"]}, -1) == {}
+
+
+def test_claims_are_settled_by_generation():
+    numbered = NumberedPartitions(["t"], {"t": 3})
+    data = {"a": MemberData({"t": (0, 1, 2)}, 2), "b": MemberData({"t": (0,)}, 3), "c": MemberData({"t": (1, 0)}, 2)}
+    settled = previous_owners(numbered, data, {"a": 2, "b": 3, "c": 2})
+    assert settled.owned == {"a": [2], "b": [0], "c": []}
+    assert settled.contested == {1}
