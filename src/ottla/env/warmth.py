@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: A disk thread reads at least so much at a place: what is looked for is often a little further on.
 READ_AHEAD_BYTES: Final = 64 * 1024
+#: And so much at a time.
+PIECE_BYTES: Final = 1024 * 1024
 
 
 class _Mode(threading.local):
@@ -75,7 +77,10 @@ def bring(disk: Disk, ranges: Sequence[Range]) -> None:
         except DiskError:
             continue
         try:
-            file.pread(max(length, READ_AHEAD_BYTES), position)
+            end = position + max(length, READ_AHEAD_BYTES)
+            for start in range(position, end, PIECE_BYTES):
+                if not file.pread(min(PIECE_BYTES, end - start), start):
+                    break
         except DiskError:
             continue
         finally:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from ottla.env.warmth import ColdRange, Range
 from ottla.storage.log import PartitionLog
 from ottla.storage.segment import Segment
+
+#: Places in cold segments that are asked of the disk at one time.
+MOST_COLD: Final = 1_000
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> list[str]:
@@ -40,10 +46,23 @@ def _deletable(log: PartitionLog) -> list[Segment]:
 def confirm_expired(log: PartitionLog, now_ms: int) -> None:
     """Read what tells the age of segments, and delete nothing: whoever must not wait for the disk tries this first.
 
-    Raises DiskError.
+    Raises DiskError, and ColdRange for all segments that are old by what is known of them so far.
     """
-    if "delete" in log.config.cleanup_policy:
-        _count_expired(log, now_ms)
+    limit_ms = log.config.retention_ms
+    if "delete" not in log.config.cleanup_policy or limit_ms < 0:
+        return
+    cold: list[Range] = []
+    for segment in _deletable(log):
+        try:
+            if now_ms - segment.retention_timestamp() <= limit_ms:
+                break
+            segment.confirm_largest_timestamp()
+        except ColdRange as found:
+            cold += found.ranges
+        if len(cold) >= MOST_COLD:
+            break
+    if cold:
+        raise ColdRange(cold)
 
 
 def _count_expired(log: PartitionLog, now_ms: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ottla.env.disk import DiskError, DiskFile, Part
+from ottla.env.warmth import ColdRange, Range
 from ottla.records.batch import NO_TIMESTAMP
 from ottla.records.errors import BatchError
 from ottla.storage.files import LOG_SUFFIX, OpenFiles, SegmentFile, offset_file_name
@@ -268,8 +269,8 @@ class Segment:
 
     def _find_largest_timestamp(self) -> None:
         """Read it from the time index, and from the batches behind the last indexed one. Raises DiskError."""
-        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
-        self._find_larger_timestamps(self.indexed_position(self.max_timestamp_offset))
+        timestamp, offset = self.time_index.last()
+        self._find_larger_timestamps(timestamp, offset, self.indexed_position(offset))
 
     def confirm_largest_timestamp(self) -> None:
         """Ask the log for the largest timestamp, where the time index, which has no checksum, says something else.
@@ -282,19 +283,26 @@ class Segment:
         except BatchError:
             place = None
         if place is None or max_timestamp_at(self.log.get(), place.position) != largest:
-            self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-            self._find_larger_timestamps(0)
+            self._find_larger_timestamps(NO_TIMESTAMP, self.base_offset, 0)
 
-    def _find_larger_timestamps(self, position: int) -> None:
+    def _find_larger_timestamps(self, largest: int, largest_offset: int, position: int) -> None:
+        """The largest timestamp is this one of this offset, or a larger one of a batch from `position` on. DiskError.
+
+        Where the batches are cold nothing is found: half of them do not tell how old the segment is.
+        """
         file = self.log.get()
-        while position < self.size:
-            place = batch_at(file, position)
-            if place is None or place.length < SMALLEST_MESSAGE:
-                return
-            timestamp = max_timestamp_at(file, position)
-            if timestamp > self.largest_timestamp_so_far():
-                self.max_timestamp, self.max_timestamp_offset = timestamp, place.last_offset
-            position += place.length
+        try:
+            while position < self.size:
+                place = batch_at(file, position)
+                if place is None or place.length < SMALLEST_MESSAGE:
+                    break
+                timestamp = max_timestamp_at(file, position)
+                if timestamp > largest:
+                    largest, largest_offset = timestamp, place.last_offset
+                position += place.length
+        except ColdRange:
+            raise ColdRange([Range(file.path, position, self.size - position)]) from None
+        self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
 
     def close(self) -> None:
         """Let go of all handles; what is pinned is closed when released."""

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.env.disk import Disk
+from ottla.env.warmth import without_waiting
 from ottla.storage.log import PartitionLog
-from ottla.storage.retention import delete_old_segments
+from ottla.storage.retention import confirm_expired, delete_old_segments
 from support.storage_logs import NOW_MS, append, batch, log_config, new_log, open_log, read_all
 
 SIZE = len(batch(3))
@@ -47,6 +48,32 @@ def test_a_damaged_time_index_deletes_nothing(ground: tuple[Disk, str]) -> None:
     assert again.segments[5].largest_timestamp_so_far() < NOW_MS - 1000 * HOUR_MS
     delete_old_segments(again, NOW_MS + 2)
     assert (again.log_start_offset, len(again.segments)) == (12, 6)
+
+
+def test_half_a_look_at_cold_batches_does_not_tell_how_old_they_are(
+    ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = new_log(*ground, log_config(retention_ms=HOUR_MS))
+    append(log, batch(3, timestamp=NOW_MS - 9 * HOUR_MS))
+    append(log, batch(3, timestamp=NOW_MS))
+    segment = log.segments[0]
+    # As a damaged time index has it.
+    segment.max_timestamp, segment.max_timestamp_offset = NOW_MS - 5 * HOUR_MS, 2
+    cold_from = SIZE
+    monkeypatch.setattr(type(segment.log.get()), "is_warm", lambda _, position, length: position < cold_from)
+    (cold,) = without_waiting(lambda: confirm_expired(log, NOW_MS + 2))
+    cold_from = 2 * SIZE
+    assert not without_waiting(lambda: confirm_expired(log, NOW_MS + 2))
+    delete_old_segments(log, NOW_MS + 2)
+    assert log.log_start_offset == 0
+    assert (cold.position, cold.length) == (SIZE, SIZE), "all that is left of it, in one go"
+
+
+def test_all_cold_segments_are_asked_for_together(ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(ground, retention_ms=5 * HOUR_MS)
+    monkeypatch.setattr(type(log.segments[0].log.get()), "is_warm", lambda *_: False)
+    assert len(without_waiting(lambda: confirm_expired(log, NOW_MS + 2))) == 4
+    assert log.log_start_offset == 0
 
 
 @pytest.mark.spec("L4")
