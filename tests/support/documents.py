@@ -14,6 +14,7 @@ from ottla.broker.served import SERVED
 from ottla.cli.main import app
 from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
+from support.group_page import groups_page
 
 PROJECT = Path(__file__).resolve().parents[2]
 HANDLERS = PROJECT / "src" / "ottla" / "broker" / "handlers"
@@ -99,4 +100,9 @@ def _paragraphs(text: str) -> str:
 
 
 #: Page to what makes it.
-PAGES = {"docs/apis.md": apis_page, "docs/cli.md": cli_page, "docs/settings.md": reference.render}
+PAGES = {
+    "docs/apis.md": apis_page,
+    "docs/cli.md": cli_page,
+    "docs/groups.md": groups_page,
+    "docs/settings.md": reference.render,
+}

@@ -59,7 +59,7 @@ from ottla.groups.invariants import problems
 from ottla.groups.membership import MemberState
 from ottla.groups.offsets import TopicPartition
 from ottla.groups.records import GroupMetadataValue, GroupRecord, LogRecord, OffsetRecord
-from ottla.groups.states import GroupState, JoinRule, SyncRule
+from ottla.groups.states import GroupState, JoinRule, OffsetDeleteRule, SyncRule
 from ottla.wire.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -599,11 +599,11 @@ class GroupMachine(Group):
 
     def _delete_offsets(self, event: DeleteOffsets, step: Step, now_ms: int) -> None:
         """Offsets of topics that nobody subscribes to go, and an empty group that is left with none goes with them."""
-        is_empty = self.state is GroupState.EMPTY
-        if not is_empty and self.protocol_type != PROTOCOL_TYPE:
+        is_free = self.rules.delete_offsets is OffsetDeleteRule.DELETE
+        if not is_free and self.protocol_type != PROTOCOL_TYPE:
             step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)))
             return
-        held = () if is_empty else self.subscribed_topics
+        held = () if is_free else self.subscribed_topics
         errors = [
             ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if held is None or topic in held else ErrorCode.NONE
             for topic, _ in event.partitions

@@ -185,5 +185,6 @@ def _absent(request: GroupRequest) -> Result:
         return LeaveResult(ErrorCode.NONE, members)
     if isinstance(request, OffsetCommit):
         return refused(request, ErrorCode[_DEAD.commit.value])
-    deletes = isinstance(request, DeleteGroup | DeleteOffsets)
-    return refused(request, _DEAD.delete if deletes else _DEAD.heartbeat)
+    if isinstance(request, DeleteOffsets):
+        return refused(request, ErrorCode[_DEAD.delete_offsets.value])
+    return refused(request, _DEAD.delete if isinstance(request, DeleteGroup) else _DEAD.heartbeat)

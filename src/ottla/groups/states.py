@@ -8,7 +8,8 @@ the membership, and refused alike in every state:
 - a `group.instance.id` that belongs to another member id: `FENCED_INSTANCE_ID`; one that nobody has, or a member id
   that is not in the group: `UNKNOWN_MEMBER_ID`;
 - sync, heartbeat, commit with another generation than the group's: `ILLEGAL_GENERATION`;
-- join and sync with a protocol type or protocol that the group does not share: `INCONSISTENT_GROUP_PROTOCOL`.
+- join and sync with a protocol type or protocol that the group does not share: `INCONSISTENT_GROUP_PROTOCOL`;
+- offset delete in a group with members that are no consumers: `NON_EMPTY_GROUP`.
 
 A join without member id makes a new member in every state but `DEAD`: from version 4 on it is told the id to join
 again with (`MEMBER_ID_REQUIRED`), a static member and an older version are taken in at once. Offset fetches are
@@ -104,6 +105,14 @@ class LeaveRule(Enum):
     REBALANCE = "a rebalance"
 
 
+class OffsetDeleteRule(Enum):
+    """What becomes of an OffsetDelete."""
+
+    DELETE = "deleted"
+    DELETE_UNSUBSCRIBED = "deleted; `GROUP_SUBSCRIBED_TO_TOPIC` for topics that a member subscribes to"
+    REFUSE = "GROUP_ID_NOT_FOUND"
+
+
 class StateRules(NamedTuple):
     """One row of the table: the answers of a state, and its exits with what leads to them."""
 
@@ -113,6 +122,7 @@ class StateRules(NamedTuple):
     commit: CommitRule
     leave: LeaveRule
     delete: ErrorCode
+    delete_offsets: OffsetDeleteRule
     exits: dict[GroupState, str]
 
 
@@ -124,6 +134,7 @@ RULES: dict[GroupState, StateRules] = {
         CommitRule.ACCEPT,
         LeaveRule.NOTHING,
         ErrorCode.NONE,
+        OffsetDeleteRule.DELETE,
         {
             GroupState.PREPARING_REBALANCE: "a first member joins",
             GroupState.DEAD: "deleted, or its last offset expired",
@@ -136,6 +147,7 @@ RULES: dict[GroupState, StateRules] = {
         CommitRule.ACCEPT_AND_RENEW,
         LeaveRule.TRY_TO_COMPLETE,
         ErrorCode.NON_EMPTY_GROUP,
+        OffsetDeleteRule.DELETE_UNSUBSCRIBED,
         {
             GroupState.COMPLETING_REBALANCE: "all members joined, or the join deadline passed with some",
             GroupState.EMPTY: "the last member went",
@@ -149,6 +161,7 @@ RULES: dict[GroupState, StateRules] = {
         CommitRule.REBALANCE_IN_PROGRESS,
         LeaveRule.REBALANCE,
         ErrorCode.NON_EMPTY_GROUP,
+        OffsetDeleteRule.DELETE_UNSUBSCRIBED,
         {
             GroupState.STABLE: "the leader's assignment is written",
             GroupState.PREPARING_REBALANCE: (
@@ -164,6 +177,7 @@ RULES: dict[GroupState, StateRules] = {
         CommitRule.ACCEPT_AND_RENEW,
         LeaveRule.REBALANCE,
         ErrorCode.NON_EMPTY_GROUP,
+        OffsetDeleteRule.DELETE_UNSUBSCRIBED,
         {
             GroupState.PREPARING_REBALANCE: (
                 "a member joined, left, changed its metadata, expired or did not sync, or the leader joined again"
@@ -178,6 +192,7 @@ RULES: dict[GroupState, StateRules] = {
         CommitRule.REFUSE,
         LeaveRule.NOTHING,
         ErrorCode.GROUP_ID_NOT_FOUND,
+        OffsetDeleteRule.REFUSE,
         {},
     ),
 }
