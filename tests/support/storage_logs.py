@@ -8,7 +8,7 @@ from typing import Any
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.topic import LogConfig
 from ottla.env.disk import Disk
-from ottla.env.executor import InlineExecutor
+from ottla.env.executor import InlineExecutor, NoThread
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, split_batches
 from ottla.records.compression import Compression
 from ottla.records.record import Record, decode_batch, encode_batch
@@ -146,8 +146,13 @@ class HandExecutor(InlineExecutor):
 
     def __init__(self) -> None:
         self.works: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
+        #: Whether it takes nothing now, as threads that have far too much to do.
+        self.refuses = False
 
     def call(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        if self.refuses:
+            done(None, NoThread("too many jobs wait for the disk threads"))
+            return
         self.works.append((work, done))
 
     def finish(self) -> None:

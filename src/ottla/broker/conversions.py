@@ -29,6 +29,7 @@ class Conversions:
         self._line: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None], int]] = deque()
         self._running = 0
         self._waiting_bytes = 0
+        self._starting = False
 
     def run(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None], held_bytes: int = 0
@@ -45,11 +46,18 @@ class Conversions:
         return True
 
     def _start(self) -> None:
-        while self._line and self._running < RUNNING_LIMIT:
-            work, done, held_bytes = self._line.popleft()
-            self._waiting_bytes -= held_bytes
-            self._running += 1
-            self._submit(work, done)
+        # Where no thread takes them their outcomes come at once: a long line must not be a deep recursion.
+        if self._starting:
+            return
+        self._starting = True
+        try:
+            while self._line and self._running < RUNNING_LIMIT:
+                work, done, held_bytes = self._line.popleft()
+                self._waiting_bytes -= held_bytes
+                self._running += 1
+                self._submit(work, done)
+        finally:
+            self._starting = False
 
     def _submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         def finished(result: object, error: BaseException | None) -> None:
@@ -57,9 +65,4 @@ class Conversions:
             done(result, error)
             self._start()
 
-        try:
-            self._executor.call(work, finished)
-        except RuntimeError as error:
-            # The threads are stopped, or have far too much to do. `_start` goes on with the next one.
-            self._running -= 1
-            done(None, error)
+        self._executor.call(work, finished)

@@ -18,6 +18,10 @@ T = TypeVar("T")
 MAX_WAITING_JOBS = 100_000
 
 
+class NoThread(RuntimeError):
+    """Work that no disk thread takes: they are stopped, or have far too much to do. Nothing of it was done."""
+
+
 def pause_ms(length_ms: float) -> None:
     """Wait so long, in a thread that has its own pace to keep; never on the loop."""
     time.sleep(length_ms / 1000.0)
@@ -36,7 +40,10 @@ class Executor(Protocol):
         ...
 
     def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run `work()`, then `done(result, error)` on the loop that called."""
+        """Run `work()`, then `done(result, error)` on the loop that called.
+
+        Where no thread takes it, `done` is told so (NoThread) before this returns.
+        """
         ...
 
     def run_all(self, works: Sequence[Callable[[], object]], own_threads: int = 0) -> list[Exception | None]:
@@ -62,11 +69,11 @@ class DiskExecutor:
         self.pending = 0
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """See `Executor.submit`. Raises RuntimeError when closed or when far too many jobs wait."""
+        """See `Executor.submit`. Raises NoThread when closed or when far too many jobs wait."""
         if self._closed:
-            raise RuntimeError("the disk threads are stopped")
+            raise NoThread("the disk threads are stopped")
         if self.pending >= MAX_WAITING_JOBS:
-            raise RuntimeError(f"{self.pending} jobs wait for the disk threads")
+            raise NoThread(f"{self.pending} jobs wait for the disk threads")
         self.pending += 1
         job: Future[T] = self._threads_ready().submit(work, *arguments)
         future = asyncio.wrap_future(job)
@@ -93,7 +100,12 @@ class DiskExecutor:
             error = future.exception()
             done(None if error is not None else future.result(), error)
 
-        self.submit(work).add_done_callback(deliver)
+        try:
+            future = self.submit(work)
+        except NoThread as refused:
+            done(None, refused)
+            return
+        future.add_done_callback(deliver)
 
     def run_all(self, works: Sequence[Callable[[], object]], own_threads: int = 0) -> list[Exception | None]:
         """See `Executor.run_all`."""

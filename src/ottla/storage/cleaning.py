@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
-from ottla.env.executor import Executor, pause_ms
+from ottla.env.executor import Executor, NoThread, pause_ms
 from ottla.env.randomness import Randomness
 from ottla.records.errors import BatchError
 from ottla.storage.checkpoints import TopicPartitionKey
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: The most threads that may clean at one time, whatever `log.cleaner.threads` says.
 MOST_THREADS: Final = 16
-#: Where the disk was full, cleaning is tried again after this time.
+#: Where the disk was full, or its threads had too much to do, cleaning is tried again after this time.
 POSTPONED_MS: Final = 60_000
 #: Bytes read at a time are never fewer.
 _LEAST_READ_BYTES: Final = 4096
@@ -92,7 +92,7 @@ class LogCleaner:
         #: Logs that cannot be cleaned until the broker is started anew, and why.
         self.uncleanable: dict[TopicPartitionKey, str] = {}
         self._rounds: dict[TopicPartitionKey, CleaningRound] = {}
-        #: Logs that are not looked at before a time, since the disk was full.
+        #: Logs that are not looked at before a time, since the disk was full, or its threads were.
         self._postponed: dict[TopicPartitionKey, int] = {}
         self._next_check_ms = 0
         self._closed = False
@@ -190,7 +190,7 @@ class LogCleaner:
             self._on_cleaned(key)
             # There may be more to do at once.
             self._next_check_ms = 0
-        elif isinstance(error, DiskError) and error.disk_full:
+        elif isinstance(error, NoThread) or (isinstance(error, DiskError) and error.disk_full):
             self._postponed[key] = self._clock.now_ms() + POSTPONED_MS
             self._note(f"{key[0]}-{key[1]} is not compacted for now: {error}")
         elif not isinstance(error, CleaningAborted):

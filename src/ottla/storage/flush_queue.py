@@ -40,6 +40,7 @@ class FlushQueue:
         self._flushing: set[PartitionLog] = set()
         self._again: set[PartitionLog] = set()
         self._rounds = 0
+        self._starting = False
 
     def add(self, logs: Iterable[PartitionLog]) -> None:
         """Force these logs as soon as may be."""
@@ -57,6 +58,16 @@ class FlushQueue:
 
     def _start(self) -> None:
         """Give what is queued to the disk threads, in so few rounds that a busy broker hands over many logs at once."""
+        # A round whose outcome comes at once, since no thread takes it, starts no other: a long queue is no recursion.
+        if self._starting:
+            return
+        self._starting = True
+        try:
+            self._start_rounds()
+        finally:
+            self._starting = False
+
+    def _start_rounds(self) -> None:
         queue = self._queue
         while queue and self._rounds < ROUNDS:
             share = -(-len(queue) // (ROUNDS - self._rounds))

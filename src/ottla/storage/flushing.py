@@ -8,6 +8,7 @@ import errno
 from collections.abc import Sequence
 
 from ottla.env.disk import Disk, DiskError, DiskFile
+from ottla.env.executor import NoThread
 from ottla.storage.files import SegmentFile
 
 #: The process has too many files open: a file could not be forced because it could not be opened.
@@ -16,7 +17,7 @@ _TOO_MANY_FILES = frozenset((errno.EMFILE, errno.ENFILE))
 
 def may_be_repeated(error: BaseException) -> bool:
     """Whether a flush failed before the system was asked to force anything that it then may have forgotten."""
-    return isinstance(error, DiskError) and error.errno in _TOO_MANY_FILES
+    return isinstance(error, NoThread) or (isinstance(error, DiskError) and error.errno in _TOO_MANY_FILES)
 
 
 class FlushJob:

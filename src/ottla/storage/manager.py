@@ -12,7 +12,7 @@ from uuid import UUID
 from ottla.cluster.ids import format_uuid
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
-from ottla.env.executor import Executor
+from ottla.env.executor import Executor, NoThread
 from ottla.env.warmth import bring, without_waiting
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
@@ -597,7 +597,9 @@ class LogManager:
             cold = without_waiting(lambda: confirm_expired(log, now_ms)) if rounds_left else ()
             if cold:
                 self._executor.call(
-                    partial(bring, self._disk, cold), lambda _, __: self._again(log, now_ms, rounds_left - 1)
+                    partial(bring, self._disk, cold),
+                    # Where no thread reads them, they have time until the next check.
+                    lambda _, error: None if error else self._again(log, now_ms, rounds_left - 1),
                 )
                 return
             self._discard(log, delete_old_segments(log, now_ms))
@@ -638,7 +640,11 @@ class LogManager:
             self._removing = False
             for problem in problems if problems is not None else [str(error)]:
                 self._note(problem)
-            if self._opened:
+            if isinstance(error, NoThread):
+                # With the next tick.
+                for path in paths:
+                    heapq.heappush(removals, (now_ms, path))
+            elif self._opened:
                 self._remove_due(now_ms)
 
         self._executor.call(partial(remove_all, self._disk, paths), removed)

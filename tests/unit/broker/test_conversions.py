@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.broker.conversions import RUNNING_LIMIT, WAITING_BYTES_LIMIT, Conversions
+from ottla.env.executor import NoThread
 
 
 class HandExecutor:
@@ -17,7 +18,8 @@ class HandExecutor:
 
     def call(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         if self.closed:
-            raise RuntimeError("the disk threads are stopped")
+            done(None, NoThread("the disk threads are stopped"))
+            return
         self.works.append((work, done))
 
     def finish(self, number: int = 0) -> None:
@@ -60,7 +62,7 @@ def test_a_long_line_is_refused_one_by_one_when_the_threads_are_stopped() -> Non
     while executor.works:
         executor.finish()
     assert len(errors) == 5_000
-    assert [type(error) for error in errors].count(RuntimeError) == 5_000 - RUNNING_LIMIT
+    assert [type(error) for error in errors].count(NoThread) == 5_000 - RUNNING_LIMIT
 
 
 def test_a_failed_one_makes_room_for_the_next() -> None:
@@ -81,7 +83,7 @@ def test_when_the_threads_are_stopped_all_are_told() -> None:
     errors: list[BaseException | None] = []
     for _ in range(4):
         line.run(lambda: 1, lambda _result, error: errors.append(error))
-    assert [type(error) for error in errors] == [RuntimeError] * 4
+    assert [type(error) for error in errors] == [NoThread] * 4
 
 
 def test_what_waits_is_bounded() -> None:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from ottla.env import executor as executors
-from ottla.env.executor import DiskExecutor, Executor, InlineExecutor
+from ottla.env.executor import DiskExecutor, Executor, InlineExecutor, NoThread
 
 
 def fail() -> int:
@@ -54,6 +54,9 @@ def test_work_leaves_the_loop_and_counts() -> None:
         executor.close()
         with pytest.raises(RuntimeError, match="stopped"):
             executor.submit(fail)
+        told: list[object] = []
+        executor.call(fail, lambda result, error: told.append((result, type(error))))
+        assert told == [(None, NoThread)], "whoever counts on being told is told"
 
     asyncio.run(run())
 

@@ -12,7 +12,7 @@ from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
 from ottla.storage.cleanable import examine, group_segments
-from ottla.storage.cleaning import CleanerSettings
+from ottla.storage.cleaning import POSTPONED_MS, CleanerSettings
 from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
@@ -250,6 +250,21 @@ def test_the_checkpoint_is_kafkas_and_survives(tmp_path: Path) -> None:
     assert again.delete("orders", 0)
     assert again.cleaner.checkpoints == {}
     again.close()
+
+
+def test_a_round_that_no_disk_thread_takes_is_tried_again(tmp_path: Path) -> None:
+    executor = HandExecutor()
+    managed = Managed(tmp_path, executor)
+    executor.refuses = True
+    managed.later()
+    assert not managed.manager.cleaner.is_cleaning(KEY)
+    assert managed.manager.cleaner.uncleanable == {}
+    executor.refuses = False
+    managed.later(POSTPONED_MS + 1000)
+    while executor.works:
+        executor.finish()
+    assert managed.manager.cleaner.checkpoints == {KEY: 12}
+    managed.manager.close()
 
 
 @pytest.mark.spec("L5", "L4")

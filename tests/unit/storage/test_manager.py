@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -10,9 +11,10 @@ from ottla.env.clock import VirtualClock
 from ottla.env.disk import Disk, DiskError, RealDisk
 from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
-from ottla.env.executor import DiskExecutor, InlineExecutor
+from ottla.env.executor import DiskExecutor, InlineExecutor, NoThread
 from ottla.storage.checkpoints import MetaProperties
-from ottla.storage.flush_queue import LOGS_PER_ROUND, ROUNDS
+from ottla.storage.flush_queue import LOGS_PER_ROUND, ROUNDS, FlushQueue
+from ottla.storage.flushing import FlushJob
 from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
 from ottla.wire.errors import ErrorCode
@@ -474,6 +476,56 @@ def test_many_files_are_removed_by_one_job_at_a_time(ground: tuple[Disk, str], m
         executor.finish()
     assert not [name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]
     manager.close()
+
+
+def test_what_no_disk_thread_takes_is_done_later(ground: tuple[Disk, str]) -> None:
+    setup = Setup(ground[0], f"{ground[1]}/logs", file_delete_delay_ms=0, retention_ms=1, segment_bytes=150)
+    executor = HandExecutor()
+    manager = LogManager(setup.disk, setup.clock, executor, setup.folders, lambda _: setup.config, StorageSettings())
+    assert manager.open() is None
+    told: list[BaseException | None] = []
+    manager.on_flushed = lambda _log, _size, error: told.append(error)
+    logs = [manager.create("t", None, number) for number in range(2 * ROUNDS * LOGS_PER_ROUND)]
+    for log in logs:
+        append(log)
+    executor.refuses = True
+    setup.later(manager, 60_000)
+    setup.later(manager, 1_000)
+    assert [type(error) for error in told][: len(logs)] == [NoThread] * len(logs)
+    assert all(log.failure is None for log in logs), "nothing was forced, and nothing can have been lost"
+    removed = [path for log in logs for path in setup.disk.listdir(log.folder) if path.endswith(".deleted")]
+    assert removed
+    executor.refuses = False
+    told.clear()
+    setup.later(manager, 60_000)
+    while executor.works:
+        executor.finish()
+    assert not [error for error in told if error is not None]
+    assert manager.unflushed_bytes == 0
+    assert not [path for log in logs for path in setup.disk.listdir(log.folder) if path.endswith(".deleted")]
+    manager.close()
+
+
+class EndlesslyUnflushed:
+    """A log as the queue of flushes sees it."""
+
+    closed = False
+
+    def begin_flush(self) -> FlushJob:
+        return FlushJob(MemoryDisk(), None, 0, 0)
+
+    def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
+        job.release()
+
+
+def test_a_long_queue_of_flushes_that_nobody_takes_ends() -> None:
+    executor = HandExecutor()
+    executor.refuses = True
+    told: list[object] = []
+    queue = FlushQueue(executor, lambda: NOW_MS, lambda log, _size, _error: told.append(log))
+    logs = [cast("PartitionLog", EndlesslyUnflushed()) for _ in range(LOGS_PER_ROUND * 500)]
+    queue.add(logs)
+    assert sorted(map(id, told)) == sorted(map(id, logs))
 
 
 def test_a_file_that_cannot_be_removed_does_not_keep_the_others(faulty: tuple[FaultyDisk, Setup]) -> None:
