@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import ottla
@@ -64,21 +65,57 @@ class Connection(asyncio.Protocol):
         version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered)
         return await self._exchange(message, version, timeout_ms, awaits_response)
 
+    async def request_together(self, messages: Sequence[Message]) -> list[Any]:
+        """The answers to messages that are sent in one piece, so that a broker can answer them without a pause between.
+
+        Raises what `request` raises, for the first that fails.
+        """
+        versions = [choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered) for message in messages]
+        try:
+            frames = [self._frame(message, version) for message, version in zip(messages, versions, strict=True)]
+        except ProtocolError as error:
+            self._close(error)  # answers to the frames before it are expected, but these were never sent
+            raise
+        self._write(b"".join(frames))
+        answers = await asyncio.gather(
+            *(self._answer(self._expect_answer(), message, None) for message in messages), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return answers
+
     async def _exchange(
         self, message: Message, version: int, timeout_ms: int | None, awaits_response: bool = True
     ) -> Any:
-        if self._closed_by is not None or self._transport is None:
-            raise self._closed_by or ConnectionLostError(f"not connected to {self.address}", retriable=True)
-        name = api_name(message.SCHEMA.api_key or 0)
-        try:
-            frame = self._protocol.request(message, version, answered=awaits_response)
-        except WireError as error:
-            raise ProtocolError(f"{name} cannot be sent to {self.address}: {error}") from error
-        self._transport.write(frame)
+        self._write(self._frame(message, version, answered=awaits_response))
         if not awaits_response:
             return None
+        return await self._answer(self._expect_answer(), message, timeout_ms)
+
+    def _frame(self, message: Message, version: int, *, answered: bool = True) -> bytes:
+        self._check_open()
+        try:
+            return self._protocol.request(message, version, answered=answered)
+        except WireError as error:
+            name = api_name(message.SCHEMA.api_key or 0)
+            raise ProtocolError(f"{name} cannot be sent to {self.address}: {error}") from error
+
+    def _check_open(self) -> asyncio.Transport:
+        if self._closed_by is not None or self._transport is None:
+            raise self._closed_by or ConnectionLostError(f"not connected to {self.address}", retriable=True)
+        return self._transport
+
+    def _write(self, data: bytes) -> None:
+        self._check_open().write(data)
+
+    def _expect_answer(self) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
+        return future
+
+    async def _answer(self, future: asyncio.Future[Any], message: Message, timeout_ms: int | None) -> Any:
+        name = api_name(message.SCHEMA.api_key or 0)
         timeout_ms = timeout_ms or self._settings.request_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from ottla.client.cluster import COORDINATOR, Cluster
@@ -48,15 +47,10 @@ class GroupCoordinator:
         node = await self.node()
         try:
             connection = await self._cluster.connection(node.node_id, COORDINATOR)
-            # Not one by one: the second is in the broker's buffer when it has answered the first.
-            answers = await asyncio.gather(*map(connection.request, requests), return_exceptions=True)
-            for answer in answers:
-                if isinstance(answer, BaseException):
-                    raise answer
+            return await connection.request_together(requests)
         except BaseException:
             self._node = None
             raise
-        return answers
 
     def check(self, code: int, context: str, detail: str | None = None) -> None:
         """BrokerError for anything but NONE; who is not the coordinator is not asked again."""

@@ -17,20 +17,17 @@ from ottla.assign.consumer_protocol import (
     decode_subscription,
 )
 from ottla.assign.simulation import SimulatedGroup, SimulatedMember
-from ottla.client.cluster import COORDINATOR, Cluster
-from ottla.client.errors import BrokerError
-from ottla.client.model import Node
+from ottla.client.cluster import Cluster
+from ottla.client.coordinator import GroupCoordinator
 from ottla.client.settings import ClientSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 MOST_PARTITIONS = 1_000_000
 """Of one topic; a simulation holds them all in memory."""
 MOST_FILE_BYTES = 64 * 1024 * 1024
 TIMEOUT_MS = 15_000
-GROUP = 0
 STABLE, COMPLETING = "Stable", "CompletingRebalance"
 
 
@@ -105,15 +102,10 @@ async def read_live(bootstrap_servers: str, group_id: str) -> SimulatedGroup:
 
 
 async def _describe(cluster: Cluster, group_id: str) -> DescribedGroup:
-    found: FindCoordinatorResponse = await cluster.request_any(FindCoordinatorRequest(key=group_id, key_type=GROUP))
-    if found.error_code != ErrorCode.NONE:
-        raise BrokerError(found.error_code, f"group {group_id} has no coordinator", found.error_message)
-    cluster.metadata.nodes[found.node_id] = Node(found.node_id, found.host, found.port)
-    request = DescribeGroupsRequest(groups=[group_id])
-    answer: DescribeGroupsResponse = await cluster.request(found.node_id, request, purpose=COORDINATOR)
+    coordinator = GroupCoordinator(cluster, group_id)
+    answer: DescribeGroupsResponse = await coordinator.ask(DescribeGroupsRequest(groups=[group_id]))
     (described,) = answer.groups
-    if described.error_code != ErrorCode.NONE:
-        raise BrokerError(described.error_code, f"group {group_id} cannot be described")
+    coordinator.check(described.error_code, "it cannot be described")
     return described
 
 
