@@ -65,5 +65,11 @@ class GroupBrokers:
             tap.close()
 
 
+def newer_coordinator(folder: Path) -> ApacheKafka:
+    """Apache Kafka 3.9 by itself, with the coordinator that is the only one in Apache Kafka 4."""
+    newer = {"group.coordinator.rebalance.protocols": "classic,consumer", "group.coordinator.threads": "1"}
+    return ApacheKafka(folder, zookeeper=None, overrides=SETTINGS | IN_TURN | newer)
+
+
 def _listener(port: int) -> str:
     return f"PLAINTEXT://{LOOPBACK}:{port}"

@@ -32,13 +32,12 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from interop.groups.shown import Names, show_answer, show_group
-from interop.groups.transcript import Step
+from interop.groups.transcript import Scenario, Step
 from interop.raw import RawConnection
 from interop.twin import coordinator_is_up
-from interop.wire_json import Json
+from interop.wire_json import Definitions, Json
 from ottla.wire.errors import ErrorCode
 from support.transcripts import Words, milliseconds, protocols_of, words_of
 from support.waiting import wait_until
@@ -55,6 +54,8 @@ QUIET_S = 0.15
 #: Between two looks at what has come; longer where a deadline of seconds is waited for.
 PAUSE_S = 0.005
 WAITING_PAUSE_S = 0.05
+#: How many scenarios are played at once.
+PLAYERS = 24
 DEFAULT_VERSIONS = {"join": 9, "sync": 5, "heartbeat": 4, "leave": 5, "commit": 8}
 APIS = {
     "join": "JoinGroup",
@@ -65,6 +66,9 @@ APIS = {
 }
 FIRST_SYNC_WITH_PROTOCOL = 5
 FIRST_LEAVE_WITH_MANY = 3
+
+#: What steps led to, by the lines of their commands.
+Outcomes = dict[int, list[str]]
 
 
 @dataclass
@@ -97,9 +101,12 @@ class Waiting:
 class Player:
     """One broker's side of a scenario; `connect` makes connections to it, which the caller closes."""
 
-    def __init__(self, connect: Callable[[], RawConnection], group: str) -> None:
+    def __init__(
+        self, connect: Callable[[], RawConnection], group: str, show: Callable[[Json, Names], str] = show_group
+    ) -> None:
         self.connect = connect
         self.group = group
+        self.show = show
         self.observer = connect()
         self.clients: dict[str, Client] = {}
         self.waiting: list[Waiting] = []
@@ -159,7 +166,7 @@ class Player:
     def _state_when_handled(self) -> str:
         for _ in range(PROBES):
             described = self.describe()
-        return show_group(described, self.names)
+        return self.show(described, self.names)
 
     def _answers(self) -> list[str]:
         """The answers that have come, as lines; their clients remember what they need."""
@@ -367,7 +374,7 @@ def _version(words: Words, default: int) -> int:
     return default
 
 
-def connector(bootstrap: str, definitions: Any, opened: list[RawConnection]) -> Callable[[], RawConnection]:
+def connector(bootstrap: str, definitions: Definitions, opened: list[RawConnection]) -> Callable[[], RawConnection]:
     """Makes connections to a broker, and puts them into `opened`, to be closed in the end."""
 
     def connect() -> RawConnection:
@@ -375,3 +382,31 @@ def connector(bootstrap: str, definitions: Any, opened: list[RawConnection]) -> 
         return opened[-1]
 
     return connect
+
+
+def play(
+    scenario: Scenario,
+    side: str,
+    bootstrap: str,
+    definitions: Definitions,
+    *,
+    is_recorded: bool = False,
+    show: Callable[[Json, Names], str] = show_group,
+    suffix: str = "",
+) -> Outcomes:
+    """Play a scenario to one broker, to its end or the first step whose outcome is not that of the file.
+
+    The group has the scenario's name and `suffix`.
+    """
+    opened: list[RawConnection] = []
+    outcomes: Outcomes = {}
+    try:
+        player = Player(connector(bootstrap, definitions, opened), scenario.name + suffix, show)
+        for step in scenario.steps:
+            outcomes[step.line] = player.play(step, None if is_recorded else side)
+            if not is_recorded and sorted(outcomes[step.line]) != sorted(step.expected(side)):
+                break
+    finally:
+        for connection in opened:
+            connection.close()
+    return outcomes

@@ -19,9 +19,8 @@ from pathlib import Path
 import pytest
 
 from interop.groups.brokers import GroupBrokers
-from interop.groups.player import Player, connector
-from interop.groups.transcript import SIDES, Scenario, merged, recorded, scenarios_of
-from interop.raw import RawConnection
+from interop.groups.player import PLAYERS, Outcomes, play
+from interop.groups.transcript import SIDES, Scenario, all_scenarios, merged, recorded, scenarios_of
 from interop.wire_json import Definitions
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -33,12 +32,8 @@ WANTED = {
     ),
     "garbage": "metadata that cannot be read is refused; Apache Kafka never answers that group again",
 }
-#: How many scenarios are played at once. Those that wait for deadlines begin first.
-PLAYERS = 24
-SCENARIOS = [one for path in sorted(Path(__file__).parent.glob("*.txt")) for one in scenarios_of(path)]
+SCENARIOS = all_scenarios(Path(__file__).parent)
 RECORD = bool(os.environ.get("OTTLA_RECORD"))
-
-Outcomes = dict[int, list[str]]
 
 
 class Stage:
@@ -59,18 +54,7 @@ class Stage:
         return {side: play.result() for side, play in self.plays[scenario.name].items()}
 
     def _play(self, scenario: Scenario, side: str) -> Outcomes:
-        opened: list[RawConnection] = []
-        outcomes: Outcomes = {}
-        try:
-            player = Player(connector(self.bootstraps[side], self.definitions, opened), scenario.name)
-            for step in scenario.steps:
-                outcomes[step.line] = player.play(step, None if RECORD else side)
-                if not RECORD and sorted(outcomes[step.line]) != sorted(step.expected(side)):
-                    break
-        finally:
-            for connection in opened:
-                connection.close()
-        return outcomes
+        return play(scenario, side, self.bootstraps[side], self.definitions, is_recorded=RECORD)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +63,7 @@ def stage(request: pytest.FixtureRequest, group_brokers: GroupBrokers, definitio
     chosen = {item.callspec.params["scenario"].name for item in request.session.items if _is_scenario(item)}
     with ThreadPoolExecutor(PLAYERS) as pool:
         made = Stage(group_brokers.bootstraps, definitions, pool)
-        for scenario in sorted(SCENARIOS, key=lambda one: not one.waits):
+        for scenario in SCENARIOS:
             if scenario.name in chosen:
                 made.begin(scenario)
         try:

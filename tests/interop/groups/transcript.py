@@ -84,6 +84,12 @@ def scenarios_of(path: Path) -> list[Scenario]:
     return found
 
 
+def all_scenarios(folder: Path) -> list[Scenario]:
+    """Those of all files; first those that wait for deadlines, so that the others pass the time."""
+    found = [one for path in sorted(folder.glob("*.txt")) for one in scenarios_of(path)]
+    return sorted(found, key=lambda one: not one.waits)
+
+
 def merged(ours: Sequence[str], theirs: Sequence[str], reasons: set[str]) -> list[str]:
     """The lines of a step as a file has them, those of one broker alone marked; the state comes last."""
     reason = next(iter(reasons), "UNEXPLAINED")
