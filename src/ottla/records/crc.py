@@ -8,3 +8,8 @@ from fastcrc.crc32 import iscsi
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """The checksum of `data` as an unsigned 32-bit number; a memoryview is read in place, without a copy."""
     return iscsi(data)
+
+
+def crc32c_on(before: int, data: bytes | bytearray | memoryview) -> int:
+    """The checksum of what has the checksum `before`, followed by `data`."""
+    return iscsi(data, before)

@@ -50,6 +50,7 @@ def _search(segment: Segment, position: int, timestamp: int, start_offset: int) 
         place = batch_at(file, position)
         if place is None:
             return None
+        segment.check_ends_within(place)
         if place.last_offset >= start_offset and max_timestamp_at(file, position) >= timestamp:
             found = _in_batch(file, place, timestamp, start_offset)
             if found is not None:

@@ -17,13 +17,14 @@ from ottla.env.warmth import pread
 from ottla.records.batch import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
+    CRC_AT,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     NO_TIMESTAMP,
 )
-from ottla.records.crc import crc32c
+from ottla.records.crc import crc32c, crc32c_on
 from ottla.records.errors import BatchError
 
 #: Base offset, length, magic and last offset delta, at their places in a batch of format 2.
@@ -33,6 +34,7 @@ _HEAD: Final = struct.Struct(">qiibI2xi8xqq")
 _MESSAGE: Final = struct.Struct(">qiIbbq")
 #: Bytes of the smallest message of format 0: offset, size, checksum, magic, attributes, two lengths.
 SMALLEST_MESSAGE: Final = 26
+_CHECKSUM: Final = struct.Struct(">I")
 _CHECKSUM_END: Final = 16
 _TIMESTAMP_END: Final = MAX_TIMESTAMP_AT + 8
 #: Read at a time when a single batch is looked for, and when a whole segment is scanned.
@@ -139,12 +141,38 @@ def scan_batches(file: DiskFile, position: int, end: int, window_bytes: int = SC
 
 def _batch_at(file: DiskFile, position: int, end: int) -> ScannedBatch | None:
     """One batch of any format, read for itself; None where there is no sound one."""
-    head = file.pread(LOG_OVERHEAD, position)
-    length = int.from_bytes(head[8:], "big", signed=True) + LOG_OVERHEAD
-    if len(head) < LOG_OVERHEAD or length < SMALLEST_MESSAGE or length > end - position:
+    head = file.pread(min(BATCH_OVERHEAD, end - position), position)
+    if len(head) < SMALLEST_MESSAGE:
+        return None
+    length = int.from_bytes(head[8:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
+    if length < SMALLEST_MESSAGE or length > end - position:
+        return None
+    if length > SCAN_BYTES and not _is_sound(file, position, length, head):
         return None
     data = memoryview(file.pread(length, position))
     return _checked(data, position) if len(data) == length else None
+
+
+def _is_sound(file: DiskFile, position: int, length: int, head: bytes) -> bool:
+    """Whether the checksum of a large batch is right, read in pieces: a damaged length must not take the memory for
+    all that follows in the file.
+    """
+    if head[MAGIC_AT] == MAGIC:
+        (wanted,) = _CHECKSUM.unpack_from(head, CRC_AT)
+        start, checksum_on = ATTRIBUTES_AT, crc32c_on
+    elif head[MAGIC_AT] in (0, 1):
+        (wanted,) = _CHECKSUM.unpack_from(head, LOG_OVERHEAD)
+        start, checksum_on = _CHECKSUM_END, _crc32_on
+    else:
+        return False
+    checksum = 0
+    for at in range(position + start, position + length, SCAN_BYTES):
+        checksum = checksum_on(checksum, file.pread(min(SCAN_BYTES, position + length - at), at))
+    return checksum == wanted
+
+
+def _crc32_on(before: int, data: bytes) -> int:
+    return zlib.crc32(data, before)
 
 
 def _checked(data: memoryview, position: int) -> ScannedBatch | None:

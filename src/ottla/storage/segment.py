@@ -231,6 +231,14 @@ class Segment:
         """The batch that begins at `position`. Raises DiskError."""
         return batch_at(self.log.get(), position) if position < self.size else None
 
+    def check_ends_within(self, place: Place) -> None:
+        """Raise BatchError where a batch, by its own length, reaches beyond the segment: then that is damaged."""
+        if place.position + place.length > self.size:
+            raise BatchError(
+                f"{self.log.path}: damaged batch at position {place.position}: it says {place.length} bytes, there "
+                f"are {self.size - place.position}"
+            )
+
     def pin(self) -> DiskFile:
         """The log file, open until `log.unpin` is called. Raises DiskError."""
         return self.log.pin()

@@ -196,7 +196,7 @@ class SegmentList:
 
 
 def _shorten(segment: Segment, start: int, max_bytes: int, min_one_batch: bool) -> tuple[int, int]:
-    """(length, offset to read on at or -1) of a read of at most `max_bytes`.
+    """(length, offset to read on at or -1) of a read of at most `max_bytes`. Raises BatchError at a damaged length.
 
     Ending at an indexed batch sends no half batch, and the next read's position is known already.
     """
@@ -207,6 +207,7 @@ def _shorten(segment: Segment, start: int, max_bytes: int, min_one_batch: bool) 
     first = segment.batch_at(start)
     if first is None or first.length <= max_bytes:
         return max_bytes, -1
+    segment.check_ends_within(first)
     return (first.length, first.last_offset + 1) if min_one_batch else (0, -1)
 
 

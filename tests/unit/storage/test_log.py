@@ -20,6 +20,7 @@ from support.storage_logs import (
     log_config,
     new_log,
     of_records,
+    open_log,
     read_all,
     read_bytes,
     records,
@@ -659,3 +660,30 @@ def test_batches_without_records_are_passed_over(ground: Ground) -> None:
         assert isinstance(found, LogRead)
         assert decode(read_bytes(found))[0].offset == at_the_end
     assert len(read_bytes(log.read(3, 1000, up_to_offset=13))) == 61
+
+
+@pytest.mark.spec("L1")
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_damaged_length_is_not_taken_for_that_of_an_answer(ground: Ground, number: int) -> None:
+    size = len(batch())
+    log = new_log(ground.disk, ground.root, log_config(segment_bytes=4 * size, index_interval_bytes=0))
+    for _ in range(9):
+        append(log)
+    log.close()
+    path = log.segments[0].log.path
+    data = bytearray(ground.disk.read_bytes(path))
+    struct.pack_into(">i", data, number * size + 8, 0x7FFFFF00)
+    ground.disk.write_atomic(path, bytes(data))
+    again = open_log(ground.disk, ground.root, log.config, clean=True, recovery_point=27)
+    for min_one_batch in (True, False):
+        refusal = again.read(number * 3, 10, min_one_batch=min_one_batch)
+        assert isinstance(refusal, ReadRefusal)
+        assert refusal.error is ErrorCode.CORRUPT_MESSAGE
+    # As far as the segment goes the bytes are the client's to judge.
+    assert len(read_bytes(again.read(number * 3, 1 << 20))) == (4 - number) * size
+    found = again.offset_for_timestamp(NOW_MS)
+    if number == 0:
+        assert isinstance(found, ReadRefusal)
+        assert "damaged batch at position 0" in found.message
+    assert [record.offset for record in read_all(again, 12)] == list(range(12, 27))
+    again.close()

@@ -9,7 +9,7 @@ from ottla.env.disk_memory import MemoryDisk, MemoryFile
 from ottla.records.batch import patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import scan
-from ottla.storage.scan import batch_at, find_batch, max_timestamp_at, scan_batches
+from ottla.storage.scan import ScannedBatch, batch_at, find_batch, max_timestamp_at, scan_batches
 from support.storage_logs import NOW_MS, batch
 
 
@@ -84,6 +84,30 @@ def test_a_scan_stops_at_damage() -> None:
         damaged[position] ^= 0x41
         file = file_of(damaged)
         assert len(list(scan_batches(file, 0, file.size))) == 1, position
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_damaged_length_does_not_bring_the_rest_of_the_file_into_memory(
+    monkeypatch: pytest.MonkeyPatch, magic: int
+) -> None:
+    monkeypatch.setattr(scan, "SCAN_BYTES", 256)
+    reads: list[int] = []
+    pread = MemoryFile.pread
+    monkeypatch.setattr(
+        MemoryFile, "pread", lambda file, length, at: (reads.append(length), pread(file, length, at))[1]
+    )
+    large = batches(1, size=5000)[0] if magic == 2 else message(0, magic, bytes(5000))
+    whole = large + b"".join(batches(*[3] * 300))
+
+    def scanned(data: bytes) -> tuple[list[ScannedBatch], int]:
+        reads.clear()
+        return list(scan_batches(file_of(data), 0, len(data), 256)), max(reads)
+
+    found, read = scanned(whole)
+    assert (bytes(found[0].data), read) == (large, len(large)), "a sound one is read whole"
+    for length in (len(whole) - 12, len(whole) // 2):
+        found, read = scanned(whole[:8] + struct.pack(">i", length) + whole[12:])
+        assert (found, read) == ([], 256)
 
 
 def test_old_formats_are_walked() -> None:
