@@ -73,6 +73,7 @@ class PartitionLog:
         "_flush_failed",
         "_folder_changed",
         "_forced_at_most",
+        "_renamed",
         "_resources",
         "_segments",
         "_unflushed_records",
@@ -137,6 +138,8 @@ class PartitionLog:
         self._forced_at_most = self.log_end_offset
         #: After a failed fsync the system may forget what it could not write, and the next one says nothing of it.
         self._flush_failed = False
+        #: Renamed files of dropped segments that nobody was told of yet.
+        self._renamed: list[str] = []
         #: Why nothing can be appended any more, until the log is opened anew.
         self.failure: str | None = None
         self.closed = False
@@ -534,19 +537,28 @@ class PartitionLog:
     def drop_segments(self, count: int) -> list[str]:
         """Take the first `count` segments out of the log; returns their renamed files, to be removed later.
 
-        Their ranges that are being sent stay readable. The last segment is never taken. Raises DiskError.
+        Their ranges that are being sent stay readable. The last segment is never taken. Raises DiskError; what was
+        renamed until then is given with the next call.
         """
-        count = min(count, len(self._segments) - 1)
-        renamed: list[str] = []
-        for _ in range(count):
-            segment = self._segments.pop_first()
-            self.raise_log_start(self._segments.first.base_offset)
-            renamed += segment.mark_deleted()
-            renamed += self._drop_snapshot(segment.base_offset)
-            self._folder_changed = True
-        # Not to the log's start: what lies below it in the first segment tells where the log ends after a crash.
-        self.recovery_point = max(self.recovery_point, self._segments.first.base_offset)
+        for _ in range(min(count, len(self._segments) - 1)):
+            self._drop_first()
+        renamed, self._renamed = self._renamed, []
         return renamed
+
+    def _drop_first(self) -> None:
+        segment = self._segments.first
+        try:
+            self._renamed.extend(segment.mark_deleted())
+        finally:
+            # It goes with its log file, which is renamed first; other files left behind the next start removes.
+            if segment.log.suffix.endswith(DELETED_SUFFIX):
+                self._segments.pop_first()
+                base_offset = self._segments.first.base_offset
+                self.raise_log_start(base_offset)
+                self._folder_changed = True
+                # Not to the log's start: what lies below it in this segment tells where the log ends after a crash.
+                self.recovery_point = max(self.recovery_point, base_offset)
+        self._renamed.extend(self._drop_snapshot(segment.base_offset))
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> list[str]:
         """Put `new`, whose files end in `.swap` and are on the disk, in the place of `old`, which the log must hold.

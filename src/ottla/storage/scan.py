@@ -34,7 +34,7 @@ _HEAD: Final = struct.Struct(">qiibI2xi8xqq")
 _MESSAGE: Final = struct.Struct(">qiIbbq")
 #: Bytes of the smallest message of format 0: offset, size, checksum, magic, attributes, two lengths.
 SMALLEST_MESSAGE: Final = 26
-_CHECKSUM: Final = struct.Struct(">I")
+CHECKSUM_BYTES: Final = 4
 _CHECKSUM_END: Final = 16
 _TIMESTAMP_END: Final = MAX_TIMESTAMP_AT + 8
 #: Read at a time when a single batch is looked for, and when a whole segment is scanned.
@@ -158,20 +158,18 @@ def _is_sound(file: DiskFile, position: int, length: int, head: bytes) -> bool:
     all that follows in the file.
     """
     if head[MAGIC_AT] == MAGIC:
-        (wanted,) = _CHECKSUM.unpack_from(head, CRC_AT)
-        start, checksum_on = ATTRIBUTES_AT, crc32c_on
+        wanted_at, start, checksum_on = CRC_AT, ATTRIBUTES_AT, crc32c_on
     elif head[MAGIC_AT] in (0, 1):
-        (wanted,) = _CHECKSUM.unpack_from(head, LOG_OVERHEAD)
-        start, checksum_on = _CHECKSUM_END, _crc32_on
+        wanted_at, start, checksum_on = LOG_OVERHEAD, _CHECKSUM_END, _crc32_on
     else:
         return False
     checksum = 0
     for at in range(position + start, position + length, SCAN_BYTES):
         checksum = checksum_on(checksum, file.pread(min(SCAN_BYTES, position + length - at), at))
-    return checksum == wanted
+    return head[wanted_at : wanted_at + CHECKSUM_BYTES] == checksum.to_bytes(CHECKSUM_BYTES, "big")
 
 
-def _crc32_on(before: int, data: bytes) -> int:
+def _crc32_on(before: int, data: bytes | bytearray | memoryview) -> int:
     return zlib.crc32(data, before)
 
 

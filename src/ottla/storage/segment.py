@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from ottla.env.disk import DiskError, DiskFile, Part
@@ -327,10 +327,16 @@ class Segment:
         self.txn_index.move_to(files)
         self.offset_index.count_in(memory)
 
-    def mark_deleted(self) -> list[str]:
-        """Rename the segment's files to `….deleted` and let go of them; returns the new paths. Raises DiskError."""
+    def mark_deleted(self) -> Iterator[str]:
+        """Rename the segment's files to `….deleted`, the log first, and let go of them; each new path once it is that.
+
+        Raises DiskError.
+        """
         self.close()
-        return [path for file in self._files() if (path := file.mark_deleted()) is not None]
+        for file in self._files():
+            path = file.mark_deleted()
+            if path is not None:
+                yield path
 
     def swap_in(self) -> None:
         """Take `.swap` off the names of the files: the segment is in place. Raises DiskError.

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ottla.env.disk import DiskError
 from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.records.batch import TimestampType, check_crc, frame_batch, parse_batch_header, split_batches
@@ -687,3 +688,31 @@ def test_a_damaged_length_is_not_taken_for_that_of_an_answer(ground: Ground, num
         assert "damaged batch at position 0" in found.message
     assert [record.offset for record in read_all(again, 12)] == list(range(12, 27))
     again.close()
+
+
+@pytest.mark.spec("L4")
+@pytest.mark.parametrize("plan", ["*3.log", "*3.index", "*3.timeindex", "*3.snapshot"])
+def test_a_segment_that_cannot_be_renamed_is_still_there_or_gone_but_nothing_between(ground: Ground, plan: str) -> None:
+    disk = FaultyDisk(ground.disk)
+    log = new_log(disk, ground.root, log_config(segment_bytes=len(batch()), index_interval_bytes=0))
+    for _ in range(6):
+        append(log)
+    log.flush()
+    disk.fail("rename", plan)
+    with pytest.raises(DiskError):
+        log.drop_segments(4)
+    start = 3 if plan == "*3.log" else 6
+    assert log.log_start_offset == log.segments[0].base_offset == start
+    assert [record.offset for record in read_all(log)] == list(range(start, 18))
+    append(log)
+    disk.heal()
+    renamed = log.drop_segments(4 - start // 3)
+    assert log.log_start_offset == 12
+    assert sorted(renamed) == sorted(
+        f"{log.folder}/{name}" for name in disk.listdir(log.folder) if name.endswith(".deleted")
+    ), "none is forgotten"
+    log.close()
+    again = open_log(disk, ground.root, log.config, clean=True, recovery_point=21)
+    assert (again.log_start_offset, again.log_end_offset) == (12, 21)
+    left = [name for name in disk.listdir(again.folder) if name < "00000000000000000012"]
+    assert left in ([], ["00000000000000000003.snapshot"]), "a snapshot that old says nothing any more"
