@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,12 @@ import pytest
 from interop.raw import RawConnection
 from interop.twin import Each, Twin, assert_alike, coordinator_is_up
 from interop.wire_json import Json
+from ottla.env.clock import VirtualClock
+from ottla.env.disk import RealDisk
+from ottla.zk.store import TreeStore
+from ottla.zk.tree import Tree
+from support.apache import ApacheZooKeeper
+from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
@@ -21,7 +29,9 @@ ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
 INVALID_GROUP_ID = 24
 UNKNOWN_MEMBER_ID = 25
+UNKNOWN_SERVER_ERROR = -1
 UNKNOWN_TOPIC_OR_PARTITION = 3
+OFFSET_METADATA_TOO_LARGE = 12
 GROUP_SUBSCRIBED_TO_TOPIC = 86
 INVALID_SESSION_TIMEOUT = 26
 REBALANCE_IN_PROGRESS = 27
@@ -283,6 +293,63 @@ def test_offsets_are_committed_and_fetched_in_every_version(twin: Twin, group: s
     if version >= 2:
         fetch_offsets(twin, version, group, None)
     fetch_offsets(twin, version, group + "-other", [(group, [0])])
+
+
+@pytest.mark.spec("C3", "G2")
+def test_the_first_version_keeps_offsets_in_the_tree(
+    twin: Twin, group: str, apache_zookeeper: ApacheZooKeeper, ottla_only: OttlaServer, tmp_path: Path
+) -> None:
+    """What version 0 commits is read by version 0 alone, and lies where ZooKeeper's readers look for it."""
+    twin.create_topic(group, partitions=2)
+    commit(twin, 1, group, group, 7, generation_id_or_member_epoch=-1, member_id="")
+    assert fetch_offsets(twin, 0, group, [(group, [0])])["topics"][0]["partitions"][0]["committed_offset"] == -1
+    for offset in (42, 41):
+        assert commit(twin, 0, group, group, offset) == NONE
+    both = [(group, [0, 1, 5]), (group + "-none", [0])]
+    answer = fetch_offsets(twin, 0, group, both)
+    kept = {(one["name"], at["partition_index"]): at for one in answer["topics"] for at in one["partitions"]}
+    assert (kept[group, 0]["committed_offset"], kept[group, 0]["metadata"]) == (41, "")
+    assert kept[group, 1]["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+    assert fetch_offsets(twin, 1, group, [(group, [0])])["topics"][0]["partitions"][0]["committed_offset"] == 7
+    told = zookeeper_says(apache_zookeeper, f"get /consumers/{group}/offsets/{group}/0")
+    assert told.splitlines()[-1] == "41"
+    assert tree_of(ottla_only, tmp_path).get(f"/consumers/{group}/offsets/{group}/0").data == b"41"
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ({"offset": -5}, NONE),
+        ({"group": "a/b"}, NONE),
+        ({"group": ""}, UNKNOWN_SERVER_ERROR),
+        ({"group": "a/../b"}, UNKNOWN_SERVER_ERROR),
+        ({"metadata": "x" * 5000}, OFFSET_METADATA_TOO_LARGE),
+        ({"partition": 7}, UNKNOWN_TOPIC_OR_PARTITION),
+        ({"topic": "nosuchtopic"}, UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_commits_of_the_first_version(twin: Twin, group: str, what: dict[str, Any], error: int) -> None:
+    """Of anybody, and in a group with members, too: it knows of no groups."""
+    twin.create_topic(group)
+    member = Member(twin, group)
+    member.become_stable()
+    at = {"partition_index": what.get("partition", 0), "committed_offset": what.get("offset", 3)}
+    partitions = [at | {"committed_metadata": what.get("metadata")}]
+    asked, topic = what.get("group", group), what.get("topic", group)
+    answer = twin.ask("OffsetCommit", 0, group_id=asked, topics=[{"name": topic, "partitions": partitions}])
+    assert answer["topics"][0]["partitions"][0]["error_code"] == error
+    fetch_offsets(twin, 0, asked, [(topic, [at["partition_index"]])])
+
+
+def zookeeper_says(zookeeper: ApacheZooKeeper, command: str) -> str:
+    return java_tool("org.apache.zookeeper.ZooKeeperMain", "-server", zookeeper.connect, *command.split()).stdout
+
+
+def tree_of(server: OttlaServer, folder: Path) -> Tree:
+    """What the tree of a running broker says, read from a copy of its files."""
+    for file in server.log_dir.glob("ottla-tree.*"):
+        shutil.copy(file, folder)
+    return TreeStore.open(RealDisk(), str(folder), VirtualClock(1)).tree
 
 
 def test_commits_that_are_refused(twin: Twin, group: str) -> None:

@@ -18,6 +18,7 @@ from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.partitions import Partition, PartitionSet
 from ottla.broker.runtime import GroupRuntime
 from ottla.broker.topics import TopicManager, generate_broker_id
+from ottla.broker.tree_offsets import TreeOffsets
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
@@ -107,6 +108,7 @@ class Broker:
         self.logs.on_flushed = self.partitions.flushed
         self._topics: TopicManager | None = None
         self.groups: GroupRuntime
+        self.tree_offsets: TreeOffsets
         self.dynamic_settings: DynamicSettings
         self._idle_limit_ms = config.long("connections.max.idle.ms")
         self._store: TreeStore | None = None
@@ -264,6 +266,7 @@ class Broker:
         self.groups = GroupRuntime(
             self.config, self.clock, HostedLog(self.partitions), topics, self.randomness, broker_id
         )
+        self.tree_offsets = TreeOffsets(tree)
         topics.subscribe(self.groups.image_changed)
         self.groups.start()
         return None

@@ -7,6 +7,7 @@ them. Each class stands for one znode (or one family of znodes) and is never mad
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -31,6 +32,10 @@ PERSISTENT_PATHS = (
     "/config/ips",
 )
 """The nodes that a broker makes when it starts, where they are missing."""
+
+
+#: What a number of 64 bits looks like as text; more digits than it can have are not looked at.
+_DECIMAL = re.compile(rb"[+-]?[0-9]{1,19}")
 
 
 class ZnodeDataError(ValueError):
@@ -285,6 +290,27 @@ class ClusterIdZnode:
         if not isinstance(cluster_id, str) or not cluster_id:
             raise ZnodeDataError(f"{ClusterIdZnode.PATH} names no cluster")
         return cluster_id
+
+
+class ConsumerOffsetZnode:
+    """`/consumers/<group>/offsets/<topic>/<partition>`: a position of the older consumer, as decimal text."""
+
+    @staticmethod
+    def path(group: str, topic: str, partition: int) -> str:
+        """Where the position is."""
+        return f"/consumers/{group}/offsets/{topic}/{partition}"
+
+    @staticmethod
+    def encode(offset: int) -> bytes:
+        """Decimal text."""
+        return b"%d" % offset
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> int:
+        """Raises `ZnodeDataError`."""
+        if data is None or not _DECIMAL.fullmatch(data) or not -(2**63) <= (offset := int(data)) < 2**63:
+            raise ZnodeDataError(f"{path} holds no offset: {data!r}")
+        return offset
 
 
 class TopicConfigZnode:

@@ -10,16 +10,20 @@ from uuid import UUID
 from ottla.broker.group_log import Appended
 from ottla.broker.partitions import Committed
 from ottla.broker.runtime import GroupRuntime
+from ottla.broker.tree_offsets import TreeOffsets
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
-from ottla.env.clock import SystemClock
+from ottla.env.clock import SystemClock, VirtualClock
+from ottla.env.disk_memory import MemoryDisk
 from ottla.env.randomness import Randomness
 from ottla.records.batch import parse_batch_header, patch_batch
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
+from ottla.zk.client import LocalClient
+from ottla.zk.store import TreeStore
 
 BROKER_ID = 1
 
@@ -117,6 +121,8 @@ class FakeBroker:
         self.config = broker_config(**settings)
         self.groups = GroupRuntime(self.config, SystemClock(), self.log, self.topics, Randomness(7), BROKER_ID)
         runtimes.append(self.groups)
+        self.zk = LocalClient(TreeStore.open(MemoryDisk(), "/tree", VirtualClock(1)))
+        self.tree_offsets = TreeOffsets(self.zk)
 
     @property
     def image(self) -> ClusterImage:

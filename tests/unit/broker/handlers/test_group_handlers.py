@@ -188,7 +188,7 @@ async def test_leave(broker: FakeBroker, version: int):
 
 
 @pytest.mark.spec("C3")
-@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("version", range(1, 10))
 @in_loop
 async def test_commit_and_fetch(broker: FakeBroker, version: int):
     broker.begin()
@@ -219,11 +219,87 @@ async def test_commit_and_fetch(broker: FakeBroker, version: int):
     answer = ask(broker, offset_fetch, version, OffsetFetchRequest(group_id="g", topics=old_topics)).answer
     first, second = answer.topics[0].partitions
     assert (first.committed_offset, first.error_code, first.metadata) == (42, 0, "")
-    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version == 0 else ErrorCode.NONE
-    assert (second.committed_offset, second.error_code) == (-1, missing)
+    assert (second.committed_offset, second.error_code) == (-1, ErrorCode.NONE)
     if version >= 2:
         answer = ask(broker, offset_fetch, version, OffsetFetchRequest(group_id="g", topics=None)).answer
         assert [(t.name, [p.partition_index for p in t.partitions]) for t in answer.topics] == [("t", [0])]
+
+
+async def in_tree(broker: FakeBroker, *positions: tuple[str, int, int], group: str = "g", words: str = "") -> list[int]:
+    """The errors of a commit of version 0."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic,
+            partitions=[
+                OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=words)
+            ],
+        )
+        for topic, index, offset in positions
+    ]
+    context = ask(broker, offset_commit, 0, OffsetCommitRequest(group_id=group, topics=topics))
+    await asyncio.gather(*context.tasks)
+    return [topic.partitions[0].error_code for topic in context.answer.topics]
+
+
+async def from_tree(broker: FakeBroker, topic: str, indexes: list[int], group: str = "g") -> list[tuple[int, int]]:
+    """Offsets and errors of a fetch of version 0."""
+    topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)]
+    context = ask(broker, offset_fetch, 0, OffsetFetchRequest(group_id=group, topics=topics))
+    await asyncio.gather(*context.tasks)
+    return [(one.committed_offset, one.error_code) for one in context.answer.topics[0].partitions]
+
+
+@pytest.mark.spec("C3")
+@in_loop
+async def test_the_first_version_keeps_positions_in_the_tree(broker: FakeBroker):
+    broker.begin()
+    broker.topics.put("t", 2)
+    broker.topics.put("u", 1)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    positions = [("t", 0, 5), ("u", 0, 2**63 - 1), ("t", 1, 7), ("t", 2, 1), ("nosuch", 0, 1), ("t", 1, 8)]
+    assert await in_tree(broker, *positions) == [0, 0, 0, unknown, unknown, 0]
+    assert await in_tree(broker, ("t", 0, 4)) == [ErrorCode.NONE]
+    assert await broker.zk.children("/consumers/g/offsets/t") == ["0", "1"]
+    assert (await broker.zk.get("/consumers/g/offsets/t/0"))[0] == b"4"
+    assert await from_tree(broker, "t", [0, 1, 2]) == [(4, 0), (8, 0), (-1, unknown)]
+    assert await from_tree(broker, "u", [0]) == [(2**63 - 1, 0)]
+    assert await from_tree(broker, "t", [0], group="other") == [(-1, unknown)]
+    assert broker.groups.describe("g") is None, "no group has come of it"
+
+
+@pytest.mark.spec("C3")
+@in_loop
+async def test_positions_of_the_first_version_and_of_the_others_are_apart(broker: FakeBroker):
+    broker.begin()
+    broker.topics.put("t", 1)
+    assert commit(broker, 1, 42) is ErrorCode.NONE
+    assert await from_tree(broker, "t", [0]) == [(-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert await in_tree(broker, ("t", 0, 5)) == [ErrorCode.NONE]
+    ((_, _, committed, _),) = broker.groups.committed("g", None, False)  # type: ignore[misc]
+    assert committed.offset == 42
+
+
+@pytest.mark.spec("C3")
+@in_loop
+async def test_positions_that_cannot_be_kept_in_the_tree(broker: FakeBroker):
+    broker.begin()
+    broker.topics.put("t", 1)
+    for group in ("", "a/../b", "a\0b"):
+        assert await in_tree(broker, ("t", 0, 5), group=group) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert await from_tree(broker, "t", [0], group=group) == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert await in_tree(broker, ("t", 0, 5), words="x" * 4097) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert await in_tree(broker, ("t", 0, 5), words="x" * 4096) == [ErrorCode.NONE]
+
+
+@pytest.mark.spec("C3")
+@pytest.mark.parametrize("data", [None, b"", b"five", b"1_0", b"9" * 19, b"-9223372036854775809", b"1" * 5000])
+@in_loop
+async def test_what_is_no_position_in_the_tree(broker: FakeBroker, data: bytes | None):
+    broker.begin()
+    broker.topics.put("t", 1)
+    assert await in_tree(broker, ("t", 0, 5)) == [ErrorCode.NONE]
+    await broker.zk.set("/consumers/g/offsets/t/0", data)
+    assert await from_tree(broker, "t", [0]) == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
 
 
 @in_loop

@@ -1,0 +1,82 @@
+"""Positions in the tree: what version 0 of OffsetCommit and OffsetFetch reads and writes.
+
+Consumers of Kafka 0.8.1 kept their positions in ZooKeeper, and went there through a broker with these versions. The
+positions are no group's of the coordinator: no membership is checked, they do not expire, stay when their topic goes,
+and have nothing to do with those that later versions commit. Source: Apache Kafka 3.9 in ZooKeeper mode,
+`KafkaApis.commitOffsetsToZookeeper`, `KafkaZkClient.setOrCreateConsumerOffset`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ottla.env.disk import DiskError
+from ottla.wire.errors import ErrorCode
+from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
+from ottla.zk.tree import Create, NoNodeError, Operation, Set, ZkError, check_path, parent_of
+
+if TYPE_CHECKING:
+    from ottla.zk.client import ZkClient
+
+log = logging.getLogger("ottla.broker")
+
+POSITIONS_PER_TRANSACTION = 1_000
+"""Positions that are written at once; each is a handful of operations at most."""
+
+
+class TreeOffsets:
+    """The positions below `/consumers`."""
+
+    def __init__(self, zk: ZkClient) -> None:
+        self._zk = zk
+
+    async def commit(self, group: str, positions: Sequence[tuple[str, int, int]]) -> list[ErrorCode]:
+        """Write positions (topic, partition, offset), the last of equal ones last; an error for each, in order.
+
+        UNKNOWN_SERVER_ERROR, the one code that clients of that age know for it: a group id that cannot be part of a
+        path, or a tree that cannot be written.
+        """
+        errors: list[ErrorCode] = []
+        for start in range(0, len(positions), POSITIONS_PER_TRANSACTION):
+            part = positions[start : start + POSITIONS_PER_TRANSACTION]
+            error = ErrorCode.NONE
+            try:
+                await self._write({ConsumerOffsetZnode.path(group, t, index): offset for t, index, offset in part})
+            except (ZkError, DiskError) as failure:
+                log.warning("positions of group %r cannot be kept in the tree: %s", group, failure)
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
+            errors.extend([error] * len(part))
+        return errors
+
+    async def _write(self, offsets: dict[str, int]) -> None:
+        operations: list[Operation] = []
+        made: set[str] = set()
+        for path, offset in offsets.items():
+            check_path(path)
+            data = ConsumerOffsetZnode.encode(offset)
+            if path not in made and await self._zk.exists(path) is not None:
+                operations.append(Set(path, data))
+                continue
+            missing = []
+            above = parent_of(path)
+            while above not in made and await self._zk.exists(above) is None:
+                missing.append(above)
+                above = parent_of(above)
+            operations.extend(Create(node) for node in reversed(missing))
+            operations.append(Create(path, data))
+            made.update(missing, [path])
+        await self._zk.multi(operations)
+
+    async def fetch(self, group: str, topic: str, partition: int) -> int | ErrorCode:
+        """A position, UNKNOWN_TOPIC_OR_PARTITION where there is none, UNKNOWN_SERVER_ERROR where it makes no sense."""
+        path = ConsumerOffsetZnode.path(group, topic, partition)
+        try:
+            data, _ = await self._zk.get(path)
+            return ConsumerOffsetZnode.decode(path, data)
+        except NoNodeError:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except (ZkError, ZnodeDataError) as failure:
+            log.warning("a position of group %r cannot be read from the tree: %s", group, failure)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
