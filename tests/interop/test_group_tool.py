@@ -316,6 +316,7 @@ def test_resets_that_cannot_be(tool: Tool, topic: str, broker: RunningBroker, tm
 
 def test_groups_that_are_not_there(tool: Tool, unique: str) -> None:
     assert tool("describe", unique, code=1, stderr=f"ottla group: there is no group {unique} at ") == ""
+    assert tool("describe", f"{unique}\x1b[2J", code=1, stderr=rf"there is no group {unique}\x1b[2J at ") == ""
 
 
 def test_nobody_there(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from ottla.cli.terminal import printable
+
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
 
@@ -40,7 +42,7 @@ def end(command: str, work: Callable[[], int], problems: tuple[type[Exception], 
 
 def refuse(command: str, message: str) -> NoReturn:
     """End the process: the command cannot do it, `message` says why."""
-    print(f"{command}: {message}", file=sys.stderr)
+    print(f"{command}: {printable(message)}", file=sys.stderr)
     sys.exit(EXIT_FAILED)
 
 

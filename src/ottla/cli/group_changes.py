@@ -20,6 +20,7 @@ from ottla.cli.group_session import (
     told,
     write_json,
 )
+from ottla.cli.terminal import printable
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -108,7 +109,7 @@ def delete_groups(
             if as_json:
                 write_json({"group": group, "deleted": done})
             elif done:
-                sys.stdout.write(f"deleted {group}\n")
+                sys.stdout.write(f"deleted {printable(group)}\n")
         return code
 
     run(servers, timeout_s, work)

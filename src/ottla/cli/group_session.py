@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ottla.cli.ending import end
+from ottla.cli.terminal import printable
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -57,7 +58,7 @@ def run(servers: str, timeout_s: float, work: Callable[[Cluster], Awaitable[int]
 
 def told(message: str) -> int:
     """Say on standard error what is refused, and give the exit code for it."""
-    print(f"{COMMAND}: {message}", file=sys.stderr)
+    print(f"{COMMAND}: {printable(message)}", file=sys.stderr)
     return EXIT_REFUSED
 
 

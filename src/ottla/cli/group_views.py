@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration
+from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration, printable
 from ottla.client.group_lag import GroupLag, PartitionLag
 from ottla.client.groups import EMPTY, GroupDescription, GroupMember
 from ottla.client.model import TopicPartition
@@ -101,9 +101,9 @@ def list_row(group: GroupDescription, lag: GroupLag | None) -> dict[str, Any]:
 def show_description(terminal: Terminal, group: GroupDescription, lag: GroupLag) -> None:
     """A group, its members and its partitions."""
     facts = [terminal.paint(group.state, state_style(group.state)), count(len(group.members), "member")]
-    facts += [group.assignor] if group.assignor else []
+    facts += [printable(group.assignor)] if group.assignor else []
     facts += [f"coordinated by {group.coordinator}"]
-    terminal.line(f"{terminal.paint(group.group_id, Style.NAME)}  {' · '.join(facts)}")
+    terminal.line(f"{terminal.paint(printable(group.group_id), Style.NAME)}  {' · '.join(facts)}")
     known = [each for each in lag.partitions if each.lag is not None]
     if known:
         behind = f", {duration(lag.lag_ms)} behind" if lag.lag and lag.lag_ms is not None else ""
@@ -225,9 +225,8 @@ def _partition_row(each: PartitionLag, owner: GroupMember | None) -> dict[str, A
 
 def show_plan(terminal: Terminal, group: str, plan: Sequence[PlannedOffset]) -> None:
     """Where the offsets of a group go."""
-    terminal.line(
-        f"{terminal.paint(group, Style.NAME)}  {count(sum(each.lag for each in plan), 'record')} to read then"
-    )
+    left = count(sum(each.lag for each in plan), "record")
+    terminal.line(f"{terminal.paint(printable(group), Style.NAME)}  {left} to read then")
     rows: list[Row] = []
     for each in plan:
         change = None if each.current_offset is None else each.new_offset - each.current_offset

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ottla.cli.group_views import state_style
 from ottla.cli.group_why import LEGEND, show_rebalance
 from ottla.cli.log_output import instant
-from ottla.cli.terminal import Style, Terminal, count
+from ottla.cli.terminal import Style, Terminal, count, printable
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.groups import DEAD, GroupDescription, Groups
@@ -41,7 +41,7 @@ class TextWatcher:
         paint = self._terminal.paint
         was = "" if before is None else f"{before} → "
         self._terminal.line(
-            f"{instant(at_ms)} UTC  {paint(group.group_id, Style.NAME)}  {was}"
+            f"{instant(at_ms)} UTC  {paint(printable(group.group_id), Style.NAME)}  {was}"
             f"{paint(group.state, state_style(group.state))}, {count(len(group.members), 'member')}"
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.cli.group_views import ID_DIGITS_SHOWN
 from ottla.cli.log_output import instant
-from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration
+from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration, printable
 from ottla.client.rebalances import RebalanceRecord, cause_in_words
 
 CAUSES_SHOWN = 8
@@ -40,9 +40,11 @@ def show_rebalance(terminal: Terminal, record: RebalanceRecord) -> None:
     """One rebalance; `LEGEND` explains its timelines."""
     told = record.value
     names = _names(told)
-    outcome = str(told["outcome"])
+    outcome = printable(told["outcome"])
     facts = [
-        terminal.paint(f"{record.group}  generation {told['previous_generation']} → {told['generation']}", Style.NAME),
+        terminal.paint(
+            f"{printable(record.group)}  generation {told['previous_generation']} → {told['generation']}", Style.NAME
+        ),
         terminal.paint(outcome, _OUTCOMES.get(outcome, Style.PLAIN)),
         f"{instant(record.started_at_ms)} UTC",
         f"took {duration(told['duration_ms'])}",
@@ -50,12 +52,15 @@ def show_rebalance(terminal: Terminal, record: RebalanceRecord) -> None:
     terminal.line("  ".join(facts))
     for at, cause in enumerate(told["causes"][:CAUSES_SHOWN]):
         terminal.line(f"  {'why' if at == 0 else '   '}    {_cause(cause, names, record.started_at_ms)}")
-    more = max(int(told.get("cause_count") or 0), len(told["causes"])) - CAUSES_SHOWN
+    more = max(told["cause_count"], len(told["causes"])) - CAUSES_SHOWN
     if more > 0:
         terminal.line(f"         and {count(more, 'more cause')}")
     terminal.line(f"  how    {_course(told, names)}")
     _show_moves(terminal, told, names)
-    gone = [f"{names[each['member_id']]} ({str(each.get('cause')).replace('_', ' ')})" for each in told["removed"]]
+    gone = [
+        f"{printable(names[each['member_id']])} ({printable(str(each.get('cause'))).replace('_', ' ')})"
+        for each in told["removed"]
+    ]
     if gone:
         terminal.line(f"  gone   {', '.join(gone[:CAUSES_SHOWN])}{'' if len(gone) <= CAUSES_SHOWN else ', …'}")
     if told["members"]:
@@ -81,25 +86,25 @@ def _names(told: Mapping[str, Any]) -> dict[str, str]:
 
 def _cause(cause: Mapping[str, Any], names: Mapping[str, str], started_at_ms: int) -> str:
     name, host = names.get(cause["member_id"], "") if cause["member_id"] else "", _host(cause)
-    text = _plain(cause_in_words(cause, f"{name} ({host})" if name and host else name))
+    text = printable(cause_in_words(cause, f"{name} ({host})" if name and host else name))
     at_ms = cause.get("at_ms")
     later = f", {duration(at_ms - started_at_ms)} later" if isinstance(at_ms, int) and at_ms > started_at_ms else ""
     detail = cause.get("detail")
-    reason = f": {_plain(str(detail))}" if detail else ""
+    reason = f": {printable(str(detail))}" if detail else ""
     return f"{text}{later}{reason}"
 
 
 def _course(told: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """How it went: by which assignor, when the join and the assignment were complete."""
-    parts = [count(int(told.get("member_count") or len(told["members"])), "member")]
+    parts = [count(told["member_count"], "member")]
     if told.get("assignor"):
-        parts.append(str(told["assignor"]))
+        parts.append(told["assignor"])
     if told.get("leader"):
         parts.append(f"led by {names.get(told['leader'], told['leader'])}")
     for name, words in (("joined_at_ms", "all joined after"), ("stable_at_ms", "assigned after")):
         if told.get(name) is not None:
             parts.append(f"{words} {duration(told[name] - told['started_at_ms'])}")
-    return ", ".join(_plain(part) for part in parts)
+    return ", ".join(printable(part) for part in parts)
 
 
 def _show_moves(terminal: Terminal, told: Mapping[str, Any], names: Mapping[str, str]) -> None:
@@ -144,7 +149,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def _aligned(rows: list[Row]) -> Iterable[str]:
-    texts = [[_plain(cell if isinstance(cell, str) else cell.text) for cell in row] for row in rows]
+    texts = [[printable(cell if isinstance(cell, str) else cell.text) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -195,8 +200,3 @@ _STEPS = (
 
 def _host(each: Mapping[str, Any]) -> str:
     return str(each.get("client_host") or "").removeprefix("/")
-
-
-def _plain(text: str) -> str:
-    """Text of clients, with nothing in it that a terminal would obey."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode()

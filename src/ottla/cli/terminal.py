@@ -118,6 +118,11 @@ def shortened(text: str, width: int) -> str:
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
 
 
+def printable(text: str) -> str:
+    """Text of somebody else's, with nothing in it that a terminal would obey."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
 def duration(ms: float | None) -> str:
     """A length of time as people say it, in at most eight characters; "-" where it is not known."""
     if ms is None:
@@ -144,7 +149,4 @@ def _text(cell: str | Cell) -> str:
 
 
 def _cell(cell: str | Cell) -> Cell:
-    text = _text(cell)
-    if not text.isprintable():
-        text = text.encode("unicode_escape").decode()
-    return Cell(text, cell.style if isinstance(cell, Cell) else Style.PLAIN)
+    return Cell(printable(_text(cell)), cell.style if isinstance(cell, Cell) else Style.PLAIN)

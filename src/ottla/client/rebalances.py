@@ -76,7 +76,10 @@ def parse_rebalance(value: bytes) -> RebalanceRecord | None:
     return RebalanceRecord(told) if _is_well_formed(told) else None
 
 
-_NUMBERS = ("generation", "previous_generation", "started_at_ms", "duration_ms", "moved_count", "kept_count")
+_NUMBERS = (
+    *("generation", "previous_generation", "started_at_ms", "duration_ms"),
+    *("cause_count", "member_count", "moved_count", "kept_count"),
+)
 _MEMBER_NUMBERS = (
     *("told_at_ms", "joined_at_ms", "synced_at_ms", "answered_at_ms", "pause_ms"),
     *("partitions_before", "partitions_after", "partitions_kept", "partitions_gained", "partitions_given_up"),
@@ -93,6 +96,7 @@ def _is_well_formed(told: dict[str, Any]) -> bool:
         all(isinstance(told.get(name), int) for name in _NUMBERS)
         and all(isinstance(told.get(name), str) for name in ("group", "outcome"))
         and all(isinstance(told.get(name), int | None) for name in ("joined_at_ms", "stable_at_ms"))
+        and all(isinstance(told.get(name), str | None) for name in ("assignor", "leader"))
         and all(isinstance(each.get("member_id"), str) for each in (*causes, *members, *removed))
         and all(isinstance(each.get(name), int | None) for each in members for name in _MEMBER_NUMBERS)
         and all(isinstance(each.get("topic"), str) and isinstance(each.get("partition"), int) for each in moved)

@@ -48,10 +48,18 @@ def test_anything_else_is_no_record(value):
     assert parse_rebalance(value) is None
 
 
-@pytest.mark.parametrize("name", ["generation", "started_at_ms", "duration_ms", "moved_count", "joined_at_ms"])
+@pytest.mark.parametrize(
+    "name", ["generation", "started_at_ms", "duration_ms", "moved_count", "joined_at_ms", "cause_count"]
+)
 def test_a_number_that_is_none(name):
     value = json.loads(evidence().encode())
     assert parse_rebalance(json.dumps(value | {name: "soon"}).encode()) is None
+
+
+@pytest.mark.parametrize("name", ["group", "outcome", "leader", "assignor"])
+def test_a_text_that_is_none(name):
+    value = json.loads(evidence().encode())
+    assert parse_rebalance(json.dumps(value | {name: ["x"]}).encode()) is None
 
 
 @pytest.mark.parametrize("name", ["causes", "members", "removed", "moved"])
