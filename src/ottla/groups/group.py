@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_subscription
+from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_assignment, decode_subscription
 from ottla.groups.deadlines import Deadlines
 from ottla.groups.events import (
     UNKNOWN_MEMBER,
@@ -290,6 +290,20 @@ class Group:
     def _static_member(self, group_instance_id: str) -> MemberState | None:
         member_id = self.members.static_member_id(group_instance_id)
         return None if member_id is None else self.members.get(member_id)
+
+    def _is_to_give_up(self, member: MemberState) -> bool:
+        """Whether the assignment takes partitions from a cooperative member, which has not joined without them yet.
+
+        Until it does, the assignor holds them back from everybody else (KIP-429).
+        """
+        if self.protocol_type != PROTOCOL_TYPE:
+            return False
+        subscription = decode_subscription(member.metadata(self.protocol_name))
+        assignment = decode_assignment(member.assignment)
+        if isinstance(subscription, Malformed) or isinstance(assignment, Malformed):
+            return False
+        given, owned = assignment.partitions, subscription.owned_partitions
+        return any(index not in given.get(topic, ()) for topic, indexes in owned.items() for index in indexes)
 
     def _identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
         """Whether this is a member, under its present id."""

@@ -13,8 +13,9 @@ with batches is therefore *staged*: its outcome is prepared, and takes place in 
 
 Rules by state are in `ottla.groups.states`. Source: Apache Kafka 3.9, `kafka.coordinator.group.GroupCoordinator`;
 KIP-62, 134, 345, 394, 559, 814. On purpose different: metadata of consumers that cannot be read refuses its member
-(`INVALID_REQUEST`), and a request that a later one of the same member supersedes is answered
-(`REBALANCE_IN_PROGRESS`) instead of never.
+(`INVALID_REQUEST`), a request that a later one of the same member supersedes is answered (`REBALANCE_IN_PROGRESS`)
+instead of never, and a static member that comes back before it gave up what the assignment took from it begins a
+rebalance.
 """
 
 from __future__ import annotations
@@ -234,14 +235,22 @@ class GroupMachine(Group):
         self._park_join(member, event.token, step, now_ms)
 
     def _replace_static(self, event: JoinGroup, old: MemberState, new_member_id: str, step: Step, now_ms: int) -> None:
-        """A static member came back under a new id; in Stable that need not disturb the others (KIP-345)."""
+        """A static member came back under a new id; in Stable that need not disturb the others (KIP-345).
+
+        It does where its old self had partitions to give up: it knows nothing of them, and nobody else would ever
+        begin the rebalance that gives them away.
+        """
         new = old.replaced_by(new_member_id)
         new.protocols = event.protocols
         new.rebalance_timeout_ms = event.rebalance_timeout_ms
         new.session_timeout_ms = event.session_timeout_ms
         self._answer_parked([old], ErrorCode.FENCED_INSTANCE_ID, step)
         self._tell(now_ms, f"static member {event.group_instance_id}: {new_member_id} in place of {old.member_id}")
-        if self.state is GroupState.STABLE and self.members.select_protocol((old, new)) == self.protocol_name:
+        if (
+            self.state is GroupState.STABLE
+            and self.members.select_protocol((old, new)) == self.protocol_name
+            and not self._is_to_give_up(old)
+        ):
             leader = new_member_id if self.members.leader == old.member_id else self.members.leader
             present = [new if member is old else member for member in self.members]
             assignments = {member.member_id: member.assignment for member in present}

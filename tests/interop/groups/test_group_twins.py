@@ -31,6 +31,10 @@ WANTED = {
         "a request that waits while its member sends it again, or leaves, is answered; Apache Kafka never answers it"
     ),
     "garbage": "metadata that cannot be read is refused; Apache Kafka never answers that group again",
+    "orphaned": (
+        "a static member that comes back before it gave up what was taken from it begins a rebalance; in Apache Kafka "
+        "those partitions are nobody's until something else begins one"
+    ),
 }
 SCENARIOS = all_scenarios(Path(__file__).parent)
 RECORD = bool(os.environ.get("OTTLA_RECORD"))
