@@ -15,6 +15,7 @@ from e2e.raw_client import FETCH_V, LIST_OFFSETS_V, RawClient, batch_of, fetch_r
 from ottla.broker.cold_reads import MOST_ROUNDS
 from ottla.env.disk import Disk, DiskFile, RealDisk
 from ottla.env.disk_faulty import FaultyDisk, FaultyFile
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -123,6 +124,28 @@ def test_a_fetch_of_what_is_cold(broker: EmbeddedBroker, disk: ColdDisk, offset:
         answer = cold.receive(FetchResponse, FETCH_V).responses[0].partitions[0]
         assert answer.error_code == 0
         assert records_of(answer.records, offset)[0].offset == offset
+
+
+def test_a_fetch_whose_aborted_transactions_are_cold(
+    broker: EmbeddedBroker, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.storage.transaction_index.ENTRIES_KEPT", 0)
+    broker.stop()
+    index = broker.folder / "old-0" / f"{0:020d}.txnindex"
+    index.write_bytes(AbortedTransaction(7, 3, 5, 6).encode() + AbortedTransaction(8, 4, 9, 10).encode())
+    broker.start()
+    request = fetch_request("old", 0, 6, max_wait_ms=0)
+    request.isolation_level = 1
+    disk.chill("*.txnindex")
+    with RawClient(broker.port) as cold:
+        cold.send(request, FETCH_V)
+        wait_until(lambda: disk.waiting, "the disk to be asked")
+        others_go_on(broker)
+        assert not has_answer(cold)
+        disk.let_go()
+        answer = cold.receive(FetchResponse, FETCH_V).responses[0].partitions[0]
+        assert records_of(answer.records, 6)[0].offset == 6
+        assert [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()] == [(8, 4)]
 
 
 def test_a_search_by_time_in_what_is_cold(broker: EmbeddedBroker, disk: ColdDisk) -> None:

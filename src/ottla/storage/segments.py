@@ -144,8 +144,8 @@ class SegmentList:
         """
         found: list[AbortedTransaction] = []
         for segment in self.starting_with(from_offset):
-            for entry in segment.txn_index.entries():
-                if entry.last_offset >= from_offset and entry.first_offset < to_offset:
+            for entry in segment.txn_index.entries_from(from_offset):
+                if entry.first_offset < to_offset:
                     found.append(entry)
                 if entry.last_stable_offset >= to_offset:
                     return found

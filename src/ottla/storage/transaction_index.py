@@ -6,16 +6,20 @@ There in few segments only. Kafka's format (`TransactionIndex.java`): entries of
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ottla.env.disk import DiskError
+from ottla.env.warmth import pread
 from ottla.storage.files import TXN_INDEX_SUFFIX, OpenFiles, SegmentFile
 
 TXN_INDEX_VERSION: Final = 0
 TXN_ENTRY: Final = struct.Struct(">hqqqq")
-#: Entries of a segment that are kept in memory; an index with more of them is read whenever it is asked.
+#: Entries of a segment that are kept in memory; of an index with more of them what is asked for is read each time.
 ENTRIES_KEPT: Final = 4096
+#: And so many of them at a time.
+ENTRIES_AT_ONCE: Final = 512
 
 
 class AbortedTransaction(NamedTuple):
@@ -63,11 +67,29 @@ class TransactionIndex:
         """All entries. Raises DiskError."""
         if self._entries is not None:
             return self._entries
-        disk, path = self._files.disk, self.file.path
-        found = decode_aborted(disk.read_bytes(path)) if disk.exists(path) else []
+        found = decode_aborted(pread(self.file.get(), self._size(), 0)) if self._size() else []
         if len(found) <= ENTRIES_KEPT:
             self._entries = found
         return found
+
+    def entries_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        """The entries of markers at `offset` and above; of a large index only those are read, and as far as they are
+        taken. Raises DiskError.
+        """
+        count = self._size() // TXN_ENTRY.size if self._entries is None else 0
+        if count <= ENTRIES_KEPT:
+            yield from (entry for entry in self.entries() if entry.last_offset >= offset)
+            return
+        first = bisect_left(range(count), offset, key=self._marker_at)
+        for start in range(first, count, ENTRIES_AT_ONCE):
+            length = min(ENTRIES_AT_ONCE, count - start) * TXN_ENTRY.size
+            yield from decode_aborted(pread(self.file.get(), length, start * TXN_ENTRY.size))
+
+    def _marker_at(self, number: int) -> int:
+        """The offset of the marker that an entry is of."""
+        data = pread(self.file.get(), TXN_ENTRY.size, number * TXN_ENTRY.size)
+        last_offset: int = TXN_ENTRY.unpack(data)[3]
+        return last_offset
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Add an entry. Raises DiskError where it could not be written; it is known nevertheless, until a restart."""

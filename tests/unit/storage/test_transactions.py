@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from ottla.env.disk import DiskError, DiskFile
-from ottla.env.disk_memory import MemoryDisk
+from ottla.env.disk_memory import MemoryDisk, MemoryFile
+from ottla.env.warmth import without_waiting
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record
 from ottla.storage.files import TXN_INDEX_SUFFIX, SegmentFile
@@ -269,3 +270,39 @@ def test_large_indexes_are_not_kept_in_memory(disk: MemoryDisk) -> None:
     assert list(index.entries()) == wanted
     index.keep_below(7)
     assert list(index.entries()) == wanted[:7]
+
+
+def test_of_a_large_index_only_what_is_asked_for_is_read(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.storage.transaction_index.ENTRIES_KEPT", 2000)
+    disk.mkdirs("/x")
+    index = new_log(disk, ROOT).segments[0].txn_index
+    wanted = [AbortedTransaction(1, at, at + 2, at + 3) for at in range(0, 30_000, 3)]
+    index.replace(wanted)
+    reads: list[int] = []
+    pread = MemoryFile.pread
+    monkeypatch.setattr(
+        MemoryFile, "pread", lambda file, length, at: (reads.append(length), pread(file, length, at))[1]
+    )
+    for offset in (0, 2, 3, 14_999, 15_000, 29_999, 30_000):
+        reads.clear()
+        assert next(index.entries_from(offset), None) == next(
+            (entry for entry in wanted if entry.last_offset >= offset), None
+        )
+        assert sum(reads) < 20_000, "the whole of it are 340,000 bytes"
+    assert list(index.entries_from(20_000)) == [entry for entry in wanted if entry.last_offset >= 20_000]
+
+
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_cold_index_is_not_waited_for(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    monkeypatch.setattr("ottla.storage.transaction_index.ENTRIES_KEPT", kept)
+    log = new_log(disk, ROOT)
+    for number in range(3):
+        write(log, 1, 3 * number)
+        abort(log, 1)
+    log.segments[0].txn_index._entries = None
+    monkeypatch.setattr(MemoryFile, "is_warm", lambda *_: False)
+    (cold,) = without_waiting(lambda: log.aborted_transactions(0, 100))
+    assert cold.path == log.segments[0].txn_index.file.path
+    monkeypatch.setattr(MemoryFile, "is_warm", lambda *_: True)
+    assert without_waiting(lambda: log.aborted_transactions(0, 100)) == ()
+    assert len(log.aborted_transactions(0, 100)) == 3

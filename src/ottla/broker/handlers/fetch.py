@@ -188,7 +188,12 @@ class Fetch:
                 budget = max(budget - read.size, 0)
             elif self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
                 continue
-            found.append((wanted, _success(wanted, partition, read, isolation_level)))
+            try:
+                found.append((wanted, _success(wanted, partition, read, isolation_level)))
+            except ColdRange as missing:
+                if read is not None and read.slice is not None and read.slice.release is not None:
+                    read.slice.release()
+                cold += missing.ranges
         if cold:
             _release(found)
             raise ColdRange(cold)
