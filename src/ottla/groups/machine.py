@@ -686,8 +686,8 @@ class GroupMachine(Group):
         elif staged.kind is _Kind.STATIC_MEMBER:
             assert staged.replaced is not None
             assert staged.replacement is not None
+            # The generation's topics stay as they were, as in Apache Kafka.
             self._put_in_place(staged.replaced, staged.replacement, staged.now_ms)
-            self.subscribed_topics = self._subscribed_topics()
         else:
             self._become_stable(value, staged)
 

@@ -379,6 +379,8 @@ def connector(bootstrap: str, definitions: Definitions, opened: list[RawConnecti
 
     def connect() -> RawConnection:
         opened.append(RawConnection(bootstrap, definitions))
+        # Until the broker has taken a connection on, what is sent there may be overtaken by any number of requests.
+        opened[-1].request("ApiVersions", 0)
         return opened[-1]
 
     return connect

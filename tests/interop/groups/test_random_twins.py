@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow]
 #: A walk ends when this many commands were drawn; many come to rest before, waiting for a member that was lost.
 STEPS = 80
 CLIENTS = ["a", "b", "c", "d"]
-STATIC = {"d": "i1"}
+#: The instances of static members, one of these by the seed.
+STATIC: list[dict[str, str]] = [{"d": "i1"}, {"c": "i2", "d": "i1"}, {}]
 PROTOCOLS = ["range:t", "range:t", "range:t", "range:t,u", "range:t sticky:u", "roundrobin:t"]
 MAX_SIZE = int(SETTINGS["group.max.size"])
 PAUSE_S = 0.005
@@ -34,6 +35,7 @@ class RandomWalk:
     def __init__(self, seed: int, ours: Player) -> None:
         self.random = random.Random(seed)
         self.ours = ours
+        self.static = STATIC[seed % len(STATIC)]
         self.draws: list[tuple[int, Callable[[Client], str | None]]] = [
             (60, self.join),
             (30, self.sync),
@@ -70,7 +72,7 @@ class RandomWalk:
     def join(self, client: Client) -> str | None:
         if self.waits(client) or (self.may_lead(client.member_id) and len(self.members()) > MAX_SIZE):
             return None
-        static = f" instance={STATIC[client.name]}" if client.name in STATIC else ""
+        static = f" instance={self.static[client.name]}" if client.name in self.static else ""
         version = self.random.choice(["", "", " v3", " v5"]) if not static else ""
         protocols = self.random.choice(PROTOCOLS)
         return f"join {client.name}{version} {protocols} session=300s rebalance=300s{static}{self.wrong('id=nobody')}"
