@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
-from ottla.groups import states
+from ottla.groups import coordinator, states
+from ottla.groups.coordinator import CoordinatorState
 from ottla.groups.states import RULES, GroupState, StateRules
 from ottla.wire.errors import ErrorCode
 
@@ -20,7 +21,7 @@ CHECKS_END = "Source:"
 
 
 def groups_page() -> str:
-    """The page: diagram, table, what each state means, and what is checked in every state."""
+    """The page: diagram, table, what each state means, what is checked in every state, the coordinator's states."""
     parts = [
         f"# Groups: states, requests, answers\n\n{MADE_BY}",
         "A group of consumers (or of Connect workers, or of anybody who speaks the protocol) is in one of five states. "
@@ -40,6 +41,13 @@ def groups_page() -> str:
         "\n".join(_meanings(GroupState, Path(states.__file__))) + "\n",
         "## What is refused in every state\n",
         _checks() + "\n",
+        "## The coordinator of a group\n",
+        "A group's coordinator is the leader of its partition of `__consumer_offsets`. How far it is has a name and a "
+        "number: `GroupRuntime.coordinator_state` gives it for one group, `coordinator_states` counts by it, and the "
+        "logger `ottla.groups` tells every change, of partitions at INFO, of groups at DEBUG (`kafka-configs "
+        "--entity-type broker-loggers` turns that on while the broker runs).\n",
+        "| state | value of the metric | meaning |\n|---|---|---|",
+        *(f"| {state.label} | {state.value} | {meaning} |" for state, meaning in _coordinator_states()),
     ]
     return "\n".join(parts) + "\n"
 
@@ -87,6 +95,12 @@ def _meanings(kind: type[Enum], source: Path) -> Iterator[str]:
     for state in kind:
         first, _, rest = texts[state.name].partition("\n\n")
         yield f"- **{state.value}**: {first}" + (f"\n  {rest}" if rest else "")
+
+
+def _coordinator_states() -> Iterator[tuple[CoordinatorState, str]]:
+    texts = _texts_of(CoordinatorState, Path(coordinator.__file__))
+    for state in CoordinatorState:
+        yield state, texts[state.name]
 
 
 def _texts_of(kind: type[Enum], source: Path) -> dict[str, str]:

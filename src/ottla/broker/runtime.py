@@ -20,6 +20,7 @@ from ottla.broker.group_evidence import EvidenceWriter, Topics
 from ottla.broker.group_loading import load_shard
 from ottla.broker.group_log import Appended, CoordinatorLog
 from ottla.env.disk import DiskError
+from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import (
     AppendFailed,
     Batch,
@@ -60,6 +61,10 @@ EARLIEST_TIMER_MS = 1
 LOAD_RETRY_S = 2.0
 """After this long a partition that the disk did not give is read again."""
 MS_PER_MINUTE = 60_000
+
+COORDINATOR_OF_GROUP = "coordinator of group"
+COORDINATOR_OF_PARTITION = "coordinator of partition"
+"""How log events about states begin; what it was and what it is now stand at their end, as in `ready -> preparing`."""
 
 CommittedOffset = tuple[str, int, OffsetAndMetadata | None, ErrorCode]
 """Topic, partition, what is committed (None for nothing), and UNSTABLE_OFFSET_COMMIT where that may change."""
@@ -117,6 +122,8 @@ class GroupRuntime:
         #: By partition: the offset after the last record appended, and how far the partition is committed.
         self._appended: dict[int, int] = {}
         self._committed: dict[int, int] = {}
+        #: What was last logged of coordinators that are not ready, by group.
+        self._told: dict[str, CoordinatorState] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._expiry_timer: asyncio.TimerHandle | None = None
@@ -244,6 +251,31 @@ class GroupRuntime:
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE
         return error, [m for shard in self._shards.values() if not shard.loading for m in shard.machines.values()]
 
+    def coordinator_state(self, group_id: str) -> CoordinatorState:
+        """How far this broker is as the coordinator of a group."""
+        shard = self._shards.get(self.partition_of(group_id))
+        if shard is None or not self._active:
+            return CoordinatorState.DOWN
+        if shard.loading:
+            return CoordinatorState.CATCHING_UP
+        machine = shard.machines.get(group_id)
+        return CoordinatorState.READY if machine is None else STATE_OF[machine.state]
+
+    def coordinator_states(self) -> dict[CoordinatorState, int]:
+        """How many coordinators are in each state: groups; partitions where it is not known yet which groups they hold.
+
+        That is so of partitions of the offsets topic that are led elsewhere, or still being read.
+        """
+        counts = dict.fromkeys(CoordinatorState, 0)
+        counts[CoordinatorState.DOWN] = self._partition_count - len(self._shards)
+        for shard in self._shards.values():
+            if shard.loading:
+                counts[CoordinatorState.CATCHING_UP] += 1
+                continue
+            for machine in shard.machines.values():
+                counts[STATE_OF[machine.state]] += 1
+        return counts
+
     def partition_of(self, group_id: str) -> int:
         """The partition of the offsets topic that holds the group."""
         partition = self._partition_cache.get(group_id)
@@ -280,13 +312,30 @@ class GroupRuntime:
                 failure = AppendFailed(step.group_id, step.id, error)
                 self._carry_out(shard, shard.handle(failure, self._clock.now_ms()))
                 return
+        machine = shard.machines.get(step.group_id)
         shard.settle(step.group_id)
         self._arm(shard)
+        if machine is not None and machine.entered:
+            self._tell_states(machine)
         if step.notes:
             self.metrics.rebalances += len(step.notes)
             self._evidence.add(step.notes)
         if step.replies:
             self._reply(shard, step)
+
+    def _tell_states(self, machine: GroupMachine) -> None:
+        """Log what the coordinator of a group went through, once the step that led there is in the log."""
+        before = self._told.get(machine.group_id, CoordinatorState.READY)
+        for state in machine.entered:
+            now = STATE_OF[state]
+            if now is not before:
+                log.debug("%s %s: %s -> %s", COORDINATOR_OF_GROUP, machine.group_id, before.label, now.label)
+            before = now
+        machine.entered.clear()
+        if before is CoordinatorState.READY:
+            self._told.pop(machine.group_id, None)
+        else:
+            self._told[machine.group_id] = before
 
     def _append(self, shard: GroupShard, batch: Batch) -> ErrorCode | None:
         now_ms = self._clock.now_ms()
@@ -382,17 +431,23 @@ class GroupRuntime:
     # Partitions
 
     def _elect(self, partition: int) -> None:
-        """Lead a partition from now on."""
+        """Lead a partition from now on, or begin anew to read it."""
+        before = CoordinatorState.CATCHING_UP if partition in self._shards else CoordinatorState.DOWN
         shard = self._shards[partition] = GroupShard(partition, self._limits)
         if self._log.is_empty(OFFSETS_TOPIC, partition):
             shard.loading = False
+            _tell_partition(partition, before, CoordinatorState.READY)
         else:
+            _tell_partition(partition, before, CoordinatorState.CATCHING_UP)
             self._spawn(self._load(shard))
 
     def _resign(self, partition: int) -> None:
         """Lead it no longer: its members are sent to look for the coordinator again."""
         shard = self._shards.pop(partition)
+        before = CoordinatorState.CATCHING_UP if shard.loading else CoordinatorState.READY
+        _tell_partition(partition, before, CoordinatorState.DOWN)
         for step in shard.unload(self._clock.now_ms()):
+            self._told.pop(step.group_id, None)
             self._evidence.add(step.notes)
             _deliver(step.replies)
         self._appended.pop(partition, None)
@@ -415,6 +470,7 @@ class GroupRuntime:
             if self._shards.get(shard.partition) is not shard:
                 return
             self._carry_out(shard, step)
+        _tell_partition(shard.partition, CoordinatorState.CATCHING_UP, CoordinatorState.READY)
         taken_ms = self._clock.now_ms() - begun_ms
         self.metrics.loaded_records += records
         self.metrics.load_ms_max = max(self.metrics.load_ms_max, taken_ms)
@@ -477,6 +533,15 @@ class _WaitingReplies:
         if error is not ErrorCode.NONE:
             replies = [Reply(reply.token, failed_result(reply.result, error)) for reply in replies]
         _deliver(replies)
+
+
+def _tell_partition(partition: int, before: CoordinatorState, now: CoordinatorState) -> None:
+    """Log what became of a partition's coordinator; where there is nothing to catch up with, that is no news."""
+    if now is not before:
+        is_news = (before, now) != (CoordinatorState.DOWN, CoordinatorState.READY)
+        level = logging.INFO if is_news else logging.DEBUG
+        names = (before.label, now.label)
+        log.log(level, "%s %s-%d: %s -> %s", COORDINATOR_OF_PARTITION, OFFSETS_TOPIC, partition, *names)
 
 
 def _deliver(replies: Sequence[Reply]) -> None:

@@ -54,6 +54,7 @@ class Group:
         "_recorder",
         "_story",
         "deadlines",
+        "entered",
         "generation_id",
         "group_id",
         "is_kept",
@@ -93,6 +94,8 @@ class Group:
         #: While the very first members gather: how much longer the initial delay may be extended.
         self._initial_remaining_ms: int | None = None
         self._new_member_added = False
+        #: States entered since the shell last looked, the latest last: it takes them out.
+        self.entered: deque[GroupState] = deque(maxlen=STORY_LIMIT)
         self._story: deque[tuple[int, str]] = deque(maxlen=STORY_LIMIT)
         self._recorder: RebalanceRecorder | None = None
         self._partition_changes: dict[str, Cause] = {}
@@ -282,6 +285,7 @@ class Group:
         self._tell(now_ms, f"{self.state.value} -> {state.value}, generation {self.generation_id}")
         self.state = state
         self.rules = RULES[state]
+        self.entered.append(state)
         self.state_timestamp_ms = now_ms
 
     def _tell(self, now_ms: int, text: str) -> None:
