@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ottla.client.groups import GroupDescription
 
 LAGS_AT_A_TIME = 16
-MOST_REBALANCES = 10_000
 
 app = typer.Typer(
     name="group",
@@ -110,9 +109,7 @@ def describe(
 def why(
     group: Annotated[str, typer.Argument(help="The group's id.")],
     last: Annotated[int, typer.Option("--last", "-n", help="So many of its last rebalances.", min=1, max=10_000)] = 5,
-    generation: Annotated[
-        int | None, typer.Option(help="Only the rebalance that led to this generation, if it is among the last 10,000.")
-    ] = None,
+    generation: Annotated[int | None, typer.Option(help="Only rebalances that led to this generation.")] = None,
     servers: Servers = DEFAULT_SERVERS,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
@@ -130,9 +127,7 @@ def why(
         log = RebalanceLog(cluster)
         if not await log.is_there():
             return told(no_evidence(cluster))
-        found = await log.last(group, last if generation is None else MOST_REBALANCES)
-        if generation is not None:
-            found = [each for each in found if each.value["generation"] == generation]
+        found = await log.last(group, last, generation)
         if not found:
             which = "" if generation is None else f" that led to generation {generation}"
             return told(f"no rebalance of group {group}{which} is recorded at {cluster.name}")

@@ -123,18 +123,18 @@ class RebalanceLog:
         """Whether the cluster keeps evidence: its topic comes with the first rebalance, and never in Apache Kafka."""
         return bool(await self._partitions())
 
-    async def last(self, group: str, count: int) -> list[RebalanceRecord]:
-        """The last `count` rebalances of a group, oldest first."""
+    async def last(self, group: str, count: int, generation: int | None = None) -> list[RebalanceRecord]:
+        """The last `count` rebalances of a group, oldest first; with `generation`, of those that led to it."""
         partitions = await self._partitions()
         starts = await offsets_at(self._cluster, partitions, EARLIEST)
         found: list[RebalanceRecord] = []
         for partition, end in (await offsets_at(self._cluster, partitions, LATEST)).items():
-            found += await self._last_of(partition, starts[partition], end, group, count)
+            found += await self._last_of(partition, starts[partition], end, group, count, generation)
         found.sort(key=lambda each: each.started_at_ms)
         return found[-count:]
 
     async def _last_of(
-        self, partition: TopicPartition, start: int, end: int, group: str, count: int
+        self, partition: TopicPartition, start: int, end: int, group: str, count: int, generation: int | None
     ) -> list[RebalanceRecord]:
         key = group.encode()
         found: deque[RebalanceRecord] = deque()
@@ -143,7 +143,8 @@ class RebalanceLog:
             window: deque[RebalanceRecord] = deque(maxlen=count - len(found))
             async for record in _records(self._cluster, partition, begin, end):
                 if record.key == key:
-                    window.extend(_parsed([record]))
+                    told = _parsed([record])
+                    window.extend(each for each in told if generation in (None, each.value["generation"]))
             found.extendleft(reversed(window))
             end = begin
         return list(found)

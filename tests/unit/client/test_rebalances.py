@@ -93,6 +93,8 @@ def test_the_last_of_a_group(fake, with_cluster, monkeypatch):
         found = with_cluster(fake, lambda cluster, count=count: RebalanceLog(cluster).last("g", count))
         assert generations(found) == [at for at in range(50) if at % 3][-count:]
     assert with_cluster(fake, lambda cluster: RebalanceLog(cluster).last("nobody", 3)) == []
+    assert generations(with_cluster(fake, lambda cluster: RebalanceLog(cluster).last("g", 3, 2))) == [2]
+    assert with_cluster(fake, lambda cluster: RebalanceLog(cluster).last("g", 3, 3)) == []
 
 
 def test_no_evidence_is_kept(fake, with_cluster):
