@@ -161,6 +161,7 @@ def test_a_description_for_people(tool: Tool, consume: Any, topic: str, broker: 
     assert "Stable" in lines[0]
     assert "1 member" in lines[0]
     assert lines[1].startswith("  lag 18 records in 2 partitions, ")
+    assert lines[1].endswith(" behind; nothing is committed in 1 more")
     assert lines[3].split()[:3] == ["MEMBER", "HOST", "PARTITIONS"]
     rows = [line.split() for line in lines if line.startswith(f"  {topic} ")]
     assert [row[1:5] for row in rows] == [["0", "12", "30", "18"], ["1", "20", "20", "0"], ["2", "-", "10", "-"]]

@@ -107,7 +107,9 @@ def show_description(terminal: Terminal, group: GroupDescription, lag: GroupLag)
     known = [each for each in lag.partitions if each.lag is not None]
     if known:
         behind = f", {duration(lag.lag_ms)} behind" if lag.lag and lag.lag_ms is not None else ""
-        terminal.line(f"  lag {count(lag.lag, 'record')} in {count(len(known), 'partition')}{behind}")
+        without = sum(each.committed_offset is None for each in lag.partitions)
+        rest = f"; nothing is committed in {without:,} more" if without else ""
+        terminal.line(f"  lag {count(lag.lag, 'record')} in {count(len(known), 'partition')}{behind}{rest}")
     names = member_names(group.members)
     lag_of = {each.partition: each for each in lag.partitions}
     if group.members:
