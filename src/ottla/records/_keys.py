@@ -108,10 +108,7 @@ def sieve(
         offset = base_offset + offset_delta
         stay = offset > latest_offset
         if not stay and key_size >= 0 and (value_size >= 0 or not expired):
-            left, right = _digest(data, key_at, key_size, v0, v1, v2, v3, mask)
-            place = _find(words, places, left, right)
-            newest = words[place * 3 + 2]  # 0 where the place is free
-            stay = offset + 1 >= newest
+            stay = offset + 1 >= _newest(words, places, data, key_at, key_size, v0, v1, v2, v3, mask)
         if stay:
             kept += 1
             flags[index] = 1
@@ -119,10 +116,7 @@ def sieve(
                 tombstones += 1
             if timestamp_delta > largest:
                 largest = timestamp_delta
-            if start == stretch_end:
-                stretches[len(stretches) - 1] = record_end
-            else:
-                stretches.extend((start, record_end))
+            _take_stretch(stretches, start, record_end, start == stretch_end)
             stretch_end = record_end
         at = record_end
     if at != size:
@@ -135,6 +129,24 @@ def digest(key: bytes, first_secret: int, second_secret: int) -> tuple[int, int]
     mask = 0xFFFFFFFFFFFFFFFF
     v0, v1, v2, v3 = _first_state(first_secret, second_secret)
     return _digest(key, 0, len(key), v0, v1, v2, v3, mask)
+
+
+def _newest(
+    words: memoryview, places: int, data: bytes, at: int, size: int, v0: int, v1: int, v2: int, v3: int, mask: int
+) -> int:
+    """The newest offset that the table knows of the key of `size` bytes at `at`, plus one; 0 where it knows none."""
+    left, right = _digest(data, at, size, v0, v1, v2, v3, mask)
+    place = _find(words, places, left, right)
+    newest: int = words[place * 3 + 2]
+    return newest
+
+
+def _take_stretch(stretches: list[int], start: int, end: int, goes_on: bool) -> None:
+    """A record from `start` to `end` stays: it is a stretch of its own, unless the last one goes on with it."""
+    if goes_on:
+        stretches[len(stretches) - 1] = end
+    else:
+        stretches.extend((start, end))
 
 
 def _behind_key(at: int, key_size: int, end: int) -> int:

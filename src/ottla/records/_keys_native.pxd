@@ -17,8 +17,7 @@ cpdef put_keys(table, u64 first_secret, u64 second_secret, bytes records, Py_ssi
     data=octets, words=u64[::1], size=Py_ssize_t, places=Py_ssize_t, at=Py_ssize_t, index=Py_ssize_t, kept=Py_ssize_t,
     tombstones=Py_ssize_t, largest=i64, stays=bytearray, flags="unsigned char[::1]", stretches=list, stretch_end=Py_ssize_t,
     start=Py_ssize_t, record_end=Py_ssize_t, length=i64, timestamp_delta=i64, offset_delta=i64, key_size=i64,
-    value_size=i64, key_at=Py_ssize_t, offset=i64, stay=bint, place=Py_ssize_t, left=u64, right=u64, newest=i64,
-    v0=u64, v1=u64, v2=u64, v3=u64, mask=u64,
+    value_size=i64, key_at=Py_ssize_t, offset=i64, stay=bint, v0=u64, v1=u64, v2=u64, v3=u64, mask=u64,
 )
 cpdef sieve(
     table, u64 first_secret, u64 second_secret, bytes records, Py_ssize_t count, i64 base_offset, i64 latest_offset,
@@ -27,6 +26,14 @@ cpdef sieve(
 
 @cython.locals(v0=u64, v1=u64, v2=u64, v3=u64, mask=u64)
 cpdef digest(bytes key, u64 first_secret, u64 second_secret)
+
+@cython.locals(left=u64, right=u64, place=Py_ssize_t, newest=i64)
+cdef inline i64 _newest(
+    u64[::1] words, Py_ssize_t places, octets data, Py_ssize_t at, Py_ssize_t size, u64 v0, u64 v1, u64 v2, u64 v3,
+    u64 mask
+) noexcept
+
+cdef inline int _take_stretch(list stretches, Py_ssize_t start, Py_ssize_t end, bint goes_on) except -1
 
 cdef inline Py_ssize_t _behind_key(Py_ssize_t at, i64 key_size, Py_ssize_t end) noexcept
 
