@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.env.disk import TEMPORARY_SUFFIX, Disk, DiskError, Lock
@@ -51,6 +51,17 @@ def renamed_folder_name(topic: str, partition: int, unique: str, suffix: str) ->
     """What a partition's folder is called that is out of service, to be removed or kept; long topic names are cut."""
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: LONGEST_NAME - len(tail)] + tail
+
+
+def remove_all(disk: Disk, paths: Sequence[str]) -> list[str]:
+    """Remove files and (deleted) folders, in a disk thread; what could not be removed, and why."""
+    problems = []
+    for path in paths:
+        try:
+            (disk.remove_tree if path.endswith(DELETE_SUFFIX) else disk.remove)(path)
+        except DiskError as error:
+            problems.append(str(error))
+    return problems
 
 
 class Checkpoint(NamedTuple):

@@ -32,6 +32,7 @@ from ottla.storage.folder import (
     STRAY_SUFFIX,
     LogFolder,
     parse_partition_folder,
+    remove_all,
     renamed_folder_name,
 )
 from ottla.storage.loading import load_logs
@@ -451,10 +452,11 @@ class LogManager:
             self._checkpoint(LOG_START_FILE, wait=True)
             self._checkpoint(CLEANER_FILE, wait=True)
         config = log_config if log_config is not None else self._config_of(topic)
+        for home in self._live():
+            self._make_room(home, topic, partition)
         while True:
             folder = self._emptiest_folder()
             place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)
-            self._make_room(folder, place)
             try:
                 log = create_log(self._resources, place, topic_id, self._clock.now_ms())
                 break
@@ -464,16 +466,21 @@ class LogManager:
         self._homes[key] = folder
         return log
 
-    def _make_room(self, folder: LogFolder, place: LogPlace) -> None:
-        """What stands in a new partition's place, since it could not be renamed when it was deleted, goes aside."""
-        if not self._disk.exists(place.folder):
+    def _make_room(self, folder: LogFolder, topic: str, partition: int) -> None:
+        """What has a new partition's name, since it could not be renamed when it was deleted, goes aside: with another
+        of that name in another folder the broker would not start any more.
+        """
+        path = f"{folder.path}/{topic}-{partition}"
+        if not self._disk.exists(path):
             return
-        aside = self._unique_name(folder, place.topic, place.partition, STRAY_SUFFIX)
-        self._disk.rename(place.folder, aside)
-        self._disk.fsync_dir(folder.path)
-        self._note(
-            f"{place.folder} was in the way of a new partition, and is {aside} now; remove it if nobody misses it"
-        )
+        aside = self._unique_name(folder, topic, partition, STRAY_SUFFIX)
+        try:
+            self._disk.rename(path, aside)
+            self._disk.fsync_dir(folder.path)
+        except DiskError as error:
+            self._raise_unless_failed(folder, error)
+            return
+        self._note(f"{path} was in the way of a new partition, and is {aside} now; remove it if nobody misses it")
 
     def _unique_name(self, folder: LogFolder, topic: str, partition: int, suffix: str) -> str:
         self._deletions += 1
@@ -505,6 +512,9 @@ class LogManager:
             self._disk.remove_tree(path)
         except DiskError as also:
             self._note(str(also))
+        self._raise_unless_failed(folder, error)
+
+    def _raise_unless_failed(self, folder: LogFolder, error: DiskError) -> None:
         if error.is_exhausted:
             raise error
         try:
@@ -771,17 +781,6 @@ def _flush_due(log: PartitionLog, now_ms: int) -> bool:
         return True
     config = log.config
     return log.unflushed_records >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
-
-
-def remove_all(disk: Disk, paths: Sequence[str]) -> list[str]:
-    """Remove files and (deleted) folders, in a disk thread; what could not be removed, and why."""
-    problems = []
-    for path in paths:
-        try:
-            (disk.remove_tree if path.endswith(DELETE_SUFFIX) else disk.remove)(path)
-        except DiskError as error:
-            problems.append(str(error))
-    return problems
 
 
 def _stopped_serving(folder: LogFolder) -> str:

@@ -576,6 +576,30 @@ def test_what_could_not_be_renamed_goes_aside_when_the_partition_comes_again(
     again.close()
 
 
+def test_it_goes_aside_in_whatever_folder_it_is() -> None:
+    disk = FaultyDisk(MemoryDisk())
+    setup = Setup(disk, "/a", "/b")
+    manager = setup.opened()
+    append(manager.create("t", None, 0))
+    manager.create("u", None, 0)
+    manager.create("u", None, 1)
+    disk.fail("rename", "/a/t-0")
+    with pytest.raises(DiskError):
+        manager.delete("t", 0)
+    manager.delete("u", 0)
+    with pytest.raises(DiskError):
+        manager.create("t", None, 0)
+    disk.heal()
+    assert manager.create("t", None, 0).log_end_offset == 0
+    assert [name for name in disk.listdir("/a") if name.endswith("-stray")]
+    manager.close()
+    again = setup.opened()
+    found = again.get("t", 0)
+    assert found is not None
+    assert found.log_end_offset == 0
+    again.close()
+
+
 def test_retention_reads_what_is_cold_in_a_disk_thread(
     ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
