@@ -341,6 +341,29 @@ def test_commits_of_the_first_version(twin: Twin, group: str, what: dict[str, An
     fetch_offsets(twin, 0, asked, [(topic, [at["partition_index"]])])
 
 
+@pytest.mark.parametrize("version", [0, 1, 9])
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [
+        ("x" * 4096, NONE),
+        ("x" * 4097, OFFSET_METADATA_TOO_LARGE),
+        ("é" * 4096, NONE),
+        ("\N{CRAB}" * 2048, NONE),
+        ("\N{CRAB}" * 2048 + "x", OFFSET_METADATA_TOO_LARGE),
+    ],
+)
+def test_metadata_is_measured_as_java_measures_strings(
+    twin: Twin, group: str, version: int, metadata: str, error: int
+) -> None:
+    twin.create_topic(group)
+    simple = {} if version == 0 else {"generation_id_or_member_epoch": -1, "member_id": ""}
+    partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": metadata}]
+    topics = [{"name": group, "partitions": partitions}]
+    answer = twin.ask("OffsetCommit", version, group_id=group, topics=topics, **simple)
+    assert answer["topics"][0]["partitions"][0]["error_code"] == error
+    fetch_offsets(twin, version, group, [(group, [0])])
+
+
 def zookeeper_says(zookeeper: ApacheZooKeeper, command: str) -> str:
     return java_tool("org.apache.zookeeper.ZooKeeperMain", "-server", zookeeper.connect, *command.split()).stdout
 

@@ -58,7 +58,7 @@ from ottla.groups.failures import failed_result, group_write_error
 from ottla.groups.group import JOIN, SYNC, Group, GroupLimits
 from ottla.groups.invariants import problems
 from ottla.groups.membership import MemberState
-from ottla.groups.offsets import TopicPartition
+from ottla.groups.offsets import TopicPartition, metadata_size
 from ottla.groups.records import GroupMetadataValue, GroupRecord, LogRecord, OffsetRecord
 from ottla.groups.states import GroupState, JoinRule, OffsetDeleteRule, SyncRule
 from ottla.wire.errors import ErrorCode
@@ -591,7 +591,7 @@ class GroupMachine(Group):
         errors: list[ErrorCode] = []
         records: list[LogRecord] = []
         for topic, partition, value in event.offsets:
-            if len(value.metadata) > limit:
+            if metadata_size(value.metadata) > limit:
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             else:
                 errors.append(ErrorCode.NONE)

@@ -27,6 +27,11 @@ class OffsetAndMetadata(NamedTuple):
     expire_timestamp_ms: int = NO_EXPIRY
 
 
+def metadata_size(metadata: str) -> int:
+    """What `offset.metadata.max.bytes` limits: not bytes but UTF-16 units, the length of the string in Java."""
+    return len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-be", "surrogatepass")) // 2
+
+
 class _Entry(NamedTuple):
     log_offset: int
     value: OffsetAndMetadata

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -128,3 +129,56 @@ def test_groups_of_ours_are_read_by_apache_kafkas_tools(ottla_server: OttlaServe
     assert (last["generation"], last["protocolType"], last["protocol"]) == (1, "consumer", "range")
     assert [m["groupInstanceId"] for m in last["members"]] == ["instance-1"]
     member.close()
+
+
+#: Both generations of Apache Kafka's formatters: that of the tools, and the coordinator's own, which 3.9 deprecates.
+FORMATTERS = {
+    "tools": "org.apache.kafka.tools.consumer.{}MessageFormatter",
+    "coordinator": "kafka.coordinator.group.GroupMetadataManager${}MessageFormatter",
+}
+
+
+@pytest.mark.parametrize("formatters", sorted(FORMATTERS))
+def test_groups_of_ours_are_read_by_apache_kafkas_formatters(tmp_path: Path, formatters: str) -> None:
+    """One partition holds all groups, so that the tool can be told how many records there are to read."""
+    ours = OttlaServer(tmp_path / "ottla", overrides={"offsets.topic.num.partitions": "1"}).start()
+    try:
+        member = use_groups(ours.bootstrap)
+        count = member.get_watermark_offsets(TopicPartition("__consumer_offsets", 0), 20)[1]
+
+        def told(kind: str) -> str:
+            return java_tool(
+                "org.apache.kafka.tools.consumer.ConsoleConsumer",
+                *("--bootstrap-server", ours.bootstrap, "--topic", "__consumer_offsets", "--partition", "0"),
+                *("--offset", "earliest", "--max-messages", str(count)),
+                *("--formatter", FORMATTERS[formatters].format(kind)),
+            ).stdout
+
+        offsets, generations = told("Offsets"), told("GroupMetadata")
+        member.close()
+    finally:
+        ours.stop()
+    if formatters == "coordinator":
+        assert "[stable,t,1]::OffsetAndMetadata(offset=7, leaderEpoch=Optional" in offsets
+        assert "metadata=so far" in offsets
+        assert "[simple,t,2]::OffsetAndMetadata(offset=9, " in offsets
+        assert "groupInstanceId=Some(instance-1), clientId=client-1" in generations
+        return
+    kept = objects(offsets)
+    found = {(one["key"]["data"]["group"], one["key"]["data"]["partition"]): one["value"]["data"] for one in kept}
+    assert {key: (value["offset"], value["metadata"]) for key, value in found.items()} == {
+        ("stable", 1): (7, METADATA),
+        ("simple", 2): (9, ""),
+    }
+    last = objects(generations)[-1]["value"]["data"]
+    assert (last["protocolType"], last["generation"], last["protocol"]) == ("consumer", 1, "range")
+    assert [one["groupInstanceId"] for one in last["members"]] == ["instance-1"]
+
+
+def objects(text: str) -> list[Any]:
+    """The JSON objects of a text that has nothing between them."""
+    found, at = [], 0
+    while at < len(text.rstrip()):
+        one, at = json.JSONDecoder().raw_decode(text, at)
+        found.append(one)
+    return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.groups.offsets import GroupOffsets, OffsetAndMetadata
+import pytest
+
+from ottla.groups.offsets import GroupOffsets, OffsetAndMetadata, metadata_size
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 
@@ -83,3 +85,9 @@ def test_expiry():
     assert expired(5000, ("t",)) == [U0]
     offsets.replay(U0, at(2, 4000), 9)
     assert expired(5000) == [T0, T1], "a commit on its way keeps its partition"
+
+
+@pytest.mark.spec("C3")
+@pytest.mark.parametrize(("metadata", "size"), [("", 0), ("abc", 3), ("é", 1), ("\N{CRAB}", 2), ("\ud83e", 1)])
+def test_metadata_is_measured_in_java_s_units(metadata: str, size: int):
+    assert metadata_size(metadata) == size

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.groups.events import CommitResult, OffsetCommit
-from ottla.groups.offsets import NO_EXPIRY, OffsetAndMetadata
+from ottla.groups.offsets import NO_EXPIRY, OffsetAndMetadata, metadata_size
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -99,7 +99,7 @@ async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -
             index = partition.partition_index
             if found is None or not 0 <= index < len(found.partitions):
                 continue
-            if len(partition.committed_metadata or "") > longest:
+            if metadata_size(partition.committed_metadata or "") > longest:
                 errors[topic.name, index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 positions.append((topic.name, index, partition.committed_offset))
