@@ -19,10 +19,11 @@ from ottla.assign.assignor import PartitionAssignor
 from ottla.groups.events import CommitResult, PartitionsChanged, Result
 from ottla.groups.group import GroupLimits
 from ottla.groups.states import GroupState
-from ottla.sim.group_coordinator import Answered, SimulatedCoordinator, Wrong
+from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
 from ottla.sim.group_member import GROUP_ID, TOPIC, MemberTimes, Phase, Request, SimulatedMember
 from ottla.sim.ownership import Ownership
 from ottla.sim.timetable import Timetable
+from ottla.sim.witness import Wrong
 from ottla.wire.errors import ErrorCode
 
 #: A group that has not settled so long after the end of the churn never will.
@@ -30,6 +31,14 @@ SETTLING_LIMIT_MS = 600_000
 MOST_PARTITIONS_ADDED = 10
 #: A group is at rest when nothing has changed for as long as so many heartbeats are apart.
 REST_HEARTBEATS = 3
+#: Of the static members that are started again: those whose old selves live.
+FROZEN_RETURNS = 0.3
+APPEND_ERRORS = (
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.MESSAGE_TOO_LARGE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +57,13 @@ class ChurnPlan:
     loading_ms: tuple[int, int] = (0, 1_000)
     frozen_ms: tuple[int, int] = (1_000, 25_000)
     initial_rebalance_delay_ms: int = 3_000
+    #: Of the members: to be static. Topics must not grow then: nobody notices while a static leader is away.
+    static_share: float = 0.0
     #: How often each turn of fate comes, in proportion.
     weights: dict[str, int] = field(
         default_factory=lambda: {"start": 30, "leave": 8, "die": 8, "freeze": 6, "crash": 2, "grow": 1}
     )
+    """Besides these there are `return` (a static member is started again) and `fail` (an append)."""
 
 
 def errors_of(result: Result) -> Iterable[ErrorCode]:
@@ -86,7 +98,9 @@ class GroupChurn:
         self._times = times or MemberTimes()
         self._chance = random.Random(seed)
         self._timetable = Timetable()
-        self._ownership = Ownership(lambda: self.coordinator.member_ids, self.coordinator.story)
+        self._ownership = Ownership(
+            lambda: self.coordinator.member_ids & self.coordinator.joined, self.coordinator.story
+        )
         self._places: dict[SimulatedMember, _Place] = {}
         #: Who asked, over which of its connections.
         self._asked: dict[int, tuple[Request, _Place, int]] = {}
@@ -120,6 +134,7 @@ class GroupChurn:
     def stop(self) -> None:
         """The churn ends: from now on nobody comes or goes, and nothing breaks."""
         self._churning = False
+        self.coordinator.next_error = None
         for place in list(self._places.values()):
             self._thaw(place)
 
@@ -192,6 +207,10 @@ class GroupChurn:
             self._crash()
         elif action == "grow":
             self._grow()
+        elif action == "fail":
+            self.coordinator.next_error = self._chance.choice(APPEND_ERRORS)
+        elif action == "return":
+            self._return()
         elif self._places:
             place = self._chance.choice(list(self._places.values()))
             if action == "freeze":
@@ -200,8 +219,10 @@ class GroupChurn:
                 self._end(place, action)
         self._timetable.at(self._next_action_ms(), self._act)
 
-    def _start(self) -> None:
+    def _start(self, group_instance_id: str | None = None) -> None:
         self._numbers += 1
+        if group_instance_id is None and self._chance.random() < self.plan.static_share:
+            group_instance_id = f"static-{self._numbers}"
         member = SimulatedMember(
             f"m{self._numbers}",
             self.plan.assignor(),
@@ -210,6 +231,7 @@ class GroupChurn:
             self._new_id,
             self._chance,
             self._times,
+            group_instance_id,
         )
         place = self._places[member] = _Place(member)
         member.start(self.now_ms)
@@ -225,6 +247,18 @@ class GroupChurn:
             place.member.die()
         place.link += 1
         del self._places[place.member]
+
+    def _return(self) -> None:
+        """A static member is started again; its old self is dead, or frozen and about to find out."""
+        static = [one for one in self._places.values() if one.member.group_instance_id is not None]
+        if not static:
+            return
+        old = self._chance.choice(static)
+        if self._chance.random() < FROZEN_RETURNS:
+            self._freeze(old)
+        else:
+            self._end(old, "die")
+        self._start(old.member.group_instance_id)
 
     def _freeze(self, place: _Place) -> None:
         """The process stands still for a while, as in a long pause of its garbage collector."""
@@ -336,6 +370,8 @@ class GroupChurn:
             return
         place.member.receive(answered.request, answered.answer, self.now_ms)
         self._pump(place)
+        if place.member.is_fenced:
+            self._end(place, "die")
 
     def _is_lost(self) -> bool:
         return self._churning and self._chance.random() < self.plan.loss

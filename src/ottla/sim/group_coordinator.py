@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.groups.events import CommitResult, GroupEvent, OffsetCommit, Reply, Step
+from ottla.groups.events import AppendFailed, CommitResult, GroupEvent, GroupRequest, OffsetCommit, Reply, Step
 from ottla.groups.group import GroupLimits
 from ottla.groups.machine import GroupMachine
 from ottla.groups.records import LogRecord, UnknownRecord, decode_record, encode_record
 from ottla.groups.shard import GroupShard, refused_while_loading
 from ottla.sim.group_member import GROUP_ID, TOPIC, Answer, FetchOffsets, Request
+from ottla.sim.witness import Witness, Wrong
 from ottla.wire.errors import ErrorCode
 
 PARTITION = 0
-
-
-class Wrong(AssertionError):
-    """Something that must never happen has happened; the message tells what, and the group's story."""
 
 
 class Answered(NamedTuple):
@@ -37,7 +34,10 @@ class SimulatedCoordinator:
         #: The log, compacted as it grows: the newest value of each key, in the order of the log.
         self._log: dict[bytes, tuple[int, bytes | None]] = {}
         self._end = 0
-        self._requests: dict[object, Request] = {}
+        self._requests: dict[object, GroupRequest] = {}
+        self._witness = Witness()
+        #: What the next append meets, None for success.
+        self.next_error: ErrorCode | None = None
         self.is_up = True
         #: What may only grow: the committed offset of each partition.
         self.committed: dict[int, int] = {}
@@ -54,6 +54,11 @@ class SimulatedCoordinator:
         """The group's generation, -1 without a group."""
         return -1 if self.machine is None else self.machine.generation_id
 
+    @property
+    def joined(self) -> frozenset[str]:
+        """Members that took part in the join of the present generation; a static one that is late did not."""
+        return self._witness.joined
+
     def story(self) -> str:
         """What led here."""
         return "no group" if self.machine is None else self.machine.story()
@@ -64,6 +69,7 @@ class SimulatedCoordinator:
         """The process is gone, with everything that is not in the log."""
         self.is_up = False
         self._requests.clear()
+        self.next_error = None
         self._shard = self._new_shard(loading=True)
 
     def load(self) -> None:
@@ -77,6 +83,7 @@ class SimulatedCoordinator:
 
     def finish_loading(self, now_ms: int) -> None:
         """The log is read: members have a fresh session each."""
+        self._witness.loaded(now_ms)
         for step in self._shard.loaded(now_ms):
             self._carry_out(step, now_ms)
 
@@ -132,8 +139,12 @@ class SimulatedCoordinator:
 
     def _carry_out(self, step: Step, now_ms: int) -> None:
         for batch in step.batches:
+            if self.next_error is not None:
+                error, self.next_error = self.next_error, None
+                self.submit(AppendFailed(step.group_id, step.id, error), now_ms)
+                return
             for record in batch.records:
-                self._append(record)
+                self._append(record, now_ms)
         self._shard.advance(self._end)
         machine = self.machine
         if machine is not None:
@@ -141,32 +152,36 @@ class SimulatedCoordinator:
             self.member_ids = frozenset(machine.members.ids())
         self._shard.settle(step.group_id)
         for reply in step.replies:
-            self._reply(reply)
+            self._reply(reply, now_ms)
 
-    def _append(self, record: LogRecord) -> None:
+    def _append(self, record: LogRecord, now_ms: int) -> None:
         key, value = encode_record(record)
         self._log.pop(key, None)
         self._log[key] = (self._end, value)
         self._shard.replay(record, self._end)
         self._end += 1
+        self._seen(lambda: self._witness.logged(record, now_ms))
 
-    def _reply(self, reply: Reply) -> None:
+    def _seen(self, see: Callable[[], None]) -> None:
+        """Let the witness see something; what it finds wrong is told with the story."""
+        try:
+            see()
+        except Wrong as wrong:
+            raise Wrong(f"{wrong}\n{self.story()}") from wrong
+
+    def _reply(self, reply: Reply, now_ms: int) -> None:
         request = self._requests.pop(reply.token, None)
         if request is None:
             raise Wrong(f"an answer to nobody, or a second one: {reply.result}\n{self.story()}")
+        self._seen(lambda: self._witness.answered(request, reply.result, now_ms))
         if isinstance(request, OffsetCommit) and isinstance(reply.result, CommitResult):
-            self._check_commit(request, reply.result)
+            self._note_commit(request, reply.result)
         self._on_answer(Answered(request, reply.result))
 
-    def _check_commit(self, request: OffsetCommit, result: CommitResult) -> None:
+    def _note_commit(self, request: OffsetCommit, result: CommitResult) -> None:
         for (_, partition, value), error in zip(request.offsets, result.errors, strict=True):
             if error is not ErrorCode.NONE:
                 continue
-            machine = self.machine
-            if machine is None or request.member_id not in machine.members:
-                raise Wrong(f"the commit of {request.member_id}, who is no member, was taken\n{self.story()}")
-            if request.generation_id != machine.generation_id:
-                raise Wrong(f"a commit of generation {request.generation_id} was taken\n{self.story()}")
             before = self.committed.get(partition, 0)
             if value.offset < before:
                 raise Wrong(f"partition {partition} went back from {before} to {value.offset}\n{self.story()}")

@@ -123,8 +123,12 @@ class SimulatedMember:
         new_id: Callable[[], str],
         chance: random.Random,
         times: MemberTimes,
+        group_instance_id: str | None = None,
     ) -> None:
         self.name = name
+        self.group_instance_id = group_instance_id
+        #: Whether another process has its instance id now; this one has stopped.
+        self.is_fenced = False
         self.times = times
         self.phase = Phase.STOPPED
         self.member_id = UNKNOWN_MEMBER
@@ -159,9 +163,9 @@ class SimulatedMember:
         self._join(now_ms)
 
     def leave(self) -> None:
-        """Close: give everything up, tell the coordinator, forget the member id."""
+        """Close: give everything up, tell the coordinator, forget the member id; a static member keeps its place."""
         self._release(self.owned)
-        if self.member_id != UNKNOWN_MEMBER:
+        if self.member_id != UNKNOWN_MEMBER and self.group_instance_id is None:
             self.outbox.append(LeaveGroup(object(), GROUP_ID, [LeavingMember(self.member_id)]))
         self._stop()
 
@@ -243,7 +247,7 @@ class SimulatedMember:
                 object(),
                 GROUP_ID,
                 self.member_id,
-                None,
+                self.group_instance_id,
                 self.name,
                 HOST,
                 self.times.session_timeout_ms,
@@ -252,6 +256,7 @@ class SimulatedMember:
                 ((self._assignor.name, metadata),),
                 self._new_id(),
                 requires_member_id=True,
+                can_skip_assignment=True,
             ),
             now_ms + self.times.max_poll_interval_ms + self.times.request_timeout_ms,
         )
@@ -261,8 +266,9 @@ class SimulatedMember:
             self.phase = Phase.SYNCING
             self.member_id, self.generation_id = answer.member_id, answer.generation_id
             self.is_leader = answer.leader == answer.member_id
-            assignments = self._assign(answer.members) if self.is_leader else {}
-            who = (object(), GROUP_ID, self.generation_id, self.member_id, None)
+            # A static leader that comes back leaves the assignment as it is (KIP-814).
+            assignments = self._assign(answer.members) if self.is_leader and not answer.skip_assignment else {}
+            who = (object(), GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
             request = SyncGroup(*who, PROTOCOL_TYPE, self._assignor.name, assignments)
             self._ask(request, now_ms + self.times.max_poll_interval_ms + self.times.request_timeout_ms)
         elif answer.error is ErrorCode.MEMBER_ID_REQUIRED:
@@ -271,7 +277,7 @@ class SimulatedMember:
         elif answer.error in TRY_LATER or answer.error is ErrorCode.REBALANCE_IN_PROGRESS:
             self._retry(now_ms)
         else:
-            self._lose_membership(now_ms, forget=answer.error is ErrorCode.UNKNOWN_MEMBER_ID)
+            self._refused(answer.error, now_ms)
 
     def _assign(self, members: Sequence[JoinedMember]) -> dict[str, bytes]:
         subscriptions = {}
@@ -292,11 +298,11 @@ class SimulatedMember:
             if answer.error in TRY_LATER or answer.error is ErrorCode.REBALANCE_IN_PROGRESS:
                 self._retry(now_ms)
             else:
-                self._lose_membership(now_ms, forget=answer.error is ErrorCode.UNKNOWN_MEMBER_ID)
+                self._refused(answer.error, now_ms)
             return
         read = decode_assignment(answer.assignment)
         assert isinstance(read, Assignment), read
-        metadata = GroupMetadata(GROUP_ID, self.generation_id, self.member_id)
+        metadata = GroupMetadata(GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
         self._assignor.on_assignment(read, metadata)
         wanted = set(read.partitions.get(TOPIC, ()))
         given_up, added = self.owned - wanted, wanted - self.owned
@@ -324,7 +330,7 @@ class SimulatedMember:
             self._ask(FetchOffsets(object(), unknown), now_ms + self.times.request_timeout_ms)
         if self._heartbeat is None and now_ms >= self._heartbeat_due_ms:
             self._heartbeat_due_ms = now_ms + self.times.heartbeat_interval_ms
-            request = Heartbeat(object(), GROUP_ID, self.generation_id, self.member_id)
+            request = Heartbeat(object(), GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
             self._heartbeat = (request, now_ms + self.times.request_timeout_ms)
             self.outbox.append(request)
         if self._commit is None and now_ms >= self._commit_due_ms:
@@ -343,7 +349,8 @@ class SimulatedMember:
         for one in known:
             self.positions[one] += self._chance.randint(0, MOST_RECORDS_AT_ONCE)
         offsets = [(TOPIC, one, OffsetAndMetadata(self.positions[one], -1, "", now_ms)) for one in known]
-        request = OffsetCommit(object(), GROUP_ID, self.generation_id, self.member_id, None, offsets)
+        who = (object(), GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
+        request = OffsetCommit(*who, offsets)
         self._commit = (request, now_ms + self.times.request_timeout_ms)
         self.outbox.append(request)
 
@@ -357,19 +364,25 @@ class SimulatedMember:
 
     def _fenced(self, error: ErrorCode | None, now_ms: int) -> None:
         """A heartbeat or a commit was refused."""
-        if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION) and self.phase is Phase.MEMBER:
-            self._lose_membership(now_ms, forget=error is ErrorCode.UNKNOWN_MEMBER_ID)
+        if error is ErrorCode.FENCED_INSTANCE_ID or (
+            error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION) and self.phase is Phase.MEMBER
+        ):
+            self._refused(error, now_ms)
 
     def _rejoin(self, now_ms: int) -> None:
         """Take part in a rebalance: commit what it has, give it up where it is eager, join."""
         self._commit_now(self.owned, now_ms)
         self._join(now_ms)
 
-    def _lose_membership(self, now_ms: int, *, forget: bool) -> None:
-        """The group went on without it: what it owned is others' now."""
+    def _refused(self, error: ErrorCode, now_ms: int) -> None:
+        """The group went on without it: what it owned is others' now. Who is fenced stops for good."""
         self._release(self.owned)
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self.is_fenced = True
+            self._stop()
+            return
         self.generation_id = NO_GENERATION
-        if forget:
+        if error is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = UNKNOWN_MEMBER
         self._retry(now_ms)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ottla.sim.group_coordinator import Wrong
 from ottla.sim.group_member import SimulatedMember
+from ottla.sim.witness import Wrong
 
 
 class Ownership:
     """The rebalance listener of all members.
 
     Members that the coordinator has put out of the group may still believe that they own something, until they hear of
-    it (their commits are refused): they are not counted. `member_ids` tells who is in the group.
+    it (their commits are refused): they are not counted. Nor are static members whose place was kept while they did not
+    join. `member_ids` tells who is in the group and took part in the join of its generation.
     """
 
     def __init__(self, member_ids: Callable[[], frozenset[str]], story: Callable[[], str]) -> None:
