@@ -20,6 +20,8 @@ from ottla.storage.segment import MAX_RELATIVE_OFFSET
 
 #: Read at a time when the next batch is looked for, and when sound batches are copied.
 SEARCH_BYTES: Final = 1024 * 1024
+#: Bytes of the high half of an offset.
+_HIGH_BYTES: Final = 4
 
 
 class Damage(NamedTuple):
@@ -128,9 +130,11 @@ def _chain_reaches(file: DiskFile, position: int, target: int, broken: set[int])
 
 def _candidates(file: DiskFile, position: int, end: int, next_offset: int, old_format: bool) -> Iterator[int]:
     """Positions at which a batch might begin: the high half of its offset and its format are what they must be."""
-    high = (next_offset >> 32).to_bytes(4, "big")
+    # Two where the offsets pass a multiple of 2^32.
+    highs = {offset >> 32 for offset in (next_offset, next_offset + MAX_RELATIVE_OFFSET)}
+    high = b"|".join(re.escape(number.to_bytes(_HIGH_BYTES, "big")) for number in sorted(highs))
     magic = rb"[\x00-\x02]" if old_format else rb"\x02"
-    pattern = re.compile(b"(?s:" + re.escape(high) + b".{%d}" % (MAGIC_AT - len(high)) + magic + b")")
+    pattern = re.compile(b"(?s:(?:" + high + b").{%d}" % (MAGIC_AT - _HIGH_BYTES) + magic + b")")
     while end - position >= SMALLEST_MESSAGE:
         window = file.pread(min(SEARCH_BYTES, end - position), position)
         if len(window) < SMALLEST_MESSAGE:

@@ -176,9 +176,8 @@ class _Loader:
             ):
                 disk.remove(f"{folder}/{name}")
         self._names = disk.listdir(folder)
-        for name in self._names:
-            if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-                self._complete_swap(int(name.partition(".")[0]))
+        for base_offset in offsets_of(self._names, LOG_SUFFIX + SWAP_SUFFIX):
+            self._complete_swap(base_offset)
         swapped = [name for name in self._names if name.endswith(SWAP_SUFFIX)]
         # The log first: as long as it ends in `.swap`, the files that have the names of the others are old ones.
         for name in sorted(swapped, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):

@@ -316,6 +316,39 @@ def test_interrupted_work_is_finished(ground: tuple[Disk, str]) -> None:
     ]
 
 
+def test_files_of_others_do_not_stop_what_is_finished(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    log = filled(ground)
+    folder = log.folder
+    killed(log)
+    for name in ("notes.log.swap", "1.log.swap", "mine.swap"):
+        disk.write_atomic(f"{folder}/{name}", b"x")
+    again = open_log(disk, root, log.config)
+    check_whole(again, 90)
+
+
+@pytest.mark.spec("L9")
+@pytest.mark.parametrize("damaged", [1, 2])
+def test_batches_behind_damage_are_found_where_offsets_outgrow_32_bits(ground: tuple[Disk, str], damaged: int) -> None:
+    disk, root = ground
+    start = (1 << 32) - 4
+    at = place(root, log_start_offset=start)
+    log = create_log(LogResources(disk), at, None, NOW_MS)
+    for _ in range(6):
+        append(log)
+    path, size = log.segments[0].log.path, len(batch())
+    log.close()
+    data = bytearray(disk.read_bytes(path))
+    # Its length, so that it does not tell where the next one begins.
+    data[damaged * size + 9] ^= 1
+    disk.write_atomic(path, bytes(data))
+    again = load_log(LogResources(disk), place(root, log_start_offset=start), NOW_MS)
+    found = [record.offset for record in read_all(again)]
+    assert found == [
+        offset for offset in range(start, start + 18) if not damaged <= (offset - start) // 3 < damaged + 1
+    ]
+
+
 def test_a_folder_without_segments_begins_at_its_start(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     disk.mkdirs(f"{root}/orders-0")
