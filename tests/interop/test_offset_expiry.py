@@ -1,0 +1,175 @@
+"""Offsets expire beside Apache Kafka's: which go with an expiry run, which stay, and what becomes of their groups.
+
+Both brokers look for expired offsets several times a second and keep them for a minute, the least that
+`offsets.retention.minutes` can say. Nobody waits for that minute: version 1 of OffsetCommit says when an offset was
+committed, and version 2 how long it is to be kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from interop.raw import RawConnection
+from interop.test_raw_groups import Member
+from interop.twin import Twin, coordinator_is_up
+from interop.wire_json import Definitions
+from support.apache import ApacheKafka, ApacheZooKeeper
+from support.ottla_server import OttlaServer
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.spec("G12")]
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.retention.check.interval.ms": "200",
+    "offsets.retention.minutes": "1",
+    "offsets.topic.num.partitions": "4",
+}
+TOPICS = ("t", "u")
+OLD_MS = 61_000
+
+
+@pytest.fixture(scope="module")
+def pair(
+    tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper, definitions: Definitions
+) -> Iterator[Twin]:
+    """Both brokers with topics `t` (that members of these tests subscribe to) and `u`, two partitions each."""
+    folder = tmp_path_factory.mktemp("expiry")
+    ours = OttlaServer(folder / "ottla", overrides=SETTINGS, arguments=["--id", "1"])
+    apart = {"zookeeper.connect": f"{apache_zookeeper.connect}/expiry"}
+    theirs = ApacheKafka(folder / "kafka", zookeeper=apache_zookeeper, overrides=SETTINGS | apart)
+    try:
+        ours.start()
+        theirs.start()
+        with RawConnection(ours.bootstrap, definitions) as one, RawConnection(theirs.bootstrap, definitions) as other:
+            twin = Twin(one, other)
+            for topic in TOPICS:
+                twin.create_topic(topic, partitions=2)
+            yield twin
+    finally:
+        ours.stop()
+        theirs.stop()
+
+
+@pytest.fixture
+def group(pair: Twin, unique: str) -> str:
+    for one in (pair.ours, pair.theirs):
+        wait_until(lambda one=one: coordinator_is_up(one, unique), "the coordinator")
+    return unique
+
+
+def commit(pair: Twin, group: str, topic: str, index: int, *, version: int = 1, age_ms: int = 0, **more: Any) -> None:
+    """Commit on both, as a member by `generation_id_or_member_epoch` and `member_id`, or as nobody's."""
+    at: dict[str, Any] = {"partition_index": index, "committed_offset": 5, "committed_metadata": "m"}
+    if version == 1:
+        at["commit_timestamp"] = int(time.time() * 1000) - age_ms
+    body = {"generation_id_or_member_epoch": -1, "member_id": ""} | more
+    topics = [{"name": topic, "partitions": [at]}]
+    answer = pair.ask("OffsetCommit", version, group_id=group, topics=topics, **body)
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+
+def kept(connection: RawConnection, group: str) -> set[tuple[str, int]]:
+    answer = connection.request("OffsetFetch", 7, group_id=group, topics=None)
+    return {(one["name"], at["partition_index"]) for one in answer["topics"] for at in one["partitions"]}
+
+
+def state(connection: RawConnection, group: str) -> str:
+    described: str = connection.request("DescribeGroups", 5, groups=[group])["groups"][0]["group_state"]
+    return described
+
+
+def on_both(pair: Twin, condition: Callable[[RawConnection], bool], what: str) -> None:
+    for name, one in (("ottla", pair.ours), ("Apache Kafka", pair.theirs)):
+        wait_until(lambda one=one: condition(one), f"{what} on {name}")
+
+
+def let_expire(pair: Twin, group: str) -> None:
+    """Wait for a whole expiry run on both: a group that is seen twice was seen by two runs."""
+    for _ in range(2):
+        commit(pair, f"{group}-marker", "t", 0, age_ms=OLD_MS)
+        on_both(pair, lambda one: not kept(one, f"{group}-marker"), "the expiry run")
+
+
+def expect(pair: Twin, group: str, offsets: set[tuple[str, int]], in_state: str) -> None:
+    for one in (pair.ours, pair.theirs):
+        assert (kept(one, group), state(one, group)) == (offsets, in_state)
+
+
+def test_a_group_without_members_counts_from_its_commits(pair: Twin, group: str) -> None:
+    commit(pair, group, "t", 0, age_ms=OLD_MS)
+    commit(pair, group, "t", 1, age_ms=OLD_MS - 30_000)
+    let_expire(pair, group)
+    expect(pair, group, {("t", 1)}, "Empty")
+    commit(pair, group, "t", 1, age_ms=OLD_MS)
+    let_expire(pair, group)
+    expect(pair, group, set(), "Dead")
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_a_retention_of_its_own_goes_before_the_brokers(pair: Twin, group: str, version: int) -> None:
+    commit(pair, group, "t", 0, version=version, retention_time_ms=1)
+    commit(pair, group, "t", 1, version=version, retention_time_ms=600_000)
+    commit(pair, group, "u", 0, version=version, retention_time_ms=-1)
+    let_expire(pair, group)
+    expect(pair, group, {("t", 1), ("u", 0)}, "Empty")
+
+
+def test_members_keep_what_they_subscribe_to(pair: Twin, group: str) -> None:
+    member = Member(pair, group)
+    member.become_stable()
+    mine = {"generation_id_or_member_epoch": member.generation, "member_id": member.id}
+    for topic in TOPICS:
+        commit(pair, group, topic, 0, age_ms=OLD_MS, **mine)
+        commit(pair, group, topic, 1, **mine)
+    commit(pair, group, "t", 1, version=2, retention_time_ms=1, **mine)
+    let_expire(pair, group)
+    assert member.heartbeat() == 0
+    expect(pair, group, {("t", 0), ("t", 1), ("u", 1)}, "Stable")
+    # Without members it counts from when the last one went, for all alike; what has its own retention goes.
+    member.leave()
+    let_expire(pair, group)
+    expect(pair, group, {("t", 0), ("u", 1)}, "Empty")
+
+
+def test_offsets_of_other_protocols_stay_while_there_are_members(pair: Twin, group: str) -> None:
+    member = Member(pair, group)
+    while not member.join(9, protocol_type="connect")["generation_id"] > 0:
+        pass
+    member.sync(protocol_type="connect")
+    mine = {"generation_id_or_member_epoch": member.generation, "member_id": member.id}
+    for topic in TOPICS:
+        commit(pair, group, topic, 0, age_ms=OLD_MS, **mine)
+    let_expire(pair, group)
+    assert member.heartbeat() == 0
+    expect(pair, group, {("t", 0), ("u", 0)}, "Stable")
+
+
+def test_an_empty_group_without_offsets_goes_with_the_next_run(pair: Twin, group: str) -> None:
+    member = Member(pair, group)
+    member.become_stable()
+    member.leave()
+    let_expire(pair, group)
+    expect(pair, group, set(), "Dead")
+    assert member.heartbeat() == 25
+
+
+@pytest.mark.long
+@pytest.mark.timeout(150)
+def test_the_minute_passes(pair: Twin, group: str) -> None:
+    """Of a group whose members have gone, and of one that never had any."""
+    member = Member(pair, group)
+    member.become_stable()
+    mine = {"generation_id_or_member_epoch": member.generation, "member_id": member.id}
+    commit(pair, group, "t", 0, **mine)
+    member.leave()
+    commit(pair, f"{group}-simple", "t", 0)
+    begun = time.monotonic()
+    for one in (pair.ours, pair.theirs):
+        for name in (group, f"{group}-simple"):
+            wait_until(lambda one=one, name=name: state(one, name) == "Dead", "the end of the group", timeout_s=75)
+        assert time.monotonic() - begun > 55
