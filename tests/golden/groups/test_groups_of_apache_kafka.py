@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from interop.test_log_folders import register
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.java import java_tool
 from support.ottla_server import OttlaServer
@@ -19,6 +20,8 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.spec("G12")]
 
 TOPIC = "t"
+#: Both brokers have to agree about where groups are.
+OFFSETS_TOPIC = {"offsets.topic.num.partitions": "4"}
 PARTITIONS = 3
 #: confluent-kafka sends the zero byte behind the text, too, and cuts it off when it reads.
 METADATA = "so far\x00"
@@ -83,27 +86,56 @@ def test_groups_of_apache_kafka_are_taken_over(kafka: ApacheKafka, tmp_path: Pat
     kafka.kill9()
     ours = OttlaServer(tmp_path / "ottla", data=kafka.log_dir, arguments=["--id", str(kafka.broker_id)]).start()
     try:
-        admin = AdminClient({"bootstrap.servers": ours.bootstrap})
-        group = admin.describe_consumer_groups(["stable"])["stable"].result(20)
-        assert group.state is ConsumerGroupState.STABLE
-        (described,) = group.members
-        assert (described.group_instance_id, described.client_id) == ("instance-1", "client-1")
-        assert sorted(tp.partition for tp in described.assignment.topic_partitions) == [0, 1, 2]
-        kept = {}
-        for name in ("stable", "simple"):
-            found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(20)
-            kept[name] = [(tp.partition, tp.offset, tp.metadata) for tp in found.topic_partitions]
-        assert kept == {"stable": [(1, 7, "so far")], "simple": [(2, 9, None)]}
-
+        expect_groups(ours.bootstrap, {(1, 7, "so far")})
         back = static_member(ours.bootstrap)
         back.subscribe([TOPIC])
         wait_until(lambda: assigned(back), "the static member's old assignment")
-        (described,) = admin.describe_consumer_groups(["stable"])["stable"].result(20).members
-        assert described.group_instance_id == "instance-1"
+        expect_groups(ours.bootstrap, {(1, 7, "so far")})
         back.close()
     finally:
         ours.server.terminate()
         member.close()
+
+
+def test_groups_of_ours_are_taken_over_by_apache_kafka_and_come_back(tmp_path: Path) -> None:
+    """A Stable group with its static member, and one that only keeps offsets, go there with their folder, and back."""
+    ours = OttlaServer(tmp_path / "ottla", overrides=OFFSETS_TOPIC, arguments=["--id", "1"])
+    zookeeper = ApacheZooKeeper(tmp_path / "zookeeper")
+    kafka = ApacheKafka(tmp_path / "kafka", zookeeper=zookeeper, overrides={"log.dirs": str(ours.log_dir)})
+    try:
+        member = use_groups(ours.start().bootstrap)
+        ours.kill9()
+        register(zookeeper.start().connect, ours.log_dir)
+        kafka.start()
+        expect_groups(kafka.bootstrap, {(1, 7, "so far")})
+        back = static_member(kafka.bootstrap)
+        back.subscribe([TOPIC])
+        wait_until(lambda: assigned(back), "the static member's old assignment")
+        back.commit(offsets=[TopicPartition(TOPIC, 0, 3)], asynchronous=False)
+        kafka.kill9()
+        ours.restart()
+        expect_groups(ours.bootstrap, {(1, 7, "so far"), (0, 3, None)})
+        for one in (member, back):
+            one.close()
+    finally:
+        ours.stop()
+        kafka.stop()
+        zookeeper.stop()
+
+
+def expect_groups(bootstrap: str, offsets: set[tuple[int, int, str | None]]) -> None:
+    """The groups as they were: `stable` with its member and these offsets (partition, offset, metadata)."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    group = admin.describe_consumer_groups(["stable"])["stable"].result(20)
+    assert group.state is ConsumerGroupState.STABLE
+    (described,) = group.members
+    assert (described.group_instance_id, described.client_id) == ("instance-1", "client-1")
+    assert sorted(tp.partition for tp in described.assignment.topic_partitions) == [0, 1, 2]
+    kept = {}
+    for name in ("stable", "simple"):
+        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(20)
+        kept[name] = {(tp.partition, tp.offset, tp.metadata) for tp in found.topic_partitions}
+    assert kept == {"stable": offsets, "simple": {(2, 9, None)}}
 
 
 def test_groups_of_ours_are_read_by_apache_kafkas_tools(ottla_server: OttlaServer) -> None:

@@ -16,6 +16,7 @@ from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import SystemClock, VirtualClock
+from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.env.randomness import Randomness
 from ottla.records.batch import parse_batch_header, patch_batch
@@ -121,7 +122,8 @@ class FakeBroker:
         self.config = broker_config(**settings)
         self.groups = GroupRuntime(self.config, SystemClock(), self.log, self.topics, Randomness(7), BROKER_ID)
         runtimes.append(self.groups)
-        self.zk = LocalClient(TreeStore.open(MemoryDisk(), "/tree", VirtualClock(1)))
+        self.tree_disk = FaultyDisk(MemoryDisk())
+        self.zk = LocalClient(TreeStore.open(self.tree_disk, "/tree", VirtualClock(1)))
         self.tree_offsets = TreeOffsets(self.zk)
 
     @property

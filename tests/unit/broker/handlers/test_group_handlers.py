@@ -292,6 +292,17 @@ async def test_positions_that_cannot_be_kept_in_the_tree(broker: FakeBroker):
 
 
 @pytest.mark.spec("C3")
+@in_loop
+async def test_a_disk_that_does_not_take_a_position_of_the_tree(broker: FakeBroker):
+    broker.begin()
+    broker.topics.put("t", 1)
+    assert await in_tree(broker, ("t", 0, 5)) == [ErrorCode.NONE]
+    broker.tree_disk.fail("write")
+    assert await in_tree(broker, ("t", 0, 6)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert await from_tree(broker, "t", [0]) == [(5, ErrorCode.NONE)]
+
+
+@pytest.mark.spec("C3")
 @pytest.mark.parametrize("data", [None, b"", b"five", b"1_0", b"9" * 19, b"-9223372036854775809", b"1" * 5000])
 @in_loop
 async def test_what_is_no_position_in_the_tree(broker: FakeBroker, data: bytes | None):
