@@ -27,6 +27,9 @@ ENTRY_BYTES: Final = 90 + 32 + 33 + 8
 #: What a place of a table takes: a digest of 16 bytes, an offset of 8.
 PLACE_BYTES: Final = 24
 
+#: The setting may be any number, as in Apache Kafka; a map that is never filled would clean nothing.
+LEAST_LOAD_FACTOR: Final = 0.01
+
 Keys = Sequence[bytes | None]
 
 
@@ -77,6 +80,7 @@ class OffsetMap(Protocol):
 
 def new_map(memory_bytes: int, load_factor: float, most_keys: int, secret: tuple[int, int]) -> OffsetMap:
     """A map for at most `most_keys` keys; `secret` is two random numbers of 64 bits that nobody can guess."""
+    load_factor = min(1.0, max(LEAST_LOAD_FACTOR, load_factor))
     if keys_of_records.COMPILED:
         return TableMap(memory_bytes, load_factor, most_keys, secret)
     return DictMap(memory_bytes, load_factor)

@@ -252,6 +252,18 @@ def test_the_checkpoint_is_kafkas_and_survives(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.spec("L5")
+@pytest.mark.parametrize("load_factor", [0.0, -3.0, 5.0, 5e-324, float("inf")])
+def test_a_load_factor_that_makes_no_sense_stops_nothing(ground: tuple[Disk, str], load_factor: float) -> None:
+    subject = cleaning(ground, buffer_load_factor=load_factor)
+    for _ in range(4):
+        put(subject.log, *[(f"k{number}", "v") for number in range(50)])
+        subject.log.roll(NOW_MS)
+    subject.clean()
+    assert subject.cleaner.checkpoints == {KEY: 200}
+    assert len(contents(subject.log)) == 50
+
+
 def test_a_round_that_no_disk_thread_takes_is_tried_again(tmp_path: Path) -> None:
     executor = HandExecutor()
     managed = Managed(tmp_path, executor)
