@@ -146,12 +146,17 @@ class LogCleaner:
         key = (log.topic, log.partition)
         control = CleaningControl(self._clock, self._pause, self._rate())
         settings = self.settings
-        offsets = new_map(
-            settings.dedupe_buffer_bytes // max(1, settings.threads),
-            settings.buffer_load_factor,
-            cleanable.end_offset - cleanable.first_dirty_offset,
-            (self._randomness.below(1 << 64), self._randomness.below(1 << 64)),
-        )
+        try:
+            offsets = new_map(
+                settings.dedupe_buffer_bytes // max(1, settings.threads),
+                settings.buffer_load_factor,
+                cleanable.end_offset - cleanable.first_dirty_offset,
+                (self._randomness.below(1 << 64), self._randomness.below(1 << 64)),
+            )
+        except (OSError, MemoryError, OverflowError) as error:
+            # More than the system gives: `log.cleaner.dedupe.buffer.size` may be set to any size.
+            self._postpone(key, error)
+            return
         round_ = self._rounds[key] = CleaningRound(self._disk, cleanable, control, offsets, self._discard)
         try:
             round_.prepare(now_ms, max(_LEAST_READ_BYTES, settings.io_buffer_bytes // max(1, settings.threads) // 2))
@@ -191,10 +196,13 @@ class LogCleaner:
             # There may be more to do at once.
             self._next_check_ms = 0
         elif isinstance(error, NoThread) or (isinstance(error, DiskError) and error.disk_full):
-            self._postponed[key] = self._clock.now_ms() + POSTPONED_MS
-            self._note(f"{key[0]}-{key[1]} is not compacted for now: {error}")
+            self._postpone(key, error)
         elif not isinstance(error, CleaningAborted):
             self._give_up(key, error)
+
+    def _postpone(self, key: TopicPartitionKey, error: BaseException) -> None:
+        self._postponed[key] = self._clock.now_ms() + POSTPONED_MS
+        self._note(f"{key[0]}-{key[1]} is not compacted for now: {error}")
 
     def _give_up(self, key: TopicPartitionKey, error: BaseException) -> None:
         self.uncleanable[key] = str(error)

@@ -16,6 +16,7 @@ from ottla.storage.cleaning import POSTPONED_MS, CleanerSettings
 from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
+from ottla.storage.offset_map import OffsetMap
 from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put
 from support.storage_logs import NOW_MS, HandExecutor, append, batch, new_log
 
@@ -262,6 +263,21 @@ def test_a_load_factor_that_makes_no_sense_stops_nothing(ground: tuple[Disk, str
     subject.clean()
     assert subject.cleaner.checkpoints == {KEY: 200}
     assert len(contents(subject.log)) == 50
+
+
+def test_a_map_that_the_system_has_no_memory_for_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: object) -> OffsetMap:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    managed = Managed(tmp_path, InlineExecutor())
+    with monkeypatch.context() as scarce:
+        scarce.setattr("ottla.storage.cleaning.new_map", no_memory)
+        managed.later()
+    assert any("Cannot allocate memory" in note for note in managed.manager.notes)
+    assert managed.manager.cleaner.checkpoints == {}
+    managed.later(POSTPONED_MS + 1000)
+    assert managed.manager.cleaner.checkpoints == {KEY: 12}
+    managed.manager.close()
 
 
 def test_a_round_that_no_disk_thread_takes_is_tried_again(tmp_path: Path) -> None:
