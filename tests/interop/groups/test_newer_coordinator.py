@@ -24,6 +24,7 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.long, pytest.mark.timeout(300)]
 
 PLAYERS = 10
+UNSUPPORTED_VERSION = 35
 #: What DescribeGroups tells of a member's assignment, which the newer coordinator keeps while the group rebalances.
 ASSIGNMENT = re.compile(r"(?:\([a-z,]*\))?=[^ \]]+|\([a-z,]*\)")
 #: Scenarios that end otherwise there: with a partition that is named twice, with an empty group that is left without
@@ -91,3 +92,14 @@ def test_it_differs_where_we_say_so(newer: ApacheKafka, definitions: Definitions
         ends = dict(zip([one.name for one in SCENARIOS], pool.map(surprise, SCENARIOS), strict=True))
     unexpected = {name: end for name, end in ends.items() if (end is not None) != (name in DIFFERENT)}
     assert unexpected == {}
+
+
+def test_it_has_nowhere_to_keep_the_offsets_of_the_first_version(newer: ApacheKafka, definitions: Definitions) -> None:
+    at = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
+    with RawConnection(newer.bootstrap, definitions) as connection:
+        topics = [{"name": TOPICS[0], "partitions": [at]}]
+        answer = connection.request("OffsetCommit", 0, group_id="g", topics=topics)
+        assert answer["topics"][0]["partitions"][0]["error_code"] == UNSUPPORTED_VERSION
+        topics = [{"name": TOPICS[0], "partition_indexes": [0]}]
+        answer = connection.request("OffsetFetch", 0, group_id="g", topics=topics)
+        assert answer["topics"][0]["partitions"][0]["error_code"] == UNSUPPORTED_VERSION
