@@ -147,8 +147,9 @@ def test_describe_tells_the_same_as_apaches_tool(
 def test_list_tells_the_same_as_apaches_tool(tool: Tool, kafka_tool: Any, topic: str, broker: RunningBroker) -> None:
     commit(broker, topic, {(topic, 0): 12})
     theirs = rows_of(kafka_tool("--list", "--state"))
-    assert {row["GROUP"]: row["STATE"] for row in theirs} == {
-        each["group"]: each["state"] for each in tool.json("list")
+    # Another test's group without a name has a row without its first word.
+    assert {row["GROUP"]: row["STATE"] for row in theirs if "STATE" in row} == {
+        each["group"]: each["state"] for each in tool.json("list") if each["group"]
     }
     [mine] = [each for each in tool.json("list", "--lag", "--state", "empty") if each["group"] == topic]
     assert mine["lag"] == 18
