@@ -1,9 +1,9 @@
 import java.time.Duration;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.TreeSet;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -22,6 +22,7 @@ public class Member {
         "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
 
     static volatile boolean asked;
+    static boolean severalTopics;
 
     static synchronized void tell(String event, String more) {
         java.time.Instant now = java.time.Instant.now();
@@ -31,8 +32,11 @@ public class Member {
     }
 
     static void tellPartitions(String event, Collection<TopicPartition> partitions) {
-        TreeSet<Integer> numbers = partitions.stream().map(TopicPartition::partition).collect(Collectors.toCollection(TreeSet::new));
-        tell(event, ", \"partitions\": " + numbers);
+        String told = partitions.stream()
+            .sorted(Comparator.comparing(TopicPartition::topic).thenComparing(TopicPartition::partition))
+            .map(one -> severalTopics ? "\"" + one + "\"" : String.valueOf(one.partition()))
+            .collect(Collectors.joining(", "));
+        tell(event, ", \"partitions\": [" + told + "]");
     }
 
     public static void main(String[] args) throws Exception {
@@ -63,7 +67,9 @@ public class Member {
         });
         waiting.setDaemon(true);
         waiting.start();
-        consumer.subscribe(List.of(args[2]), new ConsumerRebalanceListener() {
+        List<String> topics = List.of(args[2].split(","));
+        severalTopics = topics.size() > 1;
+        consumer.subscribe(topics, new ConsumerRebalanceListener() {
             public void onPartitionsAssigned(Collection<TopicPartition> partitions) { tellPartitions("assigned", partitions); }
             public void onPartitionsRevoked(Collection<TopicPartition> partitions) { tellPartitions("revoked", partitions); }
             public void onPartitionsLost(Collection<TopicPartition> partitions) { tellPartitions("lost", partitions); }
