@@ -58,7 +58,8 @@ def pair(
 @pytest.fixture
 def group(pair: Twin, unique: str) -> str:
     for one in (pair.ours, pair.theirs):
-        wait_until(lambda one=one: coordinator_is_up(one, unique), "the coordinator")
+        for name in (unique, f"{unique}-marker"):
+            wait_until(lambda one=one, name=name: coordinator_is_up(one, name), "the coordinator")
     return unique
 
 
@@ -89,8 +90,12 @@ def on_both(pair: Twin, condition: Callable[[RawConnection], bool], what: str) -
 
 
 def let_expire(pair: Twin, group: str) -> None:
-    """Wait for a whole expiry run on both: a group that is seen twice was seen by two runs."""
-    for _ in range(2):
+    """Wait for a whole expiry run on both.
+
+    A marker that went three times was seen by three runs. The first may have begun before this, and the last may be
+    under way still; that between them was a whole one.
+    """
+    for _ in range(3):
         commit(pair, f"{group}-marker", "t", 0, age_ms=OLD_MS)
         on_both(pair, lambda one: not kept(one, f"{group}-marker"), "the expiry run")
 
