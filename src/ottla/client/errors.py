@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
+from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.errors import ErrorCode
 
 KNOWN_CODES = {int(code): code for code in ErrorCode}
@@ -124,3 +127,73 @@ class RecordTooLargeError(BrokerError):
 
 class DeliveryError(ClientError):
     """Records were given to a producer and not acknowledged; the cause is the first failure."""
+
+
+class IllegalStateError(ClientError):
+    """The call does not fit what was called before: a position of a partition that is not assigned, say."""
+
+
+class ConcurrentUseError(IllegalStateError):
+    """Two threads, or two tasks, are in one consumer at once."""
+
+
+class WakeupError(ClientError):
+    """`wakeup` was called: the call that waited, or the next one that would have, ends with this."""
+
+
+class InvalidOffsetError(ClientError):
+    """Positions of some partitions are not in the log, or not known; `partitions` are theirs. See the subclasses."""
+
+    def __init__(self, message: str, partitions: Iterable[TopicPartition]) -> None:
+        super().__init__(message)
+        self.partitions = frozenset(partitions)
+
+
+class NoOffsetForPartitionError(InvalidOffsetError):
+    """Nothing is committed, nobody called `seek`, and auto.offset.reset is none."""
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        partitions = sorted(partitions)
+        super().__init__(
+            f"no offset is committed for {', '.join(map(str, partitions))}, and auto.offset.reset is none; seek to "
+            "where reading is to begin, or set auto.offset.reset to earliest or latest",
+            partitions,
+        )
+
+
+class LogTruncationError(InvalidOffsetError):
+    """The log was cut behind a position: records that were read are gone, others may have their offsets (KIP-320).
+
+    `positions` are where the consumer stood; `divergent_offsets` where the logs went apart, without partitions for
+    which the broker could not tell.
+    """
+
+    def __init__(
+        self,
+        positions: Mapping[TopicPartition, OffsetAndMetadata],
+        divergent_offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        told = ", ".join(
+            f"{each} read up to {position.offset}"
+            + (f", the same up to {divergent_offsets[each].offset}" if each in divergent_offsets else "")
+            for each, position in sorted(positions.items())
+        )
+        super().__init__(
+            f"the log was truncated, as after an unclean leader election ({told}); seek to a divergent offset to go on "
+            "from there, or set auto.offset.reset to have it done",
+            positions,
+        )
+        self.positions = dict(positions)
+        self.divergent_offsets = dict(divergent_offsets)
+
+
+class RecordDeserializationError(ClientError):
+    """A deserializer failed. The position stays before the record: `seek` past `offset` to leave it out."""
+
+    def __init__(self, partition: TopicPartition, offset: int, what: str, cause: BaseException) -> None:
+        super().__init__(
+            f"the {what} of the record at offset {offset} of {partition} cannot be deserialized "
+            f"({type(cause).__name__}: {cause}); seek to {offset + 1} to leave it out"
+        )
+        self.partition = partition
+        self.offset = offset

@@ -73,3 +73,23 @@ class RecordMetadata:
     partition: int
     offset: int
     timestamp: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset to commit, or committed: that of the next record to read.
+
+    `metadata` is free text of the application; `leader_epoch` is that of the last record read, -1 where not known
+    (KIP-320).
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record with a timestamp (ms) or a later one; `leader_epoch` is -1 where the broker does not tell."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ottla.client.consumer.subscription_state import (
+    FetchPosition,
+    FetchState,
+    LeaderAndEpoch,
+    OffsetReset,
+    SubscriptionState,
+    SubscriptionType,
+)
+from ottla.client.errors import IllegalStateError, InvalidArgumentError
+from ottla.client.model import OffsetAndMetadata, TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+LEADER_5 = LeaderAndEpoch(1, 5)
+LEADER_6 = LeaderAndEpoch(2, 6)
+
+pytestmark = pytest.mark.spec("C1")
+
+
+@pytest.fixture
+def state():
+    return SubscriptionState(OffsetReset.EARLIEST)
+
+
+@pytest.fixture
+def reading(state):
+    """Two partitions of `a`, both being read from offset 10."""
+    state.assign_from_user([A0, A1])
+    for each in (A0, A1):
+        state.seek_validated(each, FetchPosition(10, 4, LEADER_5))
+    return state
+
+
+def test_the_kinds_of_subscription_exclude_each_other(state):
+    assert state.has_no_subscription_or_user_assignment
+    assert state.subscribe(["a"]) is True
+    assert state.subscribe(["a"]) is False
+    with pytest.raises(IllegalStateError, match="unsubscribe"):
+        state.assign_from_user([A0])
+    with pytest.raises(IllegalStateError, match="pattern"):
+        state.subscribe_pattern(re.compile("a"))
+    state.unsubscribe()
+    state.assign_from_user([A0])
+    with pytest.raises(IllegalStateError, match="user assigned"):
+        state.subscribe(["a"])
+    assert state.type is SubscriptionType.USER_ASSIGNED
+    assert state.metadata_topics() == {"a"}
+
+
+def test_a_pattern_matches_whole_names(state):
+    state.subscribe_pattern(re.compile("a.*"))
+    assert state.matches_pattern("ab")
+    assert not state.matches_pattern("ba")
+    assert state.subscribe_from_pattern(["ab", "ac"]) is True
+    assert state.subscribe_from_pattern(["ac", "ab"]) is False
+    assert state.subscription == {"ab", "ac"}
+
+
+def test_a_leader_of_a_group_needs_metadata_of_all_topics(state):
+    state.subscribe(["a"])
+    assert state.group_subscribe(["a", "b"]) is True
+    assert state.group_subscribe(["b"]) is False
+    assert state.metadata_topics() == {"a", "b"}
+    state.reset_group_subscription()
+    assert state.metadata_topics() == {"a"}
+
+
+def test_partitions_kept_keep_position_and_pause(state):
+    state.subscribe(["a", "b"])
+    state.assign_from_subscribed([A0, A1])
+    state.seek_validated(A1, FetchPosition(7))
+    state.pause([A1])
+    before = state.assignment_id
+    state.assign_from_subscribed([A1, B0])
+    assert list(state.assigned_partitions) == [A1, B0]
+    assert state.assignment_id > before
+    assert state.position(A1) == FetchPosition(7)
+    assert state.paused_partitions() == {A1}
+    assert state.needs_initializing_positions() == [B0]
+
+
+def test_the_way_of_a_position(state):
+    state.assign_from_user([A0])
+    assert not state.has_all_fetch_positions()
+    assert state.reset_initializing_positions() == []
+    assert state.partitions_needing_reset(0) == [A0]
+    state.set_next_allowed_retry([A0], 100)
+    assert state.partitions_needing_reset(99) == []
+    assert state.complete_reset(A0, OffsetReset.LATEST, FetchPosition(3)) is False
+    assert state.complete_reset(A0, OffsetReset.EARLIEST, FetchPosition(3)) is True
+    assert state.has_all_fetch_positions()
+    assert state.fetchable_partitions() == [A0]
+    state.request_reset(A0, OffsetReset.LATEST)
+    assert state.settled is False
+    state.seek(A0, FetchPosition(5))
+    assert state.complete_reset(A0, OffsetReset.LATEST, FetchPosition(3)) is False
+    assert state.valid_position(A0) == FetchPosition(5)
+
+
+def test_without_a_policy_there_is_no_reset():
+    state = SubscriptionState(OffsetReset.NONE)
+    state.assign_from_user([A0])
+    assert state.reset_initializing_positions() == [A0]
+    assert state.state(A0).fetch_state is FetchState.INITIALIZING
+
+
+def test_what_is_paused_or_about_to_go_is_not_handed_out(reading):
+    reading.pause([A0])
+    assert reading.fetchable_partitions() == [A1]
+    reading.resume([A0])
+    reading.mark_pending_revocation([A0, B0])
+    assert reading.fetchable_partitions() == [A1]
+    assert reading.fetchable_partitions(lambda each: each == A0) == []
+    assert reading.is_fetchable(A1)
+    assert not reading.is_fetchable(B0)
+
+
+def test_a_commit_without_arguments(reading):
+    reading.request_reset(A1)
+    assert reading.all_consumed() == {A0: OffsetAndMetadata(10, "", 4)}
+
+
+def test_calls_that_cannot_be(reading):
+    with pytest.raises(IllegalStateError, match=r"b-0 is not assigned .* a-0, a-1"):
+        reading.position(B0)
+    with pytest.raises(IllegalStateError):
+        reading.pause([A0, B0])
+    assert reading.paused_partitions() == set()
+    with pytest.raises(InvalidArgumentError, match="-3"):
+        reading.seek(A0, FetchPosition(-3))
+    with pytest.raises(IllegalStateError):
+        reading.assign_from_subscribed([A0])
+
+
+def test_a_new_leader_asks_for_validation(reading):
+    assert reading.maybe_validate_position(A0, LEADER_5) is False
+    reading.set_preferred_read_replica(A0, 3, until_ms=1000)
+    assert reading.maybe_validate_position(A0, LEADER_6) is True
+    assert reading.preferred_read_replica(A0, 0) is None
+    assert reading.partitions_needing_validation(0) == [A0]
+    assert not reading.has_all_fetch_positions()
+    assert reading.maybe_validate_position(A0, LEADER_5) is False  # older metadata
+    asked = reading.position(A0)
+    assert asked == FetchPosition(10, 4, LEADER_6)
+    assert reading.complete_validation(A0, FetchPosition(9, 4, LEADER_6), (0, 4)) is None  # an answer to another
+    assert reading.complete_validation(A0, asked, (10, 4)) is None
+    assert reading.valid_position(A0) == asked
+
+
+def test_a_truncated_log_is_read_from_where_it_was_cut(reading):
+    reading.maybe_validate_position(A0, LEADER_6)
+    assert reading.complete_validation(A0, reading.position(A0), (8, 3)) is None
+    assert reading.valid_position(A0) == FetchPosition(8, 3, LEADER_6)
+    reading.maybe_validate_position(A1, LEADER_6)
+    assert reading.complete_validation(A1, reading.position(A1), None) is None
+    assert reading.partitions_needing_reset(0) == [A1]
+
+
+@pytest.mark.parametrize(("end", "divergent"), [((8, 3), OffsetAndMetadata(8, "", 3)), (None, None)])
+def test_a_truncated_log_is_told_without_a_policy(end, divergent):
+    state = SubscriptionState(OffsetReset.NONE)
+    state.assign_from_user([A0])
+    state.seek(A0, FetchPosition(10, 4, LEADER_5))
+    truncation = state.complete_validation(A0, FetchPosition(10, 4, LEADER_5), end)
+    assert truncation is not None
+    assert truncation.divergent_offset == divergent
+    assert state.valid_position(A0) is None
+
+
+def test_a_position_without_epoch_needs_no_validation(state):
+    state.assign_from_user([A0])
+    state.seek(A0, FetchPosition(10, -1, LEADER_5))
+    assert state.maybe_validate_position(A0, LEADER_6) is False
+    assert state.valid_position(A0) == FetchPosition(10, -1, LEADER_6)
+    state.seek(A0, FetchPosition(10, 4, LEADER_5))
+    state.skip_validation(A0)
+    assert state.valid_position(A0) is not None
+
+
+def test_a_preferred_replica_is_preferred_for_a_while(reading):
+    reading.set_preferred_read_replica(A0, 3, until_ms=1000)
+    assert reading.preferred_read_replica(A0, 1000) == 3
+    assert reading.preferred_read_replica(A0, 1001) is None
+    reading.set_preferred_read_replica(A0, 3, until_ms=1000)
+    assert reading.clear_preferred_read_replica(A0) == 3
+    assert reading.preferred_read_replica(A0, 0) is None
+
+
+def test_lag(reading):
+    assert reading.partition_lag(A0) is None
+    reading.state(A0).high_watermark = 25
+    reading.state(A0).last_stable_offset = 12
+    assert reading.partition_lag(A0) == 15
+    assert reading.partition_lag(A0, read_committed=True) == 2
