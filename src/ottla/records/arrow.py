@@ -5,16 +5,20 @@ pyarrow is an extra and is imported when the first row set is made.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from ottla.records.batch import BatchHeader
+from ottla.records.consumed import append_timestamp
 from ottla.records.errors import BatchError
-from ottla.records.record import Headers, batch_payload, decode_columns, record_timestamps
+from ottla.records.record import batch_payload
+from ottla.records.walk import RowColumns
 
 if TYPE_CHECKING:
+    from array import array
+
     import pyarrow
+
+    from ottla.records._walk import BinaryColumn
 
 MAX_ROWS_BYTES = 64 * 1024 * 1024
 """Record bytes after which a row set is full, however few rows it has: an Arrow binary column ends at 2 GiB."""
@@ -52,62 +56,62 @@ class ArrowRows:
         self._start = start
         self._end = end
         self._rows_per_batch = rows_per_batch
+        self._include_headers = include_headers
         self._schema = arrow_schema(include_headers=include_headers)
         self._clear()
 
     def _clear(self) -> None:
         self._bytes = 0
-        self._keys: list[bytes | None] = []
-        self._values: list[bytes | None] = []
-        self._offsets: list[int] = []
-        self._timestamps: list[int] = []
-        self._timestamp_types: list[int] = []
-        self._headers: list[Headers] = []
+        self._columns = RowColumns(self._include_headers)
+        #: How many rows in a row have which type of timestamp.
+        self._timestamp_types: list[tuple[int, int]] = []
 
     @property
     def full(self) -> bool:
         """Whether enough is gathered for a record batch."""
-        return len(self._offsets) >= self._rows_per_batch or self._bytes >= MAX_ROWS_BYTES
+        return self._columns.count >= self._rows_per_batch or self._bytes >= MAX_ROWS_BYTES
 
     def add(self, buf: bytes | bytearray | memoryview, header: BatchHeader) -> None:
-        """Take in the records of the batch that `header` describes in `buf`; BatchError if they are malformed."""
+        """Take in the records of the batch that `header` describes in `buf`; BatchError if they are malformed.
+
+        What was gathered before is lost then.
+        """
         payload = batch_payload(buf, header)
-        columns = decode_columns(payload, header.records_count)
-        base_offset, deltas = header.base_offset, columns.offset_deltas
-        timestamps = record_timestamps(header, columns)
-        keys, values, headers = columns.keys, columns.values, columns.headers
-        first, last = 0, len(deltas)
-        if base_offset < self._start or base_offset + header.last_offset_delta >= self._end:
-            first, last = bisect_left(deltas, self._start - base_offset), bisect_left(deltas, self._end - base_offset)
-            deltas, timestamps, headers = deltas[first:last], timestamps[first:last], headers[first:last]
-            keys, values = keys[first:last], values[first:last]
+        try:
+            added = self._columns.append(
+                payload,
+                header.records_count,
+                header.base_offset,
+                header.base_timestamp,
+                append_timestamp(header),
+                self._start,
+                self._end,
+            )
+        except BatchError:
+            self._clear()
+            raise
         self._bytes += len(payload)
-        self._offsets += [base_offset + delta for delta in deltas]
-        self._timestamps += timestamps
-        self._timestamp_types += [int(header.timestamp_type)] * len(deltas)
-        self._keys += keys
-        self._values += values
-        self._headers += headers
+        self._timestamp_types.append((added, int(header.timestamp_type)))
 
     def take(self) -> list[pyarrow.RecordBatch]:
         """Everything gathered, in record batches of at most `rows_per_batch` rows; none where there is no row."""
         import pyarrow
 
-        count = len(self._offsets)
+        rows, count = self._columns, self._columns.count
         if not count:
             self._clear()
             return []
         columns = [
-            pyarrow.array(self._keys, pyarrow.binary()),
-            pyarrow.array(self._values, pyarrow.binary()),
+            _binary_array(rows.keys, pyarrow.binary()),
+            _binary_array(rows.values, pyarrow.binary()),
             pyarrow.repeat(self._topic, count),
             pyarrow.repeat(pyarrow.scalar(self._partition, pyarrow.int32()), count),
-            _int64(self._offsets, pyarrow.int64()),
+            _int64(rows.offsets, count, pyarrow.int64()),
             self._timestamp_column(),
-            pyarrow.array(array("i", self._timestamp_types), pyarrow.int32()),
+            _repeated(self._timestamp_types),
         ]
-        if len(self._schema) > len(columns):
-            columns.append(pyarrow.array([headers or None for headers in self._headers], _headers_type()))
+        if self._include_headers:
+            columns.append(_headers_array(rows))
         whole = pyarrow.RecordBatch.from_arrays(columns, schema=self._schema)
         self._clear()
         size = self._rows_per_batch
@@ -116,22 +120,58 @@ class ArrowRows:
     def _timestamp_column(self) -> pyarrow.Array:
         import pyarrow
 
-        milliseconds = _int64(self._timestamps, pyarrow.timestamp("ms", "UTC"))
+        rows = self._columns
+        milliseconds = _int64(rows.timestamps, rows.count, pyarrow.timestamp("ms", "UTC"))
         try:
             return milliseconds.cast(pyarrow.timestamp("us", "UTC"))
         except pyarrow.ArrowInvalid as error:
-            where = f"{self._topic}-{self._partition}, offsets {self._offsets[0]} to {self._offsets[-1]}"
+            where = f"{self._topic}-{self._partition}, offsets {rows.offsets[0]} to {rows.offsets[rows.count - 1]}"
             raise BatchError(f"a timestamp is out of range in {where}: {error}") from None
 
 
-def _int64(numbers: list[int], kind: pyarrow.DataType) -> pyarrow.Array:
+def _int64(numbers: array[int], count: int, kind: pyarrow.DataType) -> pyarrow.Array:
     import pyarrow
 
+    return pyarrow.Array.from_buffers(kind, count, [None, pyarrow.py_buffer(numbers)])
+
+
+def _repeated(runs: list[tuple[int, int]]) -> pyarrow.Array:
+    """An array of numbers of which each is repeated."""
+    import pyarrow
+
+    return pyarrow.concat_arrays(
+        [pyarrow.repeat(pyarrow.scalar(number, pyarrow.int32()), count) for count, number in runs]
+    )
+
+
+def _binary_array(column: BinaryColumn, kind: pyarrow.DataType) -> pyarrow.Array:
+    """The column, which is not added to any more; nothing is copied."""
+    import pyarrow
+
+    valid = pyarrow.py_buffer(column.valid) if column.nulls else None
+    buffers = [valid, pyarrow.py_buffer(column.ends), pyarrow.py_buffer(column.data)]
+    return pyarrow.Array.from_buffers(kind, column.count, buffers, null_count=column.nulls)
+
+
+def _headers_array(rows: RowColumns) -> pyarrow.Array:
+    """Lists of name and value; null where a record has none."""
+    import pyarrow
+    import pyarrow.compute
+
+    names = _binary_array(rows.header_keys, pyarrow.binary())
     try:
-        buffer = pyarrow.py_buffer(array("q", numbers))
-    except OverflowError:
-        raise BatchError("an offset or timestamp does not fit 64 bits") from None
-    return pyarrow.Array.from_buffers(kind, len(numbers), [None, buffer])
+        names = names.cast(pyarrow.string())
+    except pyarrow.ArrowInvalid:  # not every client writes UTF-8; what is not is replaced
+        names = pyarrow.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pyarrow.string())
+    kind = _headers_type()
+    pairs = pyarrow.StructArray.from_arrays(
+        [names, _binary_array(rows.header_values, pyarrow.binary())], fields=list(kind.value_type)
+    )
+    ends = pyarrow.Array.from_buffers(pyarrow.int32(), rows.count + 1, [None, pyarrow.py_buffer(rows.header_ends)])
+    lists = pyarrow.ListArray.from_arrays(ends, pairs)
+    return pyarrow.compute.if_else(
+        pyarrow.compute.equal(ends[1:], ends[:-1]), pyarrow.scalar(None, lists.type), lists
+    ).cast(kind)
 
 
 def _headers_type() -> pyarrow.DataType:

@@ -29,9 +29,9 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import Compression, compress, decompress
 from ottla.records.errors import BatchError
+from ottla.records.headers import Headers as Headers
+from ottla.records.headers import decode_headers
 from ottla.records.varint import ENCODED, ENCODED_COUNT, encode_varint, read_varint, read_varlong
-
-Headers = tuple[tuple[str, bytes | None], ...]
 
 SMALLEST_RECORD = 7
 """Bytes of a record with null key and value: seven one-byte fields."""
@@ -249,35 +249,13 @@ def _decode_into(columns: Columns, data: bytes, count: int) -> int:
             position = end
         number, position = data[position], position + 1
         if number:
-            headers, position = _decode_headers(data, position - 1, record_end)
+            headers, position = decode_headers(data, position - 1, record_end)
             add_headers(headers)
         else:
             add_headers(())
         if position != record_end:
             raise BatchError(f"a record says it ends at byte {record_end}, but its fields end at {position}")
     return position
-
-
-def _decode_headers(data: bytes, position: int, record_end: int) -> tuple[Headers, int]:
-    number, position = read_varint(data, position)
-    count = (number >> 1) ^ -(number & 1)
-    if not 0 <= count <= (record_end - position) // 2:
-        raise BatchError(f"found invalid number of record headers {count}")
-    headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        number, position = read_varint(data, position)
-        if number & 1:
-            raise BatchError("found invalid negative header key size")
-        end = position + (number >> 1)
-        key = data[position:end].decode("utf-8", "replace")
-        number, position = read_varint(data, end)
-        if number & 1:
-            headers.append((key, None))
-        else:
-            end = position + (number >> 1)
-            headers.append((key, data[position:end]))
-            position = end
-    return tuple(headers), position
 
 
 def _append_headers(body: list[bytes], headers: Headers) -> None:

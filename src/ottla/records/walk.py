@@ -9,6 +9,8 @@ come. Memory: none that grows with the records.
 
 `scan_keys(records, count)` gives the `KeyScan` of records that are in the log already. Raises BatchError where they
 are malformed. Memory: the keys, and five numbers a record.
+
+`read_records` makes tuples of records (`ottla.records.consumed`), and `RowColumns` columns (`ottla.records.arrow`).
 """
 
 from __future__ import annotations
@@ -18,15 +20,24 @@ from typing import Final
 from ottla.records.walked import KeyScan, RecordFault, RecordsSummary
 
 try:
-    from ottla.records._walk_native import check_records, scan_keys
+    from ottla.records._walk_native import RowColumns, check_records, read_records, scan_keys
 
     compiled = True
 except ImportError:
-    from ottla.records._walk import check_records, scan_keys
+    from ottla.records._walk import RowColumns, check_records, read_records, scan_keys
 
     compiled = False
 
-__all__ = ["COMPILED", "KeyScan", "RecordFault", "RecordsSummary", "check_records", "scan_keys"]
+__all__ = [
+    "COMPILED",
+    "KeyScan",
+    "RecordFault",
+    "RecordsSummary",
+    "RowColumns",
+    "check_records",
+    "read_records",
+    "scan_keys",
+]
 
 #: Whether the compiled walk is there. Without it nobody should walk over what arrives on the event loop.
 COMPILED: Final = compiled

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +25,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size
 RECORDS = st.lists(
     st.builds(Record, st.just(0), TIMESTAMPS, OPTIONAL, OPTIONAL, HEADERS | st.just(())), min_size=1, max_size=80
 )
+BASE_OFFSET = 2**40
 # Bytes of which varints and records tend to be made.
 ADVERSE = st.lists(st.sampled_from([0, 1, 2, 6, 12, 13, 14, 0x7F, 0x80, 0x81, 0xFF]), max_size=60).map(bytes)
 
@@ -38,18 +41,66 @@ def scan(walker, data: bytes, count: int) -> KeyScan | None:
         return None
 
 
+def rows(walker, data: bytes, count: int, base_timestamp: int) -> list[tuple[object, ...]] | None:
+    """The fields of records as tuples and as columns, which must be the same; None where they are malformed."""
+    columns = walker.RowColumns(True)
+    gathered = (data, count, BASE_OFFSET, base_timestamp, None, -(2**63), 2**63 - 1)
+    try:
+        made = walker.read_records(
+            data, count, tuple, "t", 1, BASE_OFFSET, base_timestamp, 0, None, 3, -(2**63), None, None
+        )
+    except BatchError:
+        with pytest.raises(BatchError):
+            columns.append(*gathered)
+        return None
+    assert columns.append(*gathered) == columns.count == len(made)
+    header_values = strings(columns.header_values)
+    header_names = [name.decode("utf-8", "replace") for name in strings(columns.header_keys)]
+    pairs = list(zip(header_names, header_values, strict=True))
+    headers = [tuple(pairs[start:end]) for start, end in pairwise(columns.header_ends[: columns.count + 1])]
+    by_column = [
+        list(columns.offsets[: columns.count]),
+        list(columns.timestamps[: columns.count]),
+        strings(columns.keys),
+        strings(columns.values),
+        headers,
+    ]
+    assert [[record[at] for record in made] for at in (2, 3, 5, 6, 7)] == by_column
+    assert all((record[9], record[10]) == (length(record[5]), length(record[6])) for record in made)
+    return made
+
+
+def strings(column) -> list[bytes | None]:
+    ends, valid = column.ends, column.valid
+    return [
+        bytes(column.data[ends[at] : ends[at + 1]]) if valid[at >> 3] >> (at & 7) & 1 else None
+        for at in range(column.count)
+    ]
+
+
+def length(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
 def agree(data: bytes, count: int, base_timestamp: int = 0) -> RecordsSummary | RecordFault:
     """What they say of the bytes; an AssertionError where they do not say the same."""
     found = _walk.check_records(data, count, base_timestamp)
     scanned = scan(_walk, data, count)
+    made = rows(_walk, data, count, base_timestamp)
     try:
         columns = decode_columns(data, count)
     except BatchError:
         assert isinstance(found, RecordFault)
         assert scanned is None
+        assert made is None
     else:
         assert isinstance(found, RecordsSummary)
         assert scanned is not None
+        assert made is not None
+        assert [record[2] - BASE_OFFSET for record in made] == columns.offset_deltas
+        assert [record[5] for record in made] == columns.keys
+        assert [record[6] for record in made] == columns.values
+        assert [record[7] for record in made] == columns.headers
         assert scanned[:3] == (columns.offset_deltas, columns.timestamp_deltas, columns.keys)
         assert scanned.has_values == [value is not None for value in columns.values]
         assert found.keyless == columns.keys.count(None)
@@ -58,6 +109,7 @@ def agree(data: bytes, count: int, base_timestamp: int = 0) -> RecordsSummary | 
         assert compiled.check_records(data, count, base_timestamp) == found
         assert compiled.check_records(memoryview(bytearray(data)), count, base_timestamp) == found
         assert scan(compiled, data, count) == scanned
+        assert rows(compiled, data, count, base_timestamp) == made
     return found
 
 
