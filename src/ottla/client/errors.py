@@ -74,6 +74,12 @@ class BrokerError(ClientError):
         super().__init__(f"{context}: {reason}", retriable=retriable)
         self.code = code
 
+    @property
+    def name(self) -> str:
+        """The code's name, its number where this client does not know it."""
+        known = KNOWN_CODES.get(self.code)
+        return str(self.code) if known is None else known.name
+
 
 class UnknownTopicError(BrokerError):
     """The cluster has no such topic or partition; `topic` is its name."""
@@ -123,6 +129,22 @@ class RecordTooLargeError(BrokerError):
             f"a record of {size} bytes for topic {topic} is too large",
             f"it exceeds {limit}; raise that, or send smaller records",
         )
+
+
+class CommitFailedError(ClientError):
+    """Offsets were not committed as this consumer is not a member of the group any more: others read on from before."""
+
+
+class RetriableCommitFailedError(ClientError):
+    """An asynchronous commit failed for a reason that may pass, and was not made again: a later one may be ahead."""
+
+
+class RebalanceInProgressError(ClientError):
+    """Offsets were not committed as a rebalance is under way: poll until it is over, then commit what is owned."""
+
+
+class FencedInstanceIdError(BrokerError):
+    """Another consumer has joined the group with the same group.instance.id."""
 
 
 class DeliveryError(ClientError):

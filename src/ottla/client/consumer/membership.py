@@ -1,0 +1,564 @@
+"""A member of a classic consumer group: what it sends when, and what it makes of every answer. Pure.
+
+The shell (`ottla.client.consumer.coordinator`) tells it of the time (`wake`), of answers (`receive`, `request_failed`)
+and of the user's polls, and carries out what lies in `actions` afterwards. Joining is begun by the shell, inside a
+poll, as the user's listener is to be called before; what follows (SyncGroup, the leader's assignment) needs no poll.
+The assignment waits in `assignment` until a poll takes it.
+
+Source: Apache Kafka 3.9, `AbstractCoordinator`; KIP-62 (heartbeats apart), KIP-345 (static members), KIP-394 (member id
+required), KIP-800 (reasons), KIP-814 (skipped assignment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.assign.consumer_protocol import PROTOCOL_TYPE
+from ottla.client.errors import BrokerError, ClientError, FencedInstanceIdError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+NO_GENERATION_ID = -1
+NO_MEMBER_ID = ""
+MAX_REASON_LENGTH = 255
+JOIN_TIMEOUT_LAPSE_MS = 5_000
+"""The coordinator waits for others as long as the rebalance timeout says; its answer may take a little longer."""
+
+COORDINATOR_GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+KICKED_OUT = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+AT_ONCE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
+"""A join that fails so is made again without a pause."""
+
+CURES = {
+    ErrorCode.FENCED_INSTANCE_ID: "another consumer with the same group.instance.id has taken its place; "
+    "give every consumer of the group an instance id of its own",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members have no assignor in common with this one, or are no consumers; "
+    "set partition.assignment.strategy so that all members share one",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "choose session.timeout.ms between the broker's group.min.session.timeout.ms "
+    "and group.max.session.timeout.ms",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker's group.max.size allows",
+    ErrorCode.INVALID_GROUP_ID: "choose another group.id",
+}
+"""What to do about refusals that trying again does not help."""
+
+
+class MemberState(Enum):
+    """Where a member stands in the group's protocol."""
+
+    UNJOINED = "unjoined"
+    PREPARING_REBALANCE = "preparing rebalance"
+    """JoinGroup is sent."""
+    COMPLETING_REBALANCE = "completing rebalance"
+    """It has joined a generation, and waits for its assignment."""
+    STABLE = "stable"
+
+
+class ClientState(Enum):
+    """What a consumer of a group is about (SPEC G10); the value is that of the metric `client-state`."""
+
+    DOWN = 0
+    """Not started, unsubscribed or closed."""
+    FINDING_COORDINATOR = 1
+    """It looks for the group's coordinator for the first time."""
+    MEMBER = 2
+    """It has its partitions, and consumes; a cooperative member also during a rebalance."""
+    FINDING_COORDINATOR_AGAIN = 3
+    """It looks for the coordinator again, and goes on consuming meanwhile."""
+    STOPPED = 4
+    """It consumes nothing until a rebalance is over."""
+
+
+class Generation(NamedTuple):
+    """A generation of the group as a member knows it, and what the member is called in it."""
+
+    generation_id: int = NO_GENERATION_ID
+    member_id: str = NO_MEMBER_ID
+    protocol_name: str | None = None
+
+
+NO_GENERATION = Generation()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """What a member needs to know, by the names of the consumer's settings."""
+
+    group_id: str
+    group_instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """Look the coordinator up; `coordinator_found` or `coordinator_not_found` follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the request to the coordinator; `receive` or `request_failed` follows."""
+
+    request: GroupRequest
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """The member leads: work out everybody's assignment; `assigned` or `assignment_failed` follows."""
+
+    answer: JoinGroupResponse
+
+
+GroupRequest = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest
+GroupResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse
+Action = FindCoordinator | Send | Assign
+
+
+class Membership:
+    """See the module. Times are milliseconds of one clock that does not go back."""
+
+    def __init__(self, settings: MemberSettings) -> None:
+        self.settings = settings
+        self.state = MemberState.UNJOINED
+        self.generation = NO_GENERATION
+        self.is_active = False
+        """Whether it is to be a member: from `start` to `stop`."""
+        self.is_leader = False
+        self.coordinator_known = False
+        self.coordinator_lost_at_ms: float | None = None
+        """Since when there is no coordinator, None while there is one."""
+        self.coordinator_problem: ClientError | str | None = None
+        self.rejoin_needed = False
+        self.rejoin_reason = ""
+        self.needs_prepare = True
+        """Whether the listener is to be told before the next join."""
+        self.gave_up_all = False
+        """Whether it gave everything up before it joined, as eager members do; the shell says so."""
+        self.assignment: bytes | None = None
+        """What SyncGroup brought, until a poll has taken it."""
+        self.failure: ClientError | None = None
+        """What trying again does not help; a poll raises it."""
+        self.fenced: FencedInstanceIdError | None = None
+        self.actions: list[Action] = []
+        self.last_poll_ms = 0.0
+        self.rebalance_started_ms: float | None = None
+        self._coordinator_wanted = False
+        self._was_member = False
+        self._looking = False
+        self._lookup_due_ms = 0.0
+        self._join_due_ms = 0.0
+        self._failures = self._lookup_failures = 0
+        self._joining: JoinGroupRequest | SyncGroupRequest | None = None
+        self._assigning: JoinGroupResponse | None = None
+        self._heartbeat: tuple[HeartbeatRequest, Generation] | None = None
+        self._heartbeat_due_ms = 0.0
+        self._session_deadline_ms = 0.0
+
+    # What it is
+
+    @property
+    def client_state(self) -> ClientState:
+        """What the consumer is about."""
+        if not self.is_active:
+            return ClientState.DOWN
+        if not self.coordinator_known:
+            return ClientState.FINDING_COORDINATOR_AGAIN if self._was_member else ClientState.FINDING_COORDINATOR
+        return ClientState.MEMBER if self._was_member and self.consumes else ClientState.STOPPED
+
+    @property
+    def consumes(self) -> bool:
+        """Whether it has partitions to consume by right: it is stable, or a rebalance leaves them to it meanwhile."""
+        return self.generation.generation_id != NO_GENERATION_ID and self.assignment is None and not self.gave_up_all
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether it has joined a rebalance that is not over."""
+        return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether its place goes when it leaves."""
+        return self.settings.group_instance_id is None
+
+    @property
+    def has_lost_membership(self) -> bool:
+        """Whether the group goes on without it: what it owned may be others'."""
+        return self.generation.generation_id == NO_GENERATION_ID or self.generation.member_id == NO_MEMBER_ID
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a join is on its way, up to the assignment that waits for a poll."""
+        return self._joining is not None or self._assigning is not None
+
+    def can_join(self, now_ms: float) -> bool:
+        """Whether a poll should begin to join now."""
+        return (
+            self.is_active
+            and self.rejoin_needed
+            and self.assignment is None
+            and self.coordinator_known
+            and not self.is_joining
+            and now_ms >= self._join_due_ms
+        )
+
+    def wants_poll(self, now_ms: float) -> bool:
+        """Whether a poll has something to do for it."""
+        return self.failure is not None or self.assignment is not None or self.can_join(now_ms)
+
+    @property
+    def poll_deadline_ms(self) -> float:
+        """When it leaves the group if the user does not poll before."""
+        return self.last_poll_ms + self.settings.max_poll_interval_ms
+
+    # Time
+
+    def start(self, now_ms: float) -> None:
+        """Become a member; nothing happens where it is one already."""
+        if not self.is_active:
+            self.is_active = True
+            self.rejoin_needed, self.needs_prepare = True, True
+            self.last_poll_ms = now_ms
+            self._was_member = False
+            self.coordinator_lost_at_ms = self.coordinator_lost_at_ms or (None if self.coordinator_known else now_ms)
+            self.wake(now_ms)
+
+    def stop(self) -> None:
+        """Be no member any more, without a word to the coordinator; `leave` before says goodbye."""
+        self.is_active = False
+        self._reset(NO_GENERATION)
+        self.rejoin_needed = False
+        self.failure = None
+
+    def want_coordinator(self, now_ms: float) -> None:
+        """Somebody who is no member (yet) needs the coordinator."""
+        self._coordinator_wanted = True
+        self.wake(now_ms)
+
+    def polled(self, now_ms: float) -> None:
+        """The user has polled: it is alive."""
+        self.last_poll_ms = now_ms
+
+    def wake(self, now_ms: float) -> None:
+        """Time has passed."""
+        if not self.coordinator_known:
+            wanted = self.is_active or self._coordinator_wanted
+            if wanted and not self._looking and now_ms >= self._lookup_due_ms:
+                self._looking = True
+                self.actions.append(FindCoordinator())
+        elif self._is_in_generation:
+            self._keep_alive(now_ms)
+
+    def next_deadline_ms(self, now_ms: float) -> float | None:
+        """When `wake` wants to be called, or polls are to be asked for; None for never."""
+        due: list[float] = []
+        if not self.coordinator_known:
+            if (self.is_active or self._coordinator_wanted) and not self._looking:
+                due.append(self._lookup_due_ms)
+        elif self._is_in_generation:
+            due += [self._session_deadline_ms, self.poll_deadline_ms]
+            due += [self._heartbeat_due_ms] if self._heartbeat is None else []
+        if self.rejoin_needed and self.is_active and not self.is_joining and self._join_due_ms > now_ms:
+            due.append(self._join_due_ms)
+        return min(due, default=None)
+
+    @property
+    def _is_in_generation(self) -> bool:
+        return self.is_active and self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
+
+    def _keep_alive(self, now_ms: float) -> None:
+        settings = self.settings
+        if now_ms >= self._session_deadline_ms:
+            self.coordinator_lost(
+                f"it answered no heartbeat within session.timeout.ms={settings.session_timeout_ms}", now_ms
+            )
+        elif now_ms >= self.poll_deadline_ms:
+            self.leave("consumer poll timeout has expired.")
+        elif self._heartbeat is None and now_ms >= self._heartbeat_due_ms:
+            who = self.generation
+            request = HeartbeatRequest(
+                group_id=settings.group_id,
+                generation_id=who.generation_id,
+                member_id=who.member_id,
+                group_instance_id=settings.group_instance_id,
+            )
+            self._heartbeat = (request, who)
+            self._heartbeat_due_ms = now_ms + settings.heartbeat_interval_ms
+            self.actions.append(Send(request, settings.request_timeout_ms))
+
+    # The coordinator
+
+    def coordinator_found(self, now_ms: float) -> None:
+        """The lookup was answered."""
+        self._looking = False
+        self.coordinator_known = True
+        self.coordinator_lost_at_ms = self.coordinator_problem = None
+        self._coordinator_wanted = False
+        self._lookup_failures = 0
+        self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
+        self._heartbeat_due_ms = min(self._heartbeat_due_ms, now_ms)
+        self.wake(now_ms)
+
+    def coordinator_not_found(self, error: ClientError, now_ms: float) -> None:
+        """The lookup failed; it is made again after a pause, unless that cannot help."""
+        self._looking = False
+        self.coordinator_problem = error
+        self._lookup_due_ms = now_ms + self._backoff_ms(self._lookup_failures)
+        self._lookup_failures += 1
+        if not error.retriable:
+            self._coordinator_wanted = False
+            self.failure = error if self.is_active else None
+
+    def coordinator_lost(self, why: ClientError | str, now_ms: float) -> None:
+        """The broker is not the coordinator any more, or cannot be reached: find it again."""
+        if self.coordinator_known:
+            self.coordinator_known = False
+            self.coordinator_lost_at_ms = now_ms
+            self.coordinator_problem = why
+            self._lookup_due_ms = now_ms
+            self._heartbeat = None
+        self.wake(now_ms)
+
+    def _backoff_ms(self, failures: int) -> float:
+        settings = self.settings
+        return float(min(settings.retry_backoff_ms * 2 ** min(failures, 30), settings.retry_backoff_max_ms))
+
+    # Joining
+
+    def request_rejoin(self, reason: str) -> None:
+        """Take part in a rebalance with the next poll, or begin one; `reason` is told to the coordinator."""
+        self.rejoin_needed = True
+        self.rejoin_reason = reason
+
+    def join(self, protocols: Sequence[tuple[str, bytes]], now_ms: float) -> None:
+        """Send JoinGroup with a subscription for each assignor, by preference."""
+        settings = self.settings
+        self.needs_prepare = False
+        self.state = MemberState.PREPARING_REBALANCE
+        if self.rebalance_started_ms is None:
+            self.rebalance_started_ms = now_ms
+        request = JoinGroupRequest(
+            group_id=settings.group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
+            member_id=self.generation.member_id,
+            group_instance_id=settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
+            reason=self.rejoin_reason[:MAX_REASON_LENGTH],
+        )
+        self._send_joining(request)
+
+    def assigned(self, answer: JoinGroupResponse, assignments: Mapping[str, bytes]) -> None:
+        """The leader has worked out the assignment of each member."""
+        if answer is self._assigning:
+            self._assigning = None
+            self._sync(assignments)
+
+    def assignment_failed(self, answer: JoinGroupResponse, error: ClientError, now_ms: float) -> None:
+        """The leader could not work it out."""
+        if answer is self._assigning:
+            self._assigning = None
+            self._join_failed(error, type(error).__name__, now_ms)
+
+    def assignment_taken(self) -> None:
+        """A poll has taken the assignment: the rebalance is over."""
+        self.assignment = None
+        self.needs_prepare = True
+        self.gave_up_all = False
+        self._was_member = True
+
+    def _sync(self, assignments: Mapping[str, bytes]) -> None:
+        settings, who = self.settings, self.generation
+        request = SyncGroupRequest(
+            group_id=settings.group_id,
+            generation_id=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=who.protocol_name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id, assignment in assignments.items()
+            ],
+        )
+        self._send_joining(request)
+
+    def _send_joining(self, request: JoinGroupRequest | SyncGroupRequest) -> None:
+        settings = self.settings
+        timeout_ms = max(settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_TIMEOUT_LAPSE_MS)
+        self._joining = request
+        self.actions.append(Send(request, timeout_ms))
+
+    # Answers
+
+    def receive(self, request: GroupRequest, answer: GroupResponse, now_ms: float) -> None:
+        """An answer; one to a request that it does not wait for any more is ignored."""
+        if self._heartbeat is not None and request is self._heartbeat[0]:
+            sent_as = self._heartbeat[1]
+            self._heartbeat = None
+            self._heartbeat_answered(answer.error_code, sent_as, now_ms)
+        elif request is self._joining:
+            self._joining = None
+            if isinstance(answer, JoinGroupResponse):
+                self._join_answered(answer, now_ms)
+            elif isinstance(answer, SyncGroupResponse):
+                self._sync_answered(answer, now_ms)
+        self.wake(now_ms)
+
+    def request_failed(self, request: GroupRequest, error: ClientError, now_ms: float) -> None:
+        """No answer came: the connection is gone, or the time is up."""
+        waited_for = request is self._joining or (self._heartbeat is not None and request is self._heartbeat[0])
+        if not waited_for:
+            return
+        if request is self._joining:
+            self._joining = None
+            self._join_failed(error, type(error).__name__, now_ms)
+        else:
+            self._heartbeat = None
+        if error.retriable:
+            self.coordinator_lost(error, now_ms)
+        else:
+            self.failure = error
+
+    def _heartbeat_answered(self, code: int, sent_as: Generation, now_ms: float) -> None:
+        if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
+            if code == ErrorCode.REBALANCE_IN_PROGRESS and self.state is MemberState.STABLE and not self.rejoin_needed:
+                self.request_rejoin("group is already rebalancing")
+        elif code in COORDINATOR_GONE:
+            self.coordinator_lost(self._refusal(code, "the broker is not its coordinator"), now_ms)
+        elif code in KICKED_OUT:
+            if sent_as == self.generation:
+                self.kicked_out(code, "heartbeat")
+        elif not self._refusal(code, "").retriable:
+            self.failure = self._refusal(code, "a heartbeat was refused")
+
+    def _join_answered(self, answer: JoinGroupResponse, now_ms: float) -> None:
+        code = answer.error_code
+        if code == ErrorCode.NONE:
+            if answer.protocol_type not in (None, PROTOCOL_TYPE):
+                code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            else:
+                self._joined(answer, now_ms)
+                return
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.generation = Generation(NO_GENERATION_ID, answer.member_id)
+            self.request_rejoin("rebalance failed due to MemberIdRequiredException")
+        else:
+            self._joining_refused(code, "cannot be joined", now_ms)
+
+    def _joined(self, answer: JoinGroupResponse, now_ms: float) -> None:
+        self.state = MemberState.COMPLETING_REBALANCE
+        self.generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name)
+        self._failures = 0
+        self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
+        self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
+        self.last_poll_ms = now_ms
+        if answer.leader == answer.member_id:
+            self._assigning = answer
+            self.actions.append(Assign(answer))
+        else:
+            self._sync({})
+
+    def _sync_answered(self, answer: SyncGroupResponse, now_ms: float) -> None:
+        code = answer.error_code
+        if code == ErrorCode.NONE and answer.protocol_name not in (None, self.generation.protocol_name):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if code != ErrorCode.NONE:
+            self._joining_refused(code, "gives no assignment", now_ms)
+            return
+        self.state = MemberState.STABLE
+        self.rejoin_needed, self.rejoin_reason = False, ""
+        self.rebalance_started_ms = None
+        self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
+        self.assignment = answer.assignment
+
+    def _joining_refused(self, code: int, context: str, now_ms: float) -> None:
+        error = self._refusal(code, context)
+        if code in COORDINATOR_GONE:
+            self.coordinator_lost(error, now_ms)
+        elif code in KICKED_OUT:
+            self.kicked_out(code, "joining")
+        if code in AT_ONCE:
+            self.rejoin_needed = True
+            self._join_due_ms = now_ms
+            self.rejoin_reason = self.rejoin_reason or f"rebalance failed due to {error.name}"
+        else:
+            self._join_failed(error, error.name, now_ms)
+
+    def _join_failed(self, error: ClientError, name: str, now_ms: float) -> None:
+        """Joining failed: again after a pause, or for the user to see where trying again does not help."""
+        self.request_rejoin(f"rebalance failed due to {name}")
+        self._join_due_ms = now_ms + self._backoff_ms(self._failures)
+        self._failures += 1
+        if not error.retriable and self.fenced is None:
+            self.failure = error
+
+    # Going
+
+    def kicked_out(self, code: int, while_doing: str) -> None:
+        """The group goes on without it (an answer to a heartbeat, join, sync or commit says so).
+
+        With ILLEGAL_GENERATION the member id may still be good. FENCED_INSTANCE_ID is for good: a poll raises it.
+        """
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            detail = f"{CURES[ErrorCode.FENCED_INSTANCE_ID]} (here: {self.settings.group_instance_id})"
+            self.fenced = FencedInstanceIdError(
+                code, f"group {self.settings.group_id} has shut out this member", detail
+            )
+            self.failure = self.fenced
+        keeps_id = code == ErrorCode.ILLEGAL_GENERATION
+        self._reset(Generation(NO_GENERATION_ID, self.generation.member_id) if keeps_id else NO_GENERATION)
+        self.request_rejoin(f"encountered {self._refusal(code, '').name} from {while_doing} response")
+
+    def leave(self, reason: str) -> None:
+        """Leave the group: the coordinator is told, unless the member is static, and the member id forgotten."""
+        settings, who = self.settings, self.generation
+        if (
+            self.is_dynamic
+            and self.coordinator_known
+            and self.state is not MemberState.UNJOINED
+            and who.member_id != NO_MEMBER_ID
+        ):
+            leaver = MemberIdentity(member_id=who.member_id, reason=reason[:MAX_REASON_LENGTH])
+            request = LeaveGroupRequest(group_id=settings.group_id, members=[leaver])
+            self.actions.append(Send(request, settings.request_timeout_ms))
+        self._reset(NO_GENERATION)
+        self.request_rejoin("consumer pro-actively leaving the group")
+
+    def _reset(self, generation: Generation) -> None:
+        self.state = MemberState.UNJOINED
+        self.generation = generation
+        self.assignment = None
+        self.needs_prepare = True
+        self.is_leader = False
+        self.rebalance_started_ms = None
+        self._joining = self._assigning = self._heartbeat = None
+
+    def _refusal(self, code: int, context: str) -> BrokerError:
+        cure = next((text for known, text in CURES.items() if known == code), None)
+        return BrokerError(code, f"group {self.settings.group_id}: {context}", cure)
+
+    # What holds at any time
+
+    def check_invariants(self) -> None:
+        """AssertionError where the state contradicts itself; for tests."""
+        in_generation = self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
+        assert not in_generation or not self.has_lost_membership, (self.state, self.generation)
+        assert self.assignment is None or self.state is MemberState.STABLE, self.state
+        assert self._heartbeat is None or in_generation or self.state is MemberState.PREPARING_REBALANCE, self.state
+        assert self._joining is None or self.is_rebalancing, self.state
+        assert self._assigning is None or self.state is MemberState.COMPLETING_REBALANCE, self.state
+        assert self.is_active or (self.state is MemberState.UNJOINED and self.assignment is None), self.state
+        assert self.state is not MemberState.UNJOINED or self.has_lost_membership, self.generation
+        assert not self.is_active or self.rejoin_needed or self.state is MemberState.STABLE, self.state
