@@ -66,12 +66,14 @@ class Row:
 
     def cells(self) -> list[str]:
         """The row of the table."""
-        shown = [f"{self.what}, {self.unit}", *(_number(self.median(name)) for name in NAMES)]
+        shown = [f"{self.what}, {self.unit}", *(number(self.median(name)) for name in NAMES)]
         return [*shown, f"{self.ratio:.2f}", str(self.goal or ""), self.verdict]
 
 
 class Figures:
     """All rows in their order, grouped under titles."""
+
+    legend = f"Ratio is {OTTLA} / {APACHE}."
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, Row]] = {}
@@ -92,16 +94,18 @@ class Figures:
         """A Markdown table for each group, readable as it is."""
         for group, rows in self._groups.items():
             head = [group, *NAMES, "ratio", "goal", ""]
-            yield _table(head, [row.cells() for row in rows.values()])
+            yield table(head, [row.cells() for row in rows.values()])
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """As many digits as one reads."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, readable as it is."""
     widths = [max(len(line[column]) for line in (head, *rows)) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:

@@ -9,14 +9,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import machine
-from contestants import APACHE, OTTLA
-from report import RESULTS, Figures, write_section
+from report import RESULTS, write_section
 
 from support.java import java_executable, kafka_libs
 
@@ -25,10 +24,21 @@ PROJECT = Path(__file__).resolve().parents[1]
 QUIET_SHARE = 0.1
 
 
+class Figures(Protocol):
+    """What was measured, as tables, and what the reader has to know about them."""
+
+    legend: str
+
+    def goals(self) -> tuple[int, int]: ...
+
+    def tables(self) -> Iterable[str]: ...
+
+
 class Bench(Protocol):
     """One run: `run` measures, `stop` kills what still runs."""
 
-    figures: Figures
+    @property
+    def figures(self) -> Figures: ...
 
     def run(self) -> None: ...
 
@@ -91,6 +101,6 @@ def _report(figures: Figures, rounds: str, seconds: float, others: float, comman
     head = (
         f"`{command}`, {now:%Y-%m-%d %H:%M} UTC, {seconds:.0f} s, {rounds}. {machine.describe()}. "
         f"Other processes used {others:.0%} of the machine.{noise}\n\n"
-        f"Ratio is {OTTLA} / {APACHE}. Goals met: {met} of {goals}."
+        f"{figures.legend} Goals met: {met} of {goals}."
     )
     return "\n\n".join((head, *figures.tables()))

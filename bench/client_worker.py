@@ -1,0 +1,54 @@
+"""Runs one client's loads in a process of its own: `client_worker.py CLIENT`, jobs as JSON lines in, results out.
+
+A result is a line of JSON: what was measured, or `{"error": …}`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import sys
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from client_programs.meter import Job, Meter, Programs
+
+CONFLUENT, KAFKA_PYTHON, AIOKAFKA = OTHERS = ("confluent-kafka", "kafka-python", "aiokafka")
+OTTLA, OTTLA_SYNC = "ottla", "ottla.sync"
+MODULES = {
+    CONFLUENT: "with_confluent",
+    KAFKA_PYTHON: "with_kafka_python",
+    AIOKAFKA: "with_aiokafka",
+}
+
+
+def programs(client: str) -> Programs:
+    """The loads of a client."""
+    found: Programs = importlib.import_module(f"client_programs.{MODULES[client]}").PROGRAMS
+    return found
+
+
+def version(client: str) -> str:
+    """A client's version."""
+    return str(importlib.import_module(f"client_programs.{MODULES[client]}").VERSION)
+
+
+def main() -> int:
+    """Do what comes in until the input ends."""
+    found = programs(sys.argv[1])
+    for line in sys.stdin:
+        job = Job(**json.loads(line))
+        meter = Meter(job)
+        try:
+            found[job.load](job, meter)
+            print(json.dumps(dataclasses.asdict(meter.measured)), flush=True)
+        except Exception:
+            print(json.dumps({"error": traceback.format_exc()}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
