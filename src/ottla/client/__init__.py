@@ -1,1 +1,29 @@
-"""Clients of a Kafka cluster, ours or Apache's: asyncio first, with a thin synchronous shell in `ottla.client.sync`."""
+"""Clients of a Kafka cluster, ours or Apache's: asyncio first, with a thin synchronous shell in `ottla.client.sync`.
+
+The names below are imported when they are first used, so that a program that needs one client does not pay for all.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+#: Where each public name is defined.
+_EXPORTS = {
+    "Consumer": "ottla.client.consumer.consumer",
+    "ConsumerRecord": "ottla.records.consumed",
+    "ConsumerRecords": "ottla.client.consumer.records",
+    "OffsetAndMetadata": "ottla.client.model",
+    "OffsetAndTimestamp": "ottla.client.model",
+    "TopicPartition": "ottla.client.model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

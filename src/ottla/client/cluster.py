@@ -133,10 +133,14 @@ class Cluster:
 
     async def any_connection(self) -> Connection:
         """An open connection to any broker: one that stands, else a new one to a known broker or bootstrap server."""
-        for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
-            if connection.is_open:
-                return connection
-        self._check_open()
+        async with self._opening.setdefault((NOBODY, PLAIN), asyncio.Lock()):
+            for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
+                if connection.is_open:
+                    return connection
+            self._check_open()
+            return await self._open_any()
+
+    async def _open_any(self) -> Connection:
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
         problems: list[ClientError] = []
         for host, port in dict.fromkeys([*known, *self._servers]):

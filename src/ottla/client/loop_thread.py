@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from ottla.client.errors import ClientClosedError
@@ -14,6 +15,10 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 STOP_TIMEOUT_S = 5.0
+CANCEL_TIMEOUT_S = 0.5
+"""How long an interrupted caller waits until what it waited for has come to its end."""
+
+UserCall = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class LoopThread:
@@ -24,6 +29,8 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._process = os.getpid()
         self._closed = False
+        #: The callers that wait in `run_serving`, the innermost last.
+        self._serving: list[SimpleQueue[UserCall | None]] = []
         self._thread.start()
 
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
@@ -35,6 +42,50 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def run_serving(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
+        """As `run`; meanwhile the waiting caller executes what the loop asks for with `in_caller`.
+
+        A caller that is interrupted (KeyboardInterrupt) cancels the work and waits for its end, but not for long.
+        """
+        self.check()
+        calls: SimpleQueue[UserCall | None] = SimpleQueue()
+        ended = threading.Event()
+
+        async def whole() -> T:
+            self._serving.append(calls)
+            try:
+                return await work(*args, **options)
+            finally:
+                self._serving.remove(calls)
+                ended.set()
+                calls.put(None)
+
+        future = asyncio.run_coroutine_threadsafe(whole(), self._loop)
+        try:
+            while (call := calls.get()) is not None:
+                self._execute(*call)
+            return future.result()
+        except BaseException:
+            if not future.done():
+                future.cancel()
+                ended.wait(CANCEL_TIMEOUT_S)
+            raise
+
+    def _execute(self, call: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
+        """Call for the loop and tell it what came of it; what is no Exception (KeyboardInterrupt) is the caller's."""
+        try:
+            result = call()
+        except Exception as error:
+            self._loop.call_soon_threadsafe(_settle, answer, None, error)
+        else:
+            self._loop.call_soon_threadsafe(_settle, answer, result, None)
+
+    async def in_caller(self, function: Callable[..., T], *args: Any) -> T:
+        """In the loop: the result of `function(*args)`, called in the thread that waits in `run_serving`."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._serving[-1].put((lambda: function(*args), answer))
+        return await answer
 
     def call(self, work: Callable[[], None]) -> None:
         """Run `work()` in the loop soon; the caller does not wait."""
@@ -57,3 +108,12 @@ class LoopThread:
         self._thread.join(STOP_TIMEOUT_S)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+def _settle(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)

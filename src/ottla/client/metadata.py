@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ottla.client.model import Node, PartitionMetadata, TopicMetadata
 from ottla.wire.errors import ErrorCode
@@ -57,6 +58,17 @@ class Metadata:
         if known is None or not 0 <= partition < len(known.partitions):
             return None
         return known.partitions[partition].leader
+
+    def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
+        """A broker told who leads the partition now (KIP-951); older news than what is known are ignored."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return
+        before = known.partitions[partition]
+        if leader_epoch > before.leader_epoch:
+            partitions = list(known.partitions)
+            partitions[partition] = replace(before, leader=leader, leader_epoch=leader_epoch)
+            self.topics[topic] = replace(known, partitions=tuple(partitions))
 
 
 def _topic_metadata(name: str, topic: MetadataResponseTopic) -> TopicMetadata:

@@ -23,6 +23,7 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.DELETE_GROUPS: (0, 2),
     ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),  # for clients, not for replicas only
 }
 """Oldest and newest version that the code above the connection fills in and reads rightly."""
 

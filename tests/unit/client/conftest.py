@@ -57,6 +57,16 @@ MAX_REQUEST_BYTES = 16 * 1024 * 1024
 DROP = "close the connection, the request is not worked on"
 DROP_AFTER = "work on the request, then close the connection in place of an answer"
 SILENT = "never answer"
+
+
+@dataclass
+class Later:
+    """An answer that is given after a while."""
+
+    answer: Any
+    seconds: float
+
+
 Fault = str | ErrorCode | Callable[[Any], Any]
 
 
@@ -108,6 +118,7 @@ class FakeCluster:
         self.requests: list[tuple[int, ApiKey, Any]] = []
         self.faults: dict[ApiKey, deque[Fault]] = defaultdict(deque)
         self.auto_create = False
+        self.waits_for_records = False
         self.newest_api_versions = 4
         self.ports: dict[int, int] = {}
         self.advertised: dict[int, tuple[str, int]] = {}
@@ -239,7 +250,13 @@ class FakeCluster:
             told = [self._fetched(node, topic.topic, each, code, sent_bytes == 0) for each in topic.partitions]
             sent_bytes += sum(len(each.records) for each in told)
             topics.append(FetchableTopicResponse(topic=topic.topic, partitions=told))
-        return FetchResponse(responses=topics)
+        answer = FetchResponse(responses=topics)
+        empty = (
+            self.waits_for_records
+            and not sent_bytes
+            and not any(each.error_code for topic in topics for each in topic.partitions)
+        )
+        return Later(answer, request.max_wait_ms / 1000) if empty and request.min_bytes else answer
 
     def _fetched(self, node: int, topic: str, wanted: Any, code: ErrorCode | None, is_first: bool) -> Any:
         partition = TopicPartition(topic, wanted.partition)
@@ -395,8 +412,14 @@ class FakeConnection(asyncio.Protocol):
                 return
             if answer is None:
                 self._protocol.skip()
+            elif isinstance(answer, Later):
+                self._cluster._loop.call_later(answer.seconds, self._answer, request, answer.answer)
             elif answer != SILENT:
-                self._transport.write(self._frame(request, answer))
+                self._answer(request, answer)
+
+    def _answer(self, request: Request, answer: Any) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(self._frame(request, answer))
 
     def _frame(self, request: Request, answer: Any) -> bytes:
         if request.message is None:  # a version from the future is answered in version 0

@@ -93,6 +93,7 @@ class PartitionState:
         "preferred_read_replica",
         "preferred_until_ms",
         "reset_strategy",
+        "seeks",
     )
 
     def __init__(self) -> None:
@@ -108,6 +109,8 @@ class PartitionState:
         self.log_start_offset: int | None = None
         self.next_retry_at_ms = 0.0
         """Resets and validations are not tried again before."""
+        self.seeks = 0
+        """Counts how often the position was set other than by reading on: what was fetched ahead is void then."""
 
     @property
     def is_fetchable(self) -> bool:
@@ -116,6 +119,7 @@ class PartitionState:
 
     def settle_at(self, position: FetchPosition) -> None:
         """Read from there."""
+        self.seeks += 1
         self.fetch_state = FetchState.FETCHING
         self.position = position
         self.reset_strategy = None
@@ -129,6 +133,7 @@ class PartitionState:
 
     def reset(self, strategy: OffsetReset) -> None:
         """Forget the position; it is looked up by `strategy`."""
+        self.seeks += 1
         self.fetch_state = FetchState.AWAIT_RESET
         self.position = None
         self.reset_strategy = strategy

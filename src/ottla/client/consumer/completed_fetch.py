@@ -1,0 +1,230 @@
+"""What a broker sent of one partition, taken out piece by piece as records or as Arrow rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.consumer.aborted import application_batches, committed_batches
+from ottla.client.consumer.subscription_state import PartitionState
+from ottla.client.errors import ClientError, CorruptBatchError, RecordDeserializationError
+from ottla.client.model import TopicPartition
+from ottla.records.batch import BatchHeader, check_crc, split_batches
+from ottla.records.consumed import ConsumerRecord, Deserialize, decode_consumed
+from ottla.records.errors import BatchError
+from ottla.records.upgrade import upgrade
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Records = list[ConsumerRecord[Any, Any]]
+
+
+class Decoding:
+    """How batches become records: the deserializers (None leaves the bytes), and whether checksums are looked at."""
+
+    __slots__ = ("check_crcs", "key", "read_committed", "value")
+
+    def __init__(
+        self,
+        key: Deserialize | None = None,
+        value: Deserialize | None = None,
+        *,
+        check_crcs: bool = True,
+        read_committed: bool = False,
+    ) -> None:
+        self.key = key
+        self.value = value
+        self.check_crcs = check_crcs
+        self.read_committed = read_committed
+
+
+class CompletedFetch:
+    """The batches of one answer. `position` is the next offset to hand out, `end` the one after all of them.
+
+    It is of use as long as `state` is that of the assigned partition and nobody sought (`seeks`) since it was asked
+    for.
+    `error` is set where there is nothing to hand out but an error to raise once everything before it was read.
+    """
+
+    __slots__ = (
+        "_at",
+        "_buffer",
+        "_checked",
+        "_decoding",
+        "_failed",
+        "_headers",
+        "_index",
+        "_records",
+        "_rows",
+        "end",
+        "end_epoch",
+        "epoch",
+        "error",
+        "fetch_offset",
+        "partition",
+        "position",
+        "released",
+        "seeks",
+        "size_bytes",
+        "state",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        state: PartitionState,
+        seeks: int,
+        fetch_offset: int,
+        data: memoryview,
+        decoding: Decoding,
+        aborted: Sequence[tuple[int, int]] = (),
+        error: ClientError | None = None,
+    ) -> None:
+        self.partition = partition
+        self.state = state
+        self.seeks = seeks
+        self.fetch_offset = self.position = self.end = fetch_offset
+        self.epoch = self.end_epoch = -1
+        self.size_bytes = len(data)
+        self.released = False
+        self.error = error
+        self._buffer = data
+        self._decoding = decoding
+        self._headers: list[BatchHeader] = []
+        self._at = 0
+        self._checked = 0
+        self._records: Records = []
+        self._index = 0
+        self._rows: pyarrow.RecordBatch | None = None
+        self._failed: ClientError | None = None
+        if error is None:
+            self._split(aborted)
+
+    def _split(self, aborted: Sequence[tuple[int, int]]) -> None:
+        what = f"reading {self.partition} from offset {self.fetch_offset}"
+        try:
+            self._buffer = upgrade(self._buffer)
+            headers = split_batches(self._buffer, partial_tail=True)
+            headers = [header for header in headers if header.next_offset > self.fetch_offset]
+            if not headers:
+                raise BatchError(f"the broker sent {self.size_bytes} bytes without a whole batch at that offset")
+            self.end, self.end_epoch = headers[-1].next_offset, headers[-1].partition_leader_epoch
+            if self._decoding.read_committed:
+                self._headers = committed_batches(self._buffer, headers, aborted)
+            else:
+                self._headers = application_batches(headers)
+        except BatchError as error:
+            self.error = CorruptBatchError(f"{what}: {error}")
+
+    def has_more(self) -> bool:
+        """Whether there is anything to hand out, as far as the partition's position goes."""
+        position = self.state.position
+        return self.state.is_fetchable and not (self.released and position is not None and position.offset >= self.end)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is left to hand out, neither a record nor a step of the position."""
+        return self.position >= self.end and self.error is None
+
+    def take(self, most: int) -> Records:
+        """The next records, at most so many; none where only the position moved. Raises what `_decode` raises."""
+        if self._rows is not None:
+            self.rewind(self.position)
+        records, index = self._records, self._index
+        while index >= len(records):
+            if not self._decode_next():
+                return []
+            records, index = self._records, self._index
+        if index == 0 and len(records) <= most:
+            taken = records
+            self._records = []
+            self._index = 0
+        else:
+            taken = records[index : index + most]
+            self._index = index + len(taken)
+        self._moved_behind(taken[-1].offset, drained=self._index >= len(self._records) and self._failed is None)
+        return taken
+
+    def _moved_behind(self, offset: int, *, drained: bool) -> None:
+        """Set the position behind the record last handed out; behind its batch where that is done."""
+        header = self._headers[self._at]
+        self.epoch = header.partition_leader_epoch
+        if not drained:
+            self.position = offset + 1
+            return
+        self._at += 1
+        self.position = header.next_offset
+        if self._at >= len(self._headers):
+            self.position, self.epoch = self.end, self.end_epoch
+
+    def _decode_next(self) -> bool:
+        """Decode the batch at hand; False at the end. CorruptBatchError, RecordDeserializationError."""
+        if self._failed is not None:
+            raise self._failed
+        while self._at < len(self._headers):
+            header = self._headers[self._at]
+            self._check(header)
+            self._records, self._index = self._decode(header), 0
+            if self._records:
+                return True
+            self._at += 1  # compaction may leave a batch without the records from the position on
+            self.position = header.next_offset
+        self.position, self.epoch = self.end, self.end_epoch
+        return False
+
+    def _check(self, header: BatchHeader) -> None:
+        if self._checked > self._at:
+            return
+        if self._decoding.check_crcs and not check_crc(self._buffer, header):
+            raise CorruptBatchError(
+                f"the batch at offset {header.base_offset} of {self.partition} has a wrong checksum; seek to "
+                f"{header.next_offset} to leave it out"
+            )
+        self._checked = self._at + 1
+
+    def _decode(self, header: BatchHeader) -> Records:
+        topic, partition = self.partition
+        decoding = self._decoding
+        try:
+            return decode_consumed(self._buffer, header, topic, partition, self.position, decoding.key, decoding.value)
+        except BatchError as error:
+            raise CorruptBatchError(
+                f"the batch at offset {header.base_offset} of {self.partition} cannot be read ({error}); seek to "
+                f"{header.next_offset} to leave it out"
+            ) from error
+        except Exception:
+            if decoding.key is None and decoding.value is None:
+                raise
+        return self._decode_up_to_failure(header)
+
+    def _decode_up_to_failure(self, header: BatchHeader) -> Records:
+        """The records before the one that a deserializer fails for; its error is raised once they are handed out."""
+        topic, partition = self.partition
+        whole: Records = []
+        for record in decode_consumed(self._buffer, header, topic, partition, self.position):
+            what = "key"
+            try:
+                key = _made(self._decoding.key, topic, record.headers, record.key)
+                what = "value"
+                value = _made(self._decoding.value, topic, record.headers, record.value)
+            except Exception as error:
+                self._failed = RecordDeserializationError(self.partition, record.offset, what, error)
+                self._failed.__cause__ = error
+                break
+            whole.append(record._replace(key=key, value=value))
+        if not whole and self._failed is not None:
+            raise self._failed
+        return whole
+
+    def rewind(self, position: int) -> None:
+        """Hand out from there again, which must be between what was handed out and the beginning of this fetch."""
+        self._records, self._index, self._rows, self._failed = [], 0, None, None
+        self.position = position
+        self._at = next(
+            (at for at, each in enumerate(self._headers) if each.next_offset > position), len(self._headers)
+        )
+
+
+def _made(deserialize: Deserialize | None, topic: str, headers: Any, data: bytes | None) -> Any:
+    return data if deserialize is None else deserialize(topic, headers, data)

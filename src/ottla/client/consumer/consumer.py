@@ -1,0 +1,321 @@
+"""The consumer for callers with an event loop; the one for other callers is `ottla.client.sync.Consumer`.
+
+    async with Consumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
+        await consumer.subscribe(["clicks"])
+        async for record in consumer:
+            ...
+
+What may wait for a broker is a coroutine; what only changes or tells the consumer's own state is a plain method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.completed_fetch import CompletedFetch
+from ottla.client.consumer.config import parse_consumer_config
+from ottla.client.consumer.core import FOREVER_MS, ConsumerCore
+from ottla.client.consumer.offset_lookup import find_offsets
+from ottla.client.consumer.records import ConsumerRecords
+from ottla.client.consumer.subscription_state import FetchPosition, OffsetReset
+from ottla.client.consumer.use_guard import Guard, UseGuard
+from ottla.client.errors import ClientTimeoutError, IllegalStateError, InvalidArgumentError
+from ottla.client.model import (
+    EARLIEST,
+    LATEST,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicMetadata,
+    TopicPartition,
+)
+from ottla.records.consumed import ConsumerRecord
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+CLOSE_TIMEOUT_MS = 900
+"""How long `close` waits for the coordinator unless told otherwise: it returns within a second at any point."""
+
+
+def take_records(fetch: CompletedFetch, most: int) -> tuple[list[ConsumerRecord[Any, Any]], int]:
+    """The next records of a fetch, and how many they are."""
+    records = fetch.take(most)
+    return records, len(records)
+
+
+class Consumer(Generic[K, V]):
+    """Reads records of topics (`subscribe`) or of partitions (`assign`). For one task at a time.
+
+    Settings are Kafka's, by their names in `config` ("group.id") or as keywords (group_id). All errors are
+    `ClientError`s.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, *, guard: Guard | None = None, **settings: Any
+    ) -> None:
+        self.config = parse_consumer_config(config, settings)
+        self.core = ConsumerCore(self.config, Cluster(self.config.client_settings))
+        self._guard = guard or UseGuard("task", _current_task)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """Commit if auto commit is on, leave the group, close all connections. Closing twice does no harm."""
+        if self._guard.closed:
+            return
+        with self._guard:
+            self.core.settle()
+            try:
+                await self.core.close()
+            finally:
+                self._guard.closed = True
+
+    def wakeup(self) -> None:
+        """From any thread: the call that waits, else the next one that would, raises WakeupError."""
+        self.core.wakeup()
+
+    # What is read
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, without a group's help; an empty list is as `unsubscribe`."""
+        with self._guard:
+            self._begin()
+            wanted = [TopicPartition(*each) for each in partitions]
+            for each in wanted:
+                if not each.topic or each.partition < 0:
+                    raise InvalidArgumentError(
+                        f"{each} is not a partition: a topic's name and a number from 0 are needed"
+                    )
+            if not wanted:
+                self._unsubscribe()
+                return
+            self.core.subscriptions.assign_from_user(wanted)
+            self.core.keeper.check()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing; the group is left, the consumer stays open."""
+        with self._guard:
+            self._begin()
+            self._unsubscribe()
+
+    def _unsubscribe(self) -> None:
+        self.core.subscriptions.unsubscribe()
+
+    def subscription(self) -> set[str]:
+        """Topics that were asked for, or that the pattern matches."""
+        with self._guard:
+            return set(self.core.subscriptions.subscription)
+
+    def assignment(self) -> set[TopicPartition]:
+        """Partitions that are read now."""
+        with self._guard:
+            return set(self.core.subscriptions.assigned_partitions)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """`poll` gives nothing of these until `resume`; they stay assigned."""
+        with self._guard:
+            self.core.settle()
+            self.core.subscriptions.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """`poll` gives records of these again."""
+        with self._guard:
+            self.core.settle()
+            self.core.subscriptions.resume(partitions)
+            self.core.fetch_soon()
+
+    def paused(self) -> set[TopicPartition]:
+        """Assigned partitions that are paused."""
+        with self._guard:
+            return self.core.subscriptions.paused_partitions()
+
+    # Records
+
+    async def poll(self, timeout_ms: int = 0) -> ConsumerRecords[K, V]:
+        """Records as soon as there are any, at most max.poll.records; none when `timeout_ms` is over.
+
+        Raises WakeupError, the subclasses of InvalidOffsetError, OffsetOutOfRange, CorruptBatchError,
+        RecordDeserializationError, and what the coordinator refuses for good. Positions move on with the next call.
+        """
+        with self._guard:
+            self._begin()
+            gathered, moves = await self.core.interruptible(self._gather(self.deadline_ms(timeout_ms), 0))
+            self.core.handed_out = moves
+            return ConsumerRecords(gathered)
+
+    async def _gather(self, deadline_ms: float, most_partitions: int) -> Any:
+        core, most = self.core, self.config.max_poll_records
+        self.check_reads()
+        await asyncio.sleep(0)  # a caller that never waits for anything else leaves the loop its turn here
+        while True:
+            if core.needs_loop:
+                await core.wait_for_data(deadline_ms)
+            gathered, moves = core.collect(most, take_records, most_partitions=most_partitions)
+            if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
+                return gathered, moves
+
+    def check_reads(self) -> None:
+        """IllegalStateError where there is nothing to poll for."""
+        if self.core.subscriptions.has_no_subscription_or_user_assignment:
+            raise IllegalStateError("the consumer reads nothing: call subscribe or assign before poll")
+
+    async def wait_for_data(self, deadline_ms: float) -> None:
+        """The part of `poll` that is for the loop."""
+        self.core.open()
+        await self.core.interruptible(self.core.wait_for_data(deadline_ms))
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        while not self._guard.closed:
+            for record in await self.next_chunk():
+                yield record
+
+    async def next_chunk(self) -> Iterator[ConsumerRecord[K, V]]:
+        """For iteration: the next records of one partition, each of which counts as read when it is taken."""
+        with self._guard:
+            self._begin()
+            gathered, moves = await self.core.interruptible(self._gather(FOREVER_MS, 1))
+            return self.core.hand_out_chunk(gathered, moves)
+
+    # Positions
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read the partition from this offset on. What was fetched ahead is dropped."""
+        with self._guard:
+            self.core.settle()
+            at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+            leader = self.core.keeper.leader(partition)
+            self.core.subscriptions.seek(TopicPartition(*partition), FetchPosition(at.offset, at.leader_epoch, leader))
+            self.core.fetch_soon()
+
+    def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """Read these (none given: all assigned) from their first offset, which is looked up when it is needed."""
+        self._seek_lazily(partitions, OffsetReset.EARLIEST)
+
+    def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """Read these (none given: all assigned) from their end, which is looked up when it is needed."""
+        self._seek_lazily(partitions, OffsetReset.LATEST)
+
+    def _seek_lazily(self, partitions: Collection[TopicPartition], strategy: OffsetReset) -> None:
+        with self._guard:
+            self.core.settle()
+            subscriptions = self.core.subscriptions
+            wanted = [TopicPartition(*each) for each in partitions] or list(subscriptions.assigned_partitions)
+            for each in wanted:
+                subscriptions.state(each)
+            for each in wanted:
+                subscriptions.request_reset(each, strategy)
+
+    async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
+        """The offset of the next record that `poll` gives. Waits until it is known, at most `timeout_ms`."""
+        with self._guard:
+            self._begin(stop_iteration=False)
+            return await self.core.interruptible(self._position(TopicPartition(*partition), self._bounded(timeout_ms)))
+
+    async def _position(self, partition: TopicPartition, timeout_ms: int) -> int:
+        core = self.core
+        deadline_ms = self.deadline_ms(timeout_ms)
+        core.subscriptions.state(partition)
+        while (found := core.subscriptions.valid_position(partition)) is None:
+            if core.cluster.clock.monotonic_ms() >= deadline_ms:
+                raise ClientTimeoutError(f"the position of {partition} is not known within {timeout_ms} ms")
+            await core.wait_for_positions(deadline_ms)
+        return found.offset
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """For each partition its first record with the timestamp (ms) or a later one, None where there is none."""
+        for partition, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise InvalidArgumentError(
+                    f"{timestamp} for {partition} is no time: give milliseconds since 1970, or ask for "
+                    "beginning_offsets or end_offsets"
+                )
+        return await self._find_offsets(dict(timestamps), timeout_ms)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition that is kept."""
+        return await self._ends(partitions, EARLIEST, timeout_ms)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record that this consumer may see: with read_committed, of no open transaction."""
+        return await self._ends(partitions, LATEST, timeout_ms)
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], at: int, timeout_ms: int | None
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys((TopicPartition(*each) for each in partitions), at)
+        found = await self._find_offsets(wanted, timeout_ms)
+        return {each: offset.offset for each, offset in found.items() if offset is not None}
+
+    async def _find_offsets(
+        self, timestamps: dict[TopicPartition, int], timeout_ms: int | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        with self._guard:
+            self._begin(stop_iteration=False)
+            if not timestamps:
+                return {}
+            core = self.core
+            work = find_offsets(core.cluster, timestamps, core.isolation_level, self._bounded(timeout_ms))
+            return await core.interruptible(work)
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """Records between position and end as they were last told; None where one of them is not known."""
+        with self._guard:
+            self.core.settle(stop_iteration=False)
+            return self.core.subscriptions.partition_lag(
+                TopicPartition(*partition), read_committed=self.core.read_committed
+            )
+
+    # Topics
+
+    async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[TopicPartition]:
+        """The partitions of a topic. UnknownTopicError where it does not exist."""
+        with self._guard:
+            self._begin(stop_iteration=False)
+            cluster = self.core.cluster
+
+            async def ask() -> list[TopicMetadata]:
+                create = self.config.allow_auto_create_topics
+                return await cluster.topics([topic], allow_auto_topic_creation=create)
+
+            asking = cluster.retry(f"looking up topic {topic}", ask, self._bounded(timeout_ms))
+            (found,) = await self.core.interruptible(asking)
+            return [TopicPartition(topic, each.partition) for each in found.partitions]
+
+    # What the parts have in common
+
+    def _begin(self, *, stop_iteration: bool = True) -> None:
+        """At the beginning of every call that may wait: what was handed out before is read."""
+        self.core.open()
+        self.core.settle(stop_iteration=stop_iteration)
+
+    def deadline_ms(self, timeout_ms: float) -> float:
+        """When that is over, on the monotonic clock."""
+        if timeout_ms < 0:
+            raise InvalidArgumentError(f"a timeout of {timeout_ms} ms cannot be: it must not be negative")
+        return self.core.cluster.clock.monotonic_ms() + timeout_ms
+
+    def _bounded(self, timeout_ms: int | None) -> int:
+        return self.core.cluster.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+
+def _current_task() -> object:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

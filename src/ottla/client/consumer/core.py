@@ -1,0 +1,343 @@
+"""The parts of a consumer, put together: what the facades with and without an event loop have in common.
+
+Work on positions, membership and requests is done in one event loop (`wait_for_data`). Taking records out of what was
+fetched (`collect`) may be done by another thread, so that it need not wait for the loop: what it hands out becomes the
+position only when the caller is back for more (`settle`), so a call that is interrupted loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from operator import length_hint
+from typing import Any, Protocol, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetch_collector import FetchCollector, Move
+from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, Fetcher, FetchSettings
+from ottla.client.consumer.metadata_keeper import MetadataKeeper
+from ottla.client.consumer.offset_lookup import PositionKeeper
+from ottla.client.consumer.subscription_state import (
+    FetchPosition,
+    FetchState,
+    OffsetReset,
+    PartitionState,
+    SubscriptionState,
+)
+from ottla.client.errors import ClientError, NoOffsetForPartitionError, WakeupError
+from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.records.consumed import ConsumerRecord
+
+T = TypeVar("T")
+Handed = TypeVar("Handed")
+
+FOREVER_MS = float("inf")
+
+
+class Coordinator(Protocol):
+    """What the core needs of the group's coordinator."""
+
+    @property
+    def needs_poll(self) -> bool:
+        """Whether `poll` has anything to do."""
+        ...
+
+    async def poll(self, deadline_ms: float) -> None:
+        """Bring membership and commits further."""
+        ...
+
+    async def fetch_committed(
+        self, partitions: list[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group committed."""
+        ...
+
+
+class ConsumerCore:
+    """See the module. Make it anywhere, `open` it in its event loop, `close` it there."""
+
+    def __init__(self, config: Any, cluster: Cluster) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.read_committed = config.isolation_level == "read_committed"
+        self.subscriptions = SubscriptionState(OffsetReset(config.auto_offset_reset))
+        self.buffer = FetchBuffer(config.fetch_max_bytes)
+        self.decoding = Decoding(
+            config.key_deserializer,
+            config.value_deserializer,
+            check_crcs=config.check_crcs,
+            read_committed=self.read_committed,
+        )
+        self.collector = FetchCollector(self.subscriptions, self.buffer)
+        self.keeper = MetadataKeeper(
+            cluster, self.subscriptions, self._on_metadata, allow_auto_topic_creation=config.allow_auto_create_topics
+        )
+        settings = FetchSettings(
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            config.fetch_max_wait_ms,
+            config.max_partition_fetch_bytes,
+            config.client_rack,
+        )
+        self.fetcher = Fetcher(
+            cluster, settings, self.decoding, self.subscriptions, self.buffer, self.keeper, self.notify
+        )
+        self.positions = PositionKeeper(cluster, self.subscriptions, self.keeper, self.isolation_level, self.notify)
+        self.coordinator: Coordinator | None = None
+        self.error: ClientError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = asyncio.Event()
+        self._validated_version = 0
+        self._committed_lookup: asyncio.Task[None] | None = None
+        self._woken = False
+        self._interruptible: list[asyncio.Timeout] = []
+        self.handed_out: dict[TopicPartition, Move] | None = None
+        """How far a call read by what it gave. Setting it is the last thing that the call does, so that whatever
+        interrupts it before, the records are given again."""
+        self._iterating: tuple[Iterator[ConsumerRecord[Any, Any]], list[ConsumerRecord[Any, Any]], Move] | None = None
+
+    @property
+    def isolation_level(self) -> int:
+        """The level as requests have it."""
+        return READ_COMMITTED if self.read_committed else READ_UNCOMMITTED
+
+    def open(self) -> None:
+        """In the loop that is to do the work."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+
+    async def close(self) -> None:
+        """Stop everything but the coordinator, whose leave comes before."""
+        await self.keeper.close()
+        if self._committed_lookup is not None:
+            self._committed_lookup.cancel()
+            await asyncio.gather(self._committed_lookup, return_exceptions=True)
+        await self.fetcher.close()
+        await self.positions.close()
+        await self.cluster.close()
+
+    # Being woken
+
+    def notify(self) -> None:
+        """In the loop: there is news for whoever waits."""
+        self._changed.set()
+
+    def _on_metadata(self) -> None:
+        self.fetcher.send()
+        self.positions.start()
+        self.notify()
+
+    def fetch_soon(self) -> None:
+        """From any thread: there is room for more, or something else to fetch."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._fetch)
+
+    def _fetch(self) -> None:
+        self.keeper.check()
+        self.fetcher.send()
+
+    def wakeup(self) -> None:
+        """From any thread: the call that waits, else the next one that would, raises WakeupError."""
+        self._woken = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._interrupt)
+
+    def _interrupt(self) -> None:
+        if self._woken and self._interruptible:
+            self._interruptible[-1].reschedule(asyncio.get_running_loop().time())
+
+    async def interruptible(self, work: Awaitable[T]) -> T:
+        """What `work` gives; WakeupError as soon as `wakeup` is called."""
+        try:
+            async with asyncio.timeout(None) as scope:
+                self._interruptible.append(scope)
+                try:
+                    if self._woken:
+                        self._interrupt()
+                        await asyncio.sleep(0)
+                    return await work
+                finally:
+                    self._interruptible.remove(scope)
+                    if asyncio.iscoroutine(work):
+                        work.close()
+        except TimeoutError:
+            if scope.expired():
+                self._woken = False
+                raise WakeupError("wakeup was called") from None
+            raise
+
+    # Positions
+
+    def settle(self, *, stop_iteration: bool = True) -> None:
+        """What was handed out is read: the caller is back. An iteration that is under way goes on behind it."""
+        handed_out = self.handed_out
+        if handed_out is not None:
+            self.handed_out = None
+            for move in handed_out.values():
+                move.settle()
+        if self._iterating is not None:
+            self._settle_iteration(stop=stop_iteration)
+
+    def _settle_iteration(self, *, stop: bool) -> None:
+        assert self._iterating is not None
+        iterator, records, move = self._iterating
+        left = length_hint(iterator)
+        if stop:
+            iterator.__setstate__(len(records))  # type: ignore[attr-defined]
+            self._iterating = None
+        if left == 0:
+            move.settle()
+        elif left < len(records):
+            last = records[len(records) - left - 1]
+            move._replace(
+                position=move.position._replace(offset=last.offset + 1, offset_epoch=last.leader_epoch)
+            ).settle()
+
+    def hand_out_chunk(
+        self, gathered: dict[TopicPartition, list[ConsumerRecord[Any, Any]]], moves: dict[TopicPartition, Move]
+    ) -> Iterator[ConsumerRecord[Any, Any]]:
+        """An iterator over records of one partition, whose place is asked for when the position is needed.
+
+        So the loop over it costs nothing.
+        """
+        ((partition, records),) = gathered.items()
+        move = moves.pop(partition)
+        for passed_over in moves.values():
+            passed_over.settle()
+        iterator = iter(records)
+        self._iterating = iterator, records, move
+        return iterator
+
+    def collect(
+        self, most: int, take: Callable[[CompletedFetch, int], tuple[list[Handed], int]], *, most_partitions: int = 0
+    ) -> tuple[dict[TopicPartition, list[Handed]], dict[TopicPartition, Move]]:
+        """What can be handed out now; see `FetchCollector.collect`. A call that hands out nothing moves positions."""
+        gathered, moves, drained = self.collector.collect(most, take, most_partitions=most_partitions)
+        if not gathered:
+            for move in moves.values():
+                move.settle()
+        if drained:
+            self.fetch_soon()
+        return gathered, moves
+
+    @property
+    def needs_loop(self) -> bool:
+        """Whether anything but taking out records is to be done: cheap, asked in every poll."""
+        coordinator = self.coordinator
+        return (
+            not self.buffer
+            or not self.subscriptions.settled
+            or self._woken
+            or self._validated_version != self.keeper.version
+            or (coordinator is not None and coordinator.needs_poll)
+            or self.error is not None
+            or self.keeper.error is not None
+            or self.positions.error is not None
+        )
+
+    async def wait_for_data(self, deadline_ms: float) -> None:
+        """Do what is to be done until there is something to collect, or the time has come. Raises what went wrong."""
+        while True:
+            self._changed.clear()
+            await self.prepare(deadline_ms)
+            if self._has_data() or not await self._wait(deadline_ms):
+                return
+
+    async def wait_for_positions(self, deadline_ms: float) -> None:
+        """Bring positions one step further, and wait until there is news of any kind."""
+        self._changed.clear()
+        self._raise_errors()
+        self.keeper.check()
+        self.update_positions()
+        if not self.subscriptions.settled:
+            await self._wait(deadline_ms)
+
+    async def _wait(self, deadline_ms: float) -> bool:
+        """Wait for news; False where the time had come already."""
+        left_ms = deadline_ms - self.cluster.clock.monotonic_ms()
+        if left_ms <= 0:
+            await asyncio.sleep(0)
+            return False
+        try:
+            async with asyncio.timeout(None if left_ms == FOREVER_MS else left_ms / 1000):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        return True
+
+    def _has_data(self) -> bool:
+        snapshot = self.subscriptions.snapshot()
+        return any(fetch.has_more() and snapshot.get(fetch.partition) is fetch.state for fetch in self.buffer.fetches())
+
+    async def prepare(self, deadline_ms: float) -> None:
+        """Bring membership, metadata, positions and requests one step further; only the coordinator is waited for."""
+        coordinator, subscriptions = self.coordinator, self.subscriptions
+        if coordinator is not None and (subscriptions.has_auto_assigned_partitions or coordinator.needs_poll):
+            await coordinator.poll(deadline_ms)
+        self._raise_errors()
+        self.keeper.check()
+        self.update_positions()
+        self.fetcher.send()
+
+    def _raise_errors(self) -> None:
+        for holder in (self, self.positions, self.keeper):
+            error: ClientError | None = holder.error
+            if error is not None:
+                holder.error = None
+                raise error
+
+    def update_positions(self) -> None:
+        """Validate positions whose leader changed, and begin to look for those that are missing."""
+        subscriptions = self.subscriptions
+        if self._validated_version != self.keeper.version:
+            self._validated_version = self.keeper.version
+            for each in subscriptions.assigned_partitions:
+                subscriptions.maybe_validate_position(each, self.keeper.leader(each))
+        if subscriptions.settled or subscriptions.has_all_fetch_positions():
+            return
+        initializing = subscriptions.needs_initializing_positions()
+        if initializing:
+            if self.coordinator is None:
+                self._reset_initializing()
+            elif self._committed_lookup is None:
+                states = {each: subscriptions.state(each) for each in initializing}
+                self._committed_lookup = asyncio.get_running_loop().create_task(self._look_up_committed(states))
+        self.positions.start()
+
+    def _reset_initializing(self) -> None:
+        if without := self.subscriptions.reset_initializing_positions():
+            raise NoOffsetForPartitionError(without)
+
+    async def _look_up_committed(self, states: dict[TopicPartition, PartitionState]) -> None:
+        """Begin where the group committed; where it did not, as auto.offset.reset says."""
+        subscriptions = self.subscriptions
+        assert self.coordinator is not None
+        try:
+            committed = await self.coordinator.fetch_committed(
+                list(states), self.cluster.settings.default_api_timeout_ms
+            )
+            waiting = [
+                each
+                for each, state in states.items()
+                if subscriptions.state_or_none(each) is state and state.fetch_state is FetchState.INITIALIZING
+            ]
+            without = []
+            for each in waiting:
+                found = committed.get(each)
+                if found is not None:
+                    position = FetchPosition(found.offset, found.leader_epoch, self.keeper.leader(each))
+                    subscriptions.seek(each, position)
+                elif subscriptions.default_reset is OffsetReset.NONE:
+                    without.append(each)
+                else:
+                    subscriptions.request_reset(each)
+            if without:
+                self.error = NoOffsetForPartitionError(without)
+        except ClientError as error:
+            if not error.retriable:
+                self.error = error
+        finally:
+            self._committed_lookup = None
+            self.notify()

@@ -1,0 +1,123 @@
+"""From what was fetched to what `poll` hands out: only of partitions that are assigned, not paused, and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from ottla.client.consumer.completed_fetch import CompletedFetch
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.subscription_state import (
+    FetchPosition,
+    OffsetReset,
+    PartitionState,
+    SubscriptionState,
+)
+from ottla.client.errors import BrokerError, ClientError
+from ottla.client.model import TopicPartition
+from ottla.wire.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+class Move(NamedTuple):
+    """How far a partition was read by what is handed out; `settle` makes it the position."""
+
+    state: PartitionState
+    seeks: int
+    position: FetchPosition
+
+    def settle(self) -> None:
+        """Make it the position, unless somebody sought meanwhile."""
+        if self.state.seeks == self.seeks:
+            self.state.position = self.position
+
+
+class FetchCollector:
+    """Takes records, or Arrow rows, out of the buffer."""
+
+    def __init__(self, subscriptions: SubscriptionState, buffer: FetchBuffer) -> None:
+        self._subscriptions = subscriptions
+        self._buffer = buffer
+
+    def collect(
+        self, most: int, take: Callable[[CompletedFetch, int], tuple[list[T], int]], *, most_partitions: int = 0
+    ) -> tuple[dict[TopicPartition, list[T]], dict[TopicPartition, Move], bool]:
+        """What `take(fetch, most)` gives of the fetches, with how many records it is, until `most` are gathered.
+
+        Gives what was taken, how far the partitions were read by it, and whether fetches are done, so that there is
+        room for others. Raises an error of a partition (OffsetOutOfRange, CorruptBatchError, …) where it is the first
+        thing there is; what comes before it is handed out first.
+        """
+        gathered: dict[TopicPartition, list[T]] = {}
+        moves: dict[TopicPartition, Move] = {}
+        drained = False
+        for fetch in self._buffer.fetches():
+            if most <= 0 or (most_partitions and len(gathered) >= most_partitions):
+                break
+            if not self._ready(fetch, moves):
+                continue
+            try:
+                while most > 0 and not fetch.is_drained:
+                    self._raise_error(fetch)
+                    taken, count = take(fetch, most)
+                    moves[fetch.partition] = self._moved(fetch)
+                    if count:
+                        most -= count
+                        if (before := gathered.get(fetch.partition)) is None:
+                            gathered[fetch.partition] = taken
+                        else:
+                            before.extend(taken)
+            except ClientError:
+                if gathered:
+                    break
+                # What was passed over before the error is passed.
+                for move in moves.values():
+                    move.settle()
+                raise
+            if fetch.is_drained:
+                drained = True
+                self._buffer.release(fetch)
+        return gathered, moves, drained
+
+    def _moved(self, fetch: CompletedFetch) -> Move:
+        known = fetch.state.position
+        leader = known.current_leader if known is not None else FetchPosition(0).current_leader
+        return Move(fetch.state, fetch.seeks, FetchPosition(fetch.position, fetch.epoch, leader))
+
+    def _ready(self, fetch: CompletedFetch, moves: dict[TopicPartition, Move]) -> bool:
+        """Whether records of the fetch may be handed out now; void ones are dropped."""
+        state = self._subscriptions.state_or_none(fetch.partition)
+        if state is not fetch.state or state.seeks != fetch.seeks or state.position is None:
+            self._buffer.remove(fetch)
+            return False
+        if not state.is_fetchable:
+            return False
+        moved = moves.get(fetch.partition)
+        at = (moved.position if moved is not None else state.position).offset
+        if at == fetch.position:
+            if fetch.released and moved is None:
+                self._buffer.remove(fetch)
+            return not fetch.released
+        if not fetch.fetch_offset <= at < fetch.end:
+            self._buffer.drop(fetch.partition)
+            return False
+        # A call that was interrupted took records out and handed out none, or an iteration was left in the middle.
+        fetch.rewind(at)
+        self._buffer.reclaim(fetch)
+        return True
+
+    def _raise_error(self, fetch: CompletedFetch) -> None:
+        """Raise the error in place of data; where auto.offset.reset says how to go on, do so in place of raising it."""
+        error = fetch.error
+        if error is None:
+            return
+        out_of_range = isinstance(error, BrokerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        if out_of_range and self._subscriptions.default_reset is not OffsetReset.NONE:
+            self._subscriptions.request_reset(fetch.partition)
+            fetch.error = None
+            fetch.position = fetch.end
+            return
+        # It is asked for again after the caller has dealt with the error.
+        self._buffer.drop(fetch.partition)
+        raise error

@@ -1,0 +1,96 @@
+"""Incremental fetch sessions (KIP-227): a broker remembers what is fetched, and is told only what changes. Pure.
+
+One `FetchSession` per broker. `build` says what the next request tells; `handled` and `failed` take in how it went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.client.model import TopicPartition, by_topic
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+NO_SESSION_ID = 0
+INITIAL_EPOCH = 0
+"""Asks for a new session; with the id of an old one, closes that."""
+MAX_EPOCH = 0x7FFFFFFF
+
+
+class WantedFetch(NamedTuple):
+    """Where a partition is to be read, with the epoch of the leader that is expected there (-1: not known)."""
+
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+class FetchPlan(NamedTuple):
+    """What a request says: the session, partitions that are new or have changed, and those to be forgotten."""
+
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+
+
+class FetchSession:
+    """What one broker knows of this consumer."""
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION_ID
+        self._epoch = INITIAL_EPOCH
+        self._known: dict[TopicPartition, WantedFetch] = {}
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, WantedFetch]:
+        """What the broker was told to read, in the last request."""
+        return self._known
+
+    def build(self, wanted: Mapping[TopicPartition, WantedFetch]) -> FetchPlan:
+        """The next request for exactly these partitions."""
+        if self._epoch == INITIAL_EPOCH:
+            told, forgotten = dict(wanted), []
+        else:
+            known = self._known
+            told = {each: at for each, at in wanted.items() if known.get(each) != at}
+            forgotten = [each for each in known if each not in wanted]
+        self._known = dict(wanted)
+        partitions = {
+            each: FetchPartition(
+                partition=each.partition,
+                current_leader_epoch=at.leader_epoch,
+                fetch_offset=at.offset,
+                partition_max_bytes=at.max_bytes,
+            )
+            for each, at in told.items()
+        }
+        return FetchPlan(
+            self._id,
+            self._epoch,
+            [FetchTopic(topic=name, partitions=each) for name, each in by_topic(partitions).items()],
+            [
+                ForgottenTopic(topic=name, partitions=numbers)
+                for name, numbers in by_topic({each: each.partition for each in forgotten}).items()
+            ],
+        )
+
+    def handled(self, error_code: int, session_id: int) -> bool:
+        """Take in the answer's outcome; False where the answer is void and everything is to be asked anew."""
+        if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._id, self._epoch = NO_SESSION_ID, INITIAL_EPOCH
+            return False
+        if error_code != ErrorCode.NONE:
+            self.failed()
+            return False
+        if session_id == NO_SESSION_ID:  # the broker has no room for a session
+            self._id, self._epoch = NO_SESSION_ID, INITIAL_EPOCH
+        else:
+            self._id = session_id
+            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+        return True
+
+    def failed(self) -> None:
+        """There was no answer, or the epochs got out of step: close that session with the next request."""
+        self._epoch = INITIAL_EPOCH

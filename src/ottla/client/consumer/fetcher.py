@@ -1,0 +1,277 @@
+"""Fetching ahead: one request at a time to each broker that has something to read, the next as soon as there is room.
+
+Which replica is asked follows KIP-392, sessions follow KIP-227. Answers go into the `FetchBuffer`; what they tell of
+the partition (high watermark, preferred replica, a new leader) is noted at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.client.cluster import FETCH, Cluster
+from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
+from ottla.client.consumer.metadata_keeper import MetadataKeeper
+from ottla.client.consumer.subscription_state import OffsetReset, PartitionState, SubscriptionState
+from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange
+from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, TopicPartition
+from ottla.client.offsets import CONSUMER, offsets_at
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Answers after which metadata is asked for and the partition is tried again, without telling the caller."""
+
+
+@dataclass(slots=True, frozen=True)
+class FetchSettings:
+    """Limits of a request; sizes in bytes, times in milliseconds."""
+
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    max_partition_bytes: int
+    rack: str = ""
+
+
+class _Asked(NamedTuple):
+    """What a partition was when it was asked for."""
+
+    state: PartitionState
+    seeks: int
+    wanted: WantedFetch
+
+
+class Fetcher:
+    """Sends fetches from one event loop; `on_data` is called when the buffer or the positions have news."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: FetchSettings,
+        decoding: Decoding,
+        subscriptions: SubscriptionState,
+        buffer: FetchBuffer,
+        keeper: MetadataKeeper,
+        on_data: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._decoding = decoding
+        self._subscriptions = subscriptions
+        self._buffer = buffer
+        self._keeper = keeper
+        self._on_data = on_data
+        self._sessions: dict[int, FetchSession] = {}
+        self._in_flight: dict[int, asyncio.Task[None]] = {}
+        self._held_until_ms: dict[int | TopicPartition, float] = {}
+        """Brokers and partitions that failed and are left alone for a moment."""
+        self._retained_id = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def close(self) -> None:
+        """Give up what is under way. Brokers forget a session whose connection is gone by themselves, in time."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._in_flight.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def send(self) -> None:
+        """Ask every broker that has something to read, is not being asked, and whose answers there is room for."""
+        if self._closed or self._buffer.is_full:
+            return
+        subscriptions = self._subscriptions
+        if self._retained_id != subscriptions.assignment_id:
+            self._retained_id = subscriptions.assignment_id
+            self._buffer.retain(dict(subscriptions.snapshot()))
+        for node_id, asked in self._wanted(self._cluster.clock.monotonic_ms()).items():
+            task = asyncio.get_running_loop().create_task(self._fetch(node_id, asked))
+            self._in_flight[node_id] = task
+
+    def _wanted(self, now_ms: float) -> dict[int, dict[TopicPartition, _Asked]]:
+        """Partitions to read, by the broker that is to be asked.
+
+        A broker is not asked as long as some of its partitions have no room: it would wait for records of the others
+        while those are drained.
+        """
+        by_node: dict[int, dict[TopicPartition, _Asked]] = {}
+        without_room: set[int] = set()
+        held, buffer, most_bytes = self._held_until_ms, self._buffer, self._settings.max_partition_bytes
+        for partition, state in self._subscriptions.snapshot().items():
+            if not state.is_fetchable or (held and self._is_held(partition, now_ms)):
+                continue
+            node_id = self._node_for(partition, state, now_ms)
+            if node_id is None or node_id in self._in_flight or (held and self._is_held(node_id, now_ms)):
+                continue
+            at = buffer.next_fetch(partition, state)
+            if not buffer.has_room_for(partition):
+                without_room.add(node_id)
+            elif at is not None:
+                wanted = WantedFetch(at.offset, at.current_leader.epoch, most_bytes)
+                by_node.setdefault(node_id, {})[partition] = _Asked(state, state.seeks, wanted)
+        for node_id in without_room:
+            by_node.pop(node_id, None)
+        return by_node
+
+    def _is_held(self, what: int | TopicPartition, now_ms: float) -> bool:
+        until = self._held_until_ms.get(what)
+        if until is None:
+            return False
+        if until > now_ms:
+            return True
+        del self._held_until_ms[what]
+        return False
+
+    def _hold(self, what: int | TopicPartition) -> None:
+        """Leave it alone for `retry_backoff_ms`, then look again."""
+        pause_ms = self._cluster.settings.retry_backoff_ms
+        self._held_until_ms[what] = self._cluster.clock.monotonic_ms() + pause_ms
+        if not self._closed:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self.send)
+
+    def _node_for(self, partition: TopicPartition, state: PartitionState, now_ms: float) -> int | None:
+        if state.preferred_read_replica is not None:
+            preferred = self._subscriptions.preferred_read_replica(partition, now_ms)
+            if preferred is not None and preferred in self._cluster.metadata.nodes:
+                return preferred
+            self._subscriptions.clear_preferred_read_replica(partition)
+        leader = self._cluster.metadata.leader(*partition)
+        return leader if leader is not None and leader >= 0 else None
+
+    async def _fetch(self, node_id: int, asked: dict[TopicPartition, _Asked]) -> None:
+        session = self._sessions.setdefault(node_id, FetchSession())
+        try:
+            answer: FetchResponse = await self._cluster.request(node_id, self._request(session, asked), purpose=FETCH)
+        except ClientError:
+            session.failed()
+            for partition in asked:
+                self._subscriptions.clear_preferred_read_replica(partition)
+            self._failed(node_id)
+        except BaseException:
+            session.failed()
+            raise
+        else:
+            if session.handled(answer.error_code, answer.session_id):
+                await self._take(node_id, answer, asked)
+            elif answer.error_code not in (
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+            ):
+                self._failed(node_id)
+        finally:
+            self._in_flight.pop(node_id, None)
+        self.send()
+        self._on_data()
+
+    def _failed(self, node_id: int) -> None:
+        self._hold(node_id)
+        self._keeper.request_update()
+
+    def _request(self, session: FetchSession, asked: Mapping[TopicPartition, _Asked]) -> FetchRequest:
+        plan = session.build({partition: each.wanted for partition, each in asked.items()})
+        settings = self._settings
+        return FetchRequest(
+            replica_id=CONSUMER,
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=READ_COMMITTED if self._decoding.read_committed else READ_UNCOMMITTED,
+            session_id=plan.session_id,
+            session_epoch=plan.session_epoch,
+            topics=plan.topics,
+            forgotten_topics_data=plan.forgotten,
+            rack_id=settings.rack,
+        )
+
+    async def _take(self, node_id: int, answer: FetchResponse, asked: Mapping[TopicPartition, _Asked]) -> None:
+        for topic in answer.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                each = asked.get(partition)
+                if each is None or self._subscriptions.state_or_none(partition) is not each.state:
+                    continue
+                if data.error_code == ErrorCode.NONE:
+                    self._take_data(partition, each, data)
+                else:
+                    await self._take_error(node_id, partition, each, data)
+
+    def _take_data(self, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
+        state = asked.state
+        if data.high_watermark >= 0:
+            state.high_watermark = data.high_watermark
+        if data.last_stable_offset >= 0:
+            state.last_stable_offset = data.last_stable_offset
+        if data.log_start_offset >= 0:
+            state.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            until = self._cluster.clock.monotonic_ms() + self._cluster.settings.metadata_max_age_ms
+            self._subscriptions.set_preferred_read_replica(partition, data.preferred_read_replica, until)
+        if data.records:
+            aborted = [(each.first_offset, each.producer_id) for each in data.aborted_transactions or ()]
+            self._add(partition, asked, memoryview(data.records), aborted)
+
+    def _add(
+        self,
+        partition: TopicPartition,
+        asked: _Asked,
+        records: memoryview,
+        aborted: list[tuple[int, int]],
+        error: ClientError | None = None,
+    ) -> None:
+        offset = asked.wanted.offset
+        fetch = CompletedFetch(partition, asked.state, asked.seeks, offset, records, self._decoding, aborted, error)
+        self._buffer.add(fetch)
+
+    async def _take_error(self, node_id: int, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
+        code = data.error_code
+        replica = self._subscriptions.clear_preferred_read_replica(partition)
+        error: ClientError = BrokerError(code, f"{partition} cannot be read from broker {node_id}")
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if replica is not None and replica == node_id:
+                return  # the follower is behind, or ahead: the leader knows
+            if self._subscriptions.default_reset is OffsetReset.NONE:
+                error = await self._out_of_range(partition, asked.wanted.offset)
+        elif code in MOVED:
+            leader = data.current_leader
+            if leader.leader_id >= 0 and leader.leader_id in self._cluster.metadata.nodes:
+                self._cluster.metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
+            self._hold(partition)
+            self._keeper.request_update()
+            return
+        self._hold(partition)
+        self._add(partition, asked, memoryview(b""), [], error)
+
+    async def _out_of_range(self, partition: TopicPartition, offset: int) -> ClientError:
+        """The error with the offsets that there are."""
+        try:
+            earliest = await offsets_at(self._cluster, [partition], EARLIEST)
+            latest = await offsets_at(self._cluster, [partition], LATEST)
+        except ClientError:
+            return OffsetOutOfRange(*partition, offset, NO_OFFSET, NO_OFFSET)
+        return OffsetOutOfRange(*partition, offset, earliest[partition], latest[partition])

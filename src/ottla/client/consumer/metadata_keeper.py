@@ -1,0 +1,114 @@
+"""Keeps the metadata of what is subscribed fresh: leaders that move, partitions that are added, topics that appear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, SubscriptionType
+from ottla.client.errors import ClientError
+from ottla.client.metadata import NOBODY
+from ottla.client.model import TopicPartition
+
+
+class MetadataKeeper:
+    """Asks for metadata when it is old, expired or incomplete; one request at a time, with pauses between failures.
+
+    Use it from one event loop. `version` grows with every answer; `error` is a failure that will not pass, which the
+    caller raises and clears.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscriptions: SubscriptionState,
+        on_update: Callable[[], None],
+        *,
+        allow_auto_topic_creation: bool = True,
+    ) -> None:
+        self.version = 0
+        self.error: ClientError | None = None
+        self._cluster = cluster
+        self._subscriptions = subscriptions
+        self._on_update = on_update
+        self._allow_auto_topic_creation = allow_auto_topic_creation
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked_at_ms = float("-inf")
+        self._updated_at_ms = float("-inf")
+        self._backoff_ms = 0.0
+        self._complete = False
+        self._closed = False
+
+    async def close(self) -> None:
+        """Ask no more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def request_update(self) -> None:
+        """What is known turned out to be wrong: ask as soon as the pause allows."""
+        self._cluster.metadata.expire(self._subscriptions.metadata_topics())
+        self.check()
+
+    def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
+        """The partition's leader as far as it is known."""
+        topic = self._cluster.metadata.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return LeaderAndEpoch()
+        found = topic.partitions[partition.partition]
+        return LeaderAndEpoch(found.leader, found.leader_epoch)
+
+    def check(self) -> None:
+        """Ask if something is missing or old, now or when its time has come."""
+        if self._closed or self._task is not None or self._subscriptions.has_no_subscription_or_user_assignment:
+            return
+        now = self._cluster.clock.monotonic_ms()
+        due = max(self._due_ms(), self._asked_at_ms + self._backoff_ms)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due <= now:
+            self._asked_at_ms = now
+            self._task = asyncio.get_running_loop().create_task(self._refresh())
+        elif due != float("inf"):
+            self._timer = asyncio.get_running_loop().call_later((due - now) / 1000, self.check)
+
+    def _due_ms(self) -> float:
+        settings, metadata = self._cluster.settings, self._cluster.metadata
+        topics = self._subscriptions.metadata_topics()
+        if self._wants_all and not self._complete:
+            return float("-inf")
+        missing = [topic for topic in topics if not metadata.is_fresh(topic)]
+        if any(topic not in metadata.errors for topic in missing):
+            return float("-inf")
+        if missing or any(NOBODY in (each.leader for each in metadata.topics[t].partitions) for t in topics):
+            return self._asked_at_ms + settings.retry_backoff_max_ms
+        return self._updated_at_ms + settings.metadata_max_age_ms
+
+    @property
+    def _wants_all(self) -> bool:
+        return self._subscriptions.type is SubscriptionType.PATTERN
+
+    async def _refresh(self) -> None:
+        settings = self._cluster.settings
+        topics = None if self._wants_all else sorted(self._subscriptions.metadata_topics())
+        try:
+            await self._cluster.refresh(topics, allow_auto_topic_creation=self._allow_auto_topic_creation)
+        except ClientError as error:
+            if not error.retriable:
+                self.error = error
+            self._backoff_ms = min(max(self._backoff_ms * 2, settings.retry_backoff_ms), settings.retry_backoff_max_ms)
+        else:
+            self.version += 1
+            self._complete = topics is None
+            self._backoff_ms = settings.retry_backoff_ms
+            self._updated_at_ms = self._cluster.clock.monotonic_ms()
+        finally:
+            self._task = None
+        self._on_update()
+        self.check()

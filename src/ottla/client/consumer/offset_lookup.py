@@ -1,0 +1,273 @@
+"""Offsets that brokers know: first, last and by time (ListOffsets), and where leader epochs end (KIP-320).
+
+`find_offsets` answers a caller. `PositionKeeper` works in the background on positions that are to be reset or
+validated; what cannot be helped is kept in `error` for the next call to raise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.metadata_keeper import MetadataKeeper
+from ottla.client.consumer.subscription_state import (
+    NO_EPOCH,
+    NO_LEADER,
+    FetchPosition,
+    LogTruncation,
+    OffsetReset,
+    SubscriptionState,
+)
+from ottla.client.errors import BrokerError, ClientError, LogTruncationError, UnsupportedVersionError
+from ottla.client.model import (
+    EARLIEST,
+    LATEST,
+    NO_OFFSET,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    by_topic,
+)
+from ottla.client.offsets import CONSUMER
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+RESET_TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
+
+
+async def find_offsets(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int | None = None
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """For each partition the offset at EARLIEST, LATEST, or of the first record with the timestamp (ms) or a later one.
+
+    None where there is no such record. Raises ClientTimeoutError, and what brokers refuse for good.
+    """
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+
+    async def attempt() -> None:
+        missing = [each for each in timestamps if each not in found]
+        grouped = await cluster.by_leader(missing)
+        answers = await asyncio.gather(
+            *(
+                _list_offsets(cluster, leader, {each: timestamps[each] for each in partitions}, isolation_level)
+                for leader, partitions in grouped.items()
+            ),
+            return_exceptions=True,
+        )
+        problem: BaseException | None = None
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                problem = answer
+                continue
+            told, failed = answer
+            found.update(told)
+            problem = next(iter(failed.values()), problem)
+        if problem is not None:
+            raise problem
+
+    await cluster.retry("looking up offsets", attempt, timeout_ms)
+    return {each: found[each] for each in timestamps}
+
+
+async def _list_offsets(
+    cluster: Cluster, leader: int, timestamps: Mapping[TopicPartition, int], isolation_level: int
+) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, ClientError]]:
+    """What the leader tells: offsets, and an error for each partition for which it does not."""
+    wanted = {
+        each: ListOffsetsPartition(partition_index=each.partition, timestamp=at) for each, at in timestamps.items()
+    }
+    topics = [ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic(wanted).items()]
+    request = ListOffsetsRequest(replica_id=CONSUMER, isolation_level=isolation_level, topics=topics)
+    answer: ListOffsetsResponse = await cluster.request(leader, request)
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    failed: dict[TopicPartition, ClientError] = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if each.error_code != ErrorCode.NONE:
+                failed[partition] = BrokerError(each.error_code, f"no offset of {partition} from broker {leader}")
+            elif each.offset == NO_OFFSET:
+                found[partition] = None
+            else:
+                found[partition] = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
+    for partition in timestamps:
+        if partition not in found and partition not in failed:
+            failed[partition] = BrokerError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} left {partition} out of its answer"
+            )
+    return found, failed
+
+
+class PositionKeeper:
+    """Resets and validates positions, a task per broker and kind; `on_change` is called when something is settled."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscriptions: SubscriptionState,
+        keeper: MetadataKeeper,
+        isolation_level: int,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.error: ClientError | None = None
+        self._cluster = cluster
+        self._subscriptions = subscriptions
+        self._keeper = keeper
+        self._isolation_level = isolation_level
+        self._on_change = on_change
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def start(self) -> None:
+        """Look up what is to be looked up now and is not being looked up."""
+        if self._closed:
+            return
+        now = self._cluster.clock.monotonic_ms()
+        subscriptions = self._subscriptions
+        for leader, partitions in self._by_leader(subscriptions.partitions_needing_reset(now)).items():
+            self._run(self._reset(leader, partitions), partitions)
+        for leader, partitions in self._by_leader(subscriptions.partitions_needing_validation(now)).items():
+            self._run(self._validate(leader, partitions), partitions)
+
+    def _by_leader(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        grouped: dict[int, list[TopicPartition]] = {}
+        for each in partitions:
+            leader = self._keeper.leader(each).leader
+            if leader == NO_LEADER:
+                self._retry_later([each])
+            else:
+                grouped.setdefault(leader, []).append(each)
+        return grouped
+
+    def _run(self, work: Awaitable[None], partitions: list[TopicPartition]) -> None:
+        # Nobody asks again before this attempt is over.
+        settings = self._cluster.settings
+        until = self._cluster.clock.monotonic_ms() + settings.request_timeout_ms + settings.retry_backoff_ms
+        self._subscriptions.set_next_allowed_retry(partitions, until)
+        task = asyncio.ensure_future(self._attempt(work, partitions))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _attempt(self, work: Awaitable[None], partitions: list[TopicPartition]) -> None:
+        try:
+            await work
+        except ClientError as error:
+            self._failed(dict.fromkeys(partitions, error))
+        self._on_change()
+
+    def _failed(self, failures: Mapping[TopicPartition, ClientError]) -> None:
+        again = [each for each, error in failures.items() if error.retriable]
+        for error in failures.values():
+            if not error.retriable:
+                self.error = error
+        # Those that cannot be helped are tried again, too, once the caller has seen the error.
+        self._retry_later(list(failures))
+        if again:
+            self._keeper.request_update()
+
+    def _retry_later(self, partitions: list[TopicPartition]) -> None:
+        pause_ms = self._cluster.settings.retry_backoff_ms
+        self._subscriptions.set_next_allowed_retry(partitions, self._cluster.clock.monotonic_ms() + pause_ms)
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self.start)
+
+    async def _reset(self, leader: int, partitions: list[TopicPartition]) -> None:
+        subscriptions = self._subscriptions
+        strategies: dict[TopicPartition, OffsetReset] = {}
+        for each in partitions:
+            state = subscriptions.state_or_none(each)
+            if state is not None and state.reset_strategy is not None:
+                strategies[each] = state.reset_strategy
+        timestamps = {each: RESET_TIMESTAMPS[strategy] for each, strategy in strategies.items()}
+        found, failed = await _list_offsets(self._cluster, leader, timestamps, self._isolation_level)
+        for each, at in found.items():
+            if at is not None:
+                position = FetchPosition(at.offset, NO_EPOCH, self._keeper.leader(each))
+                subscriptions.complete_reset(each, strategies[each], position)
+        if failed:
+            self._failed(failed)
+
+    async def _validate(self, leader: int, partitions: list[TopicPartition]) -> None:
+        subscriptions = self._subscriptions
+        states = {each: subscriptions.state_or_none(each) for each in partitions}
+        positions = {
+            each: state.position for each, state in states.items() if state is not None and state.position is not None
+        }
+        wanted = {
+            each: OffsetForLeaderPartition(
+                partition=each.partition,
+                current_leader_epoch=position.current_leader.epoch,
+                leader_epoch=position.offset_epoch,
+            )
+            for each, position in positions.items()
+        }
+        topics = [OffsetForLeaderTopic(topic=name, partitions=asked) for name, asked in by_topic(wanted).items()]
+        request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics)
+        try:
+            answer: OffsetForLeaderEpochResponse = await self._cluster.request(leader, request)
+        except UnsupportedVersionError:
+            for each in partitions:
+                subscriptions.skip_validation(each)
+            return
+        self._take_epochs(leader, positions, answer)
+
+    def _take_epochs(
+        self, leader: int, positions: Mapping[TopicPartition, FetchPosition], answer: OffsetForLeaderEpochResponse
+    ) -> None:
+        failed: dict[TopicPartition, ClientError] = {}
+        truncations: list[LogTruncation] = []
+        for topic in answer.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.topic, each.partition)
+                if partition not in positions:
+                    continue
+                if each.error_code != ErrorCode.NONE:
+                    failed[partition] = BrokerError(
+                        each.error_code, f"the position in {partition} cannot be validated by broker {leader}"
+                    )
+                    continue
+                known = each.end_offset != NO_OFFSET and each.leader_epoch != NO_EPOCH
+                end = (each.end_offset, each.leader_epoch) if known else None
+                truncation = self._subscriptions.complete_validation(partition, positions[partition], end)
+                if truncation is not None:
+                    truncations.append(truncation)
+        if truncations:
+            self.error = _truncation_error(truncations)
+            self._retry_later([each.partition for each in truncations])
+        if failed:
+            self._failed(failed)
+
+
+def _truncation_error(truncations: list[LogTruncation]) -> LogTruncationError:
+    return LogTruncationError(
+        {
+            each.partition: OffsetAndMetadata(each.position.offset, "", each.position.offset_epoch)
+            for each in truncations
+        },
+        {each.partition: each.divergent_offset for each in truncations if each.divergent_offset is not None},
+    )

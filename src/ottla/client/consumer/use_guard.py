@@ -1,0 +1,61 @@
+"""One thread, or one task, in a consumer at a time; and none once it is closed, or in another process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from ottla.client.errors import ClientClosedError, ConcurrentUseError
+
+
+class Guard:
+    """A context for each call that lets everybody in; for the consumer inside of a guarded one."""
+
+    closed = False
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        return None
+
+
+class UseGuard(Guard):
+    """A context for each call. `who` tells the caller apart (a thread's number, a task), `kind` is its word.
+
+    Calls from a callback of a call that is under way belong to that one.
+    """
+
+    def __init__(self, kind: str, who: Callable[[], object]) -> None:
+        self._kind = kind
+        self._who = who
+        self._owner: object = None
+        self._depth = 0
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self.closed = False
+
+    def __enter__(self) -> None:
+        if self.closed:
+            raise ClientClosedError("the consumer is closed; open a new one to read on")
+        if os.getpid() != self._process:
+            raise ClientClosedError("this consumer was opened in another process; open one in each process")
+        me = self._who()
+        if self._lock.acquire(blocking=False):
+            self._owner = me
+            self._depth = 1
+        elif self._owner == me:
+            self._depth += 1
+        else:
+            raise ConcurrentUseError(
+                f"another {self._kind} ({self._owner}) is in this consumer: a consumer is for one {self._kind} at a "
+                f"time; only wakeup may be called meanwhile. Give each {self._kind} a consumer, or pass on the records"
+            )
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = None
+            self._lock.release()

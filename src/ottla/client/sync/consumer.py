@@ -1,0 +1,190 @@
+"""The consumer for callers without an event loop: that of `ottla.client`, run by a thread.
+
+    with Consumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
+        consumer.subscribe(["clicks"])
+        for record in consumer:
+            ...
+
+Records that were fetched ahead are taken out in the caller's own thread; the loop is asked only when there are none, or
+when the group, a position or the metadata needs attention.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from ottla.client.consumer.consumer import CLOSE_TIMEOUT_MS, take_records
+from ottla.client.consumer.consumer import Consumer as AsyncConsumer
+from ottla.client.consumer.core import FOREVER_MS
+from ottla.client.consumer.records import ConsumerRecords
+from ottla.client.consumer.use_guard import Guard, UseGuard
+from ottla.client.loop_thread import LoopThread
+from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.records.consumed import ConsumerRecord
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+class Consumer(Generic[K, V]):
+    """Reads records of topics (`subscribe`) or of partitions (`assign`). For one thread at a time.
+
+    Settings, methods and errors are those of `ottla.client.Consumer`. Callbacks run in the thread that is in the
+    consumer at the time.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self._guard = UseGuard("thread", threading.get_ident)
+        self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), **settings)
+        self._core = self._async.core
+        self._max_poll_records = self._async.config.max_poll_records
+        self._thread = LoopThread(f"{self._async.config.client_id}-consumer")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a method of the consumer inside gives, run in the loop."""
+        with self._guard:
+
+            async def whole() -> T:
+                return await work
+
+            return self._thread.run_serving(whole)
+
+    def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """As `ottla.client.Consumer.close`."""
+        if self._guard.closed:
+            return
+        with self._guard:
+            try:
+                self._run(self._async.close(timeout_ms))
+            finally:
+                self._guard.closed = True
+                self._thread.close()
+
+    def wakeup(self) -> None:
+        """As `ottla.client.Consumer.wakeup`."""
+        self._async.wakeup()
+
+    # What is read
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `ottla.client.Consumer.assign`."""
+        self._run(self._async.assign(partitions))
+
+    def unsubscribe(self) -> None:
+        """As `ottla.client.Consumer.unsubscribe`."""
+        self._run(self._async.unsubscribe())
+
+    def subscription(self) -> set[str]:
+        """As `ottla.client.Consumer.subscription`."""
+        with self._guard:
+            return self._async.subscription()
+
+    def assignment(self) -> set[TopicPartition]:
+        """As `ottla.client.Consumer.assignment`."""
+        with self._guard:
+            return self._async.assignment()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `ottla.client.Consumer.pause`."""
+        with self._guard:
+            self._async.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `ottla.client.Consumer.resume`."""
+        with self._guard:
+            self._async.resume(partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        """As `ottla.client.Consumer.paused`."""
+        with self._guard:
+            return self._async.paused()
+
+    # Records
+
+    def poll(self, timeout_ms: int = 0) -> ConsumerRecords[K, V]:
+        """As `ottla.client.Consumer.poll`."""
+        with self._guard:
+            gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), 0)
+            records: ConsumerRecords[K, V] = ConsumerRecords(gathered)
+        self._core.handed_out = moves  # from here to the caller no signal is looked at
+        return records
+
+    def _gather(self, deadline_ms: float, most_partitions: int) -> Any:
+        core = self._core
+        core.settle()
+        self._async.check_reads()
+        while True:
+            if core.needs_loop:
+                self._run(self._async.wait_for_data(deadline_ms))
+            gathered, moves = core.collect(self._max_poll_records, take_records, most_partitions=most_partitions)
+            if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
+                return gathered, moves
+
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
+        while not self._guard.closed:
+            yield from self._next_chunk()
+
+    def _next_chunk(self) -> Iterator[ConsumerRecord[K, V]]:
+        with self._guard:
+            gathered, moves = self._gather(FOREVER_MS, 1)
+            return self._core.hand_out_chunk(gathered, moves)
+
+    # Positions
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """As `ottla.client.Consumer.seek`."""
+        with self._guard:
+            self._async.seek(partition, offset)
+
+    def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """As `ottla.client.Consumer.seek_to_beginning`."""
+        with self._guard:
+            self._async.seek_to_beginning(partitions)
+
+    def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """As `ottla.client.Consumer.seek_to_end`."""
+        with self._guard:
+            self._async.seek_to_end(partitions)
+
+    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
+        """As `ottla.client.Consumer.position`."""
+        return self._run(self._async.position(partition, timeout_ms))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """As `ottla.client.Consumer.offsets_for_times`."""
+        return self._run(self._async.offsets_for_times(timestamps, timeout_ms))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """As `ottla.client.Consumer.beginning_offsets`."""
+        return self._run(self._async.beginning_offsets(partitions, timeout_ms))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """As `ottla.client.Consumer.end_offsets`."""
+        return self._run(self._async.end_offsets(partitions, timeout_ms))
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """As `ottla.client.Consumer.current_lag`."""
+        with self._guard:
+            return self._async.current_lag(partition)
+
+    # Topics
+
+    def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[TopicPartition]:
+        """As `ottla.client.Consumer.partitions_for`."""
+        return self._run(self._async.partitions_for(topic, timeout_ms))

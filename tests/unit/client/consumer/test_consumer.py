@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.client.errors import IllegalStateError
+from ottla.client.model import TopicPartition
+from ottla.wire.apis import ApiKey
+
+pytestmark = pytest.mark.spec("C1")
+
+
+def offsets(records):
+    return [record.offset for record in records]
+
+
+def read(consumer, count):
+    found = []
+    while len(found) < count:
+        found += consumer.poll(1000)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def patient(fake):
+    """Fetches wait for records, as with real brokers."""
+    fake.waits_for_records = True
+
+
+@pytest.fixture
+def consumer(fake, facade):
+    with facade.consumer(bootstrap_servers=fake.bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=20) as made:
+        yield made
+
+
+def test_records_of_assigned_partitions(fake, consumer):
+    p0, p1 = fake.topic("t", 0, 0)
+    fake.fill(p0, 30)
+    fake.fill(p1, 20)
+    consumer.assign([p0, p1])
+    found = read(consumer, 50)
+    assert [r.offset for r in found if r.partition == 0] == list(range(30))
+    assert [r.offset for r in found if r.partition == 1] == list(range(20))
+    assert (found[0].topic, found[0].key, found[0].timestamp) == ("t", b"k0", 1000)
+    assert consumer.position(p0) == 30
+    assert not consumer.poll(0)
+
+
+def test_poll_gives_at_most_max_poll_records(fake, facade):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 100, per_batch=50)
+    with facade.consumer(
+        bootstrap_servers=fake.bootstrap, auto_offset_reset="earliest", max_poll_records=30
+    ) as consumer:
+        consumer.assign([p])
+        assert offsets(consumer.poll(1000)) == list(range(30))
+        assert consumer.position(p) == 30
+        assert offsets(read(consumer, 70)) == list(range(30, 100))
+
+
+def test_iteration(fake, consumer):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 30)
+    consumer.assign([p])
+    found = []
+    for record in consumer:
+        found.append(record.offset)
+        assert consumer.position(p) == record.offset + 1
+        if record.offset == 24:
+            break
+    assert found == list(range(25))
+    assert offsets(read(consumer, 5)) == list(range(25, 30))
+
+
+def test_seek_drops_what_was_fetched_ahead(fake, consumer):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 100)
+    consumer.assign([p])
+    assert read(consumer, 10)
+    consumer.seek(p, 95)
+    assert offsets(read(consumer, 5)) == [95, 96, 97, 98, 99]
+    consumer.seek_to_beginning()
+    assert consumer.position(p) == 0
+    consumer.seek_to_end([p])
+    assert consumer.position(p) == 100
+
+
+def test_paused_partitions_give_nothing(fake, consumer):
+    p0, p1 = fake.topic("t", 0, 0)
+    fake.fill(p0, 10)
+    fake.fill(p1, 10)
+    consumer.assign([p0, p1])
+    consumer.pause([p0])
+    assert {record.partition for record in read(consumer, 10)} == {1}
+    assert not consumer.poll(50)
+    consumer.resume([p0])
+    assert offsets(read(consumer, 10)) == list(range(10))
+
+
+def test_poll_without_anything_to_read(consumer):
+    with pytest.raises(IllegalStateError, match="subscribe or assign"):
+        consumer.poll(0)
+
+
+def test_offsets(fake, consumer):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 30)
+    consumer.assign([p])
+    assert consumer.beginning_offsets([p]) == {p: 0}
+    assert consumer.end_offsets([p]) == {p: 30}
+    assert consumer.offsets_for_times({p: 1005})[p].offset == 5
+    assert consumer.offsets_for_times({p: 5000}) == {p: None}
+    assert consumer.partitions_for("t") == [TopicPartition("t", 0)]
+
+
+def test_the_next_fetch_is_under_way_while_records_are_worked_on(fake, consumer):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 10)
+    consumer.assign([p])
+    assert consumer.poll(1000)
+    seen = len(fake.asked(ApiKey.FETCH))
+    assert seen >= 1
