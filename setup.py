@@ -1,6 +1,6 @@
-"""Builds the compiled twins of `ottla.records._walk` and `_keys`, where Cython and a C compiler are there.
+"""Builds the compiled twins of `ottla.records._walk`, `_keys` and `_building`, where Cython and a C compiler are there.
 
-The rest of the project's metadata stands in pyproject.toml. Both modules also run as the plain Python they are written
+The rest of the project's metadata stands in pyproject.toml. The modules also run as the plain Python they are written
 in; the built ones have other names, so that they do not hide their sources. A build that fails is told and passed over.
 """
 
@@ -11,7 +11,7 @@ import sys
 from setuptools import Extension, setup
 
 #: Source module and built module, below `ottla.records`.
-COMPILED = {"_walk": "_walk_native", "_keys": "_keys_native"}
+COMPILED = {"_walk": "_walk_native", "_keys": "_keys_native", "_building": "_building_native"}
 #: Indexes are never negative here, and everything that is read is checked to lie within its buffer.
 DIRECTIVES = {
     "language_level": 3,

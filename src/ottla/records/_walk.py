@@ -23,7 +23,7 @@ try:
 except ImportError:
     from ottla.records import uncompiled as cython
 if not cython.compiled:
-    from ottla.records.uncompiled import copy_bytes
+    from ottla.records.uncompiled import copy_bytes, tuple_of
 
 SMALLEST_RECORD = 7
 NULL_SIZE = -1
@@ -246,7 +246,8 @@ def read_records(
     _check_count(len(records), count)
     cursor = Cursor(records)
     made: list[Any] = []
-    new = tuple.__new__
+    if not issubclass(kind, tuple):
+        raise TypeError(f"{kind!r} is not a kind of tuple")
     for index in range(count):
         cursor.read_record(index)
         offset = _plus(base_offset, cursor.offset_delta)
@@ -272,7 +273,7 @@ def read_records(
         fields = (
             topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch, key_size, value_size
         )  # fmt: skip
-        made.append(new(kind, fields))
+        made.append(tuple_of(kind, fields))
     _check_end(cursor, count)
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.records.errors import BatchError
-from ottla.records.varint import read_varint
+from ottla.records.varint import encode_varint, read_varint
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -40,3 +40,16 @@ def decode_headers(data: bytes, position: int, record_end: int) -> tuple[Headers
             headers.append((key, data[position:end]))
             position = end
     return tuple(headers), position
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The headers as they lie in a record, with their count before them."""
+    parts = [encode_varint(len(headers))]
+    for key, value in headers:
+        encoded_key = key.encode("utf-8")
+        parts += (encode_varint(len(encoded_key)), encoded_key)
+        if value is None:
+            parts.append(b"\x01")
+        else:
+            parts += (encode_varint(len(value)), value)
+    return b"".join(parts)

@@ -30,7 +30,7 @@ from ottla.records.batch import (
 from ottla.records.compression import Compression, compress, decompress
 from ottla.records.errors import BatchError
 from ottla.records.headers import Headers as Headers
-from ottla.records.headers import decode_headers
+from ottla.records.headers import decode_headers, encode_headers
 from ottla.records.varint import ENCODED, ENCODED_COUNT, encode_varint, read_varint, read_varlong
 
 SMALLEST_RECORD = 7
@@ -144,7 +144,7 @@ def encode_records(records: Sequence[Record], offset_deltas: Sequence[int], base
             body.append(small[size] if size < small_count else encode_varint(size))
             body.append(value)
         if headers:
-            _append_headers(body, headers)
+            body.append(encode_headers(headers))
         else:
             body.append(b"\x00")
         encoded = b"".join(body)
@@ -256,16 +256,3 @@ def _decode_into(columns: Columns, data: bytes, count: int) -> int:
         if position != record_end:
             raise BatchError(f"a record says it ends at byte {record_end}, but its fields end at {position}")
     return position
-
-
-def _append_headers(body: list[bytes], headers: Headers) -> None:
-    body.append(encode_varint(len(headers)))
-    for key, value in headers:
-        encoded_key = key.encode("utf-8")
-        body.append(encode_varint(len(encoded_key)))
-        body.append(encoded_key)
-        if value is None:
-            body.append(b"\x01")
-        else:
-            body.append(encode_varint(len(value)))
-            body.append(value)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 compiled = False
 """Of a source that is compiled, Cython makes this True."""
 
@@ -12,3 +14,13 @@ compiled = False
 def copy_bytes(into: bytearray, at: int, data: bytes, start: int, size: int) -> None:
     """Copy `size` bytes of `data` from `start` on to place `at`; the caller has seen that both have them."""
     into[at : at + size] = data[start : start + size]
+
+
+def copy_octets(into: bytearray, at: int, data: memoryview, start: int, size: int) -> None:
+    """As `copy_bytes`, out of any buffer of octets."""
+    into[at : at + size] = data[start : start + size]
+
+
+def tuple_of(kind: Any, fields: tuple[Any, ...]) -> Any:
+    """A tuple of a named kind with these fields."""
+    return tuple.__new__(kind, fields)

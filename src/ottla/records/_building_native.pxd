@@ -1,0 +1,85 @@
+# The C types of `_building.py`, from which the module `ottla.records._building_native` is compiled. Differences of
+# numbers of 64 bits are taken as unsigned ones, so that what does not fit is cut as Java cuts it; bounds checks stay on.
+import cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.string cimport memcpy
+
+ctypedef unsigned long long u64
+ctypedef long long i64
+ctypedef const unsigned char[::1] octets
+
+cdef Py_ssize_t MOST_BYTES, MOST_VARINT_BYTES
+cdef i64 MOST_TIMESTAMP
+cdef u64 SEED, MULTIPLIER, MASK, POSITIVE
+
+
+cdef inline int copy_bytes(bytearray into, Py_ssize_t at, bytes data, Py_ssize_t start, Py_ssize_t size) except -1:
+    if (
+        size < 0 or at < 0 or start < 0
+        or size > PyByteArray_GET_SIZE(into) - at or size > PyBytes_GET_SIZE(data) - start
+    ):
+        raise IndexError("copy beyond the end")
+    memcpy(PyByteArray_AS_STRING(into) + at, PyBytes_AS_STRING(data) + start, size)
+    return 0
+
+
+cdef inline int copy_octets(bytearray into, Py_ssize_t at, octets data, Py_ssize_t start, Py_ssize_t size) except -1:
+    if size <= 0:
+        return 0
+    if at < 0 or start < 0 or size > PyByteArray_GET_SIZE(into) - at or size > data.shape[0] - start:
+        raise IndexError("copy beyond the end")
+    memcpy(PyByteArray_AS_STRING(into) + at, &data[start], size)
+    return 0
+
+
+@cython.final
+cdef class RecordsBuilder:
+    cdef bytearray _buffer
+    cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t count
+    cdef readonly i64 base_timestamp
+    cdef readonly i64 max_timestamp
+
+    @cython.locals(encoded_headers=bytes, key_size=Py_ssize_t, value_size=Py_ssize_t)
+    cpdef append(self, i64 timestamp, bytes key, bytes value, tuple headers=*)
+
+    @cython.locals(times="const long long[::1]", has_times=bint, row=Py_ssize_t, key_size=Py_ssize_t, value_size=Py_ssize_t)
+    cpdef append_rows(
+        self, Strings keys, Strings values, timestamps, i64 timestamp, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t limit
+    )
+
+    @cython.locals(delta=i64, body=Py_ssize_t, needed=Py_ssize_t, room=Py_ssize_t)
+    cdef inline int _begin(
+        self, i64 timestamp, Py_ssize_t key_size, Py_ssize_t value_size, Py_ssize_t headers_size
+    ) except -1
+
+    @cython.locals(number=u64, at=Py_ssize_t)
+    cdef inline int _put(self, i64 value) except -1
+
+
+@cython.final
+cdef class Strings:
+    cdef const long long[::1] starts
+    cdef octets data
+    cdef octets valid
+    cdef bint has_nulls
+    cdef readonly Py_ssize_t offset
+    cdef readonly Py_ssize_t count
+
+    @cython.locals(at=Py_ssize_t, first=i64, end=i64, size=Py_ssize_t)
+    cdef inline Py_ssize_t length(self, Py_ssize_t row) except -2
+
+
+cdef inline u64 zigzag(i64 value) noexcept
+
+@cython.locals(number=u64, size=Py_ssize_t)
+cdef inline Py_ssize_t varint_size(i64 value) noexcept
+
+cpdef murmur2(bytes data)
+
+@cython.locals(chosen=object, numbers="int[::1]", row=Py_ssize_t, size=Py_ssize_t, hashed=u64)
+cpdef partitions_for_keys(Strings keys, Py_ssize_t partition_count)
+
+@cython.locals(hashed=u64, k=u64, at=Py_ssize_t, end=Py_ssize_t, left=Py_ssize_t)
+cdef u64 _murmur2(octets data, Py_ssize_t start, Py_ssize_t size) noexcept

@@ -1,0 +1,96 @@
+"""Batches built record by record, encoded at once, or from Arrow columns; compiled where that was built.
+
+`RecordsBuilder` gathers the records of one batch, `finish_batch` frames them. `Strings` is a column of an Arrow array
+(`strings_of`), `partitions_for_keys` gives each key its partition, and `murmur2` is the hash behind that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.records.batch import (
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    frame_batch,
+)
+from ottla.records.compression import Compression, compress
+
+try:
+    from ottla.records._building_native import RecordsBuilder, Strings, murmur2, partitions_for_keys
+
+    compiled = True
+except ImportError:
+    from ottla.records._building import RecordsBuilder, Strings, murmur2, partitions_for_keys
+
+    compiled = False
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["COMPILED", "RecordsBuilder", "Strings", "finish_batch", "murmur2", "partitions_for_keys", "strings_of"]
+
+#: Whether the compiled builder is there.
+COMPILED: Final = compiled
+
+
+def finish_batch(
+    builder: RecordsBuilder,
+    *,
+    compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+) -> bytes:
+    """The whole batch of what was built, checksum included, offsets from 0; the builder stays as it is.
+
+    ValueError where there is no record.
+    """
+    if not builder.count:
+        raise ValueError("a batch needs at least one record")
+    payload = builder.payload()
+    if compression != Compression.NONE:
+        payload = compress(compression, payload, compression_level)
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        partition_leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=int(compression) | (TRANSACTIONAL_FLAG if is_transactional else 0),
+        last_offset_delta=builder.count - 1,
+        base_timestamp=builder.base_timestamp,
+        max_timestamp=builder.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=builder.count,
+        position=0,
+    )
+    return frame_batch(payload, header)
+
+
+def strings_of(column: pyarrow.Array) -> Strings:
+    """A column of binary, string, large ones of both, or fixed-size binary, for `RecordsBuilder.append_rows`.
+
+    The bytes are not copied. pyarrow.ArrowInvalid or ArrowNotImplementedError where the column is of another kind.
+    """
+    import pyarrow
+
+    wide = column if pyarrow.types.is_large_binary(column.type) else column.cast(pyarrow.large_binary())
+    valid, starts, data = wide.buffers()
+    return Strings(
+        memoryview(starts).cast("B").cast("q")
+        if starts is not None and starts.size
+        else memoryview(bytes(8)).cast("q"),
+        memoryview(data).cast("B") if data is not None and data.size else memoryview(b""),
+        memoryview(valid).cast("B") if valid is not None and wide.null_count else None,
+        wide.offset,
+        len(wide),
+    )

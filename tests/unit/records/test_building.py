@@ -1,0 +1,151 @@
+"""Building batches, in plain Python and compiled: each test runs with both."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pyarrow
+import pytest
+
+from ottla.records import _building, building
+from ottla.records.batch import check_crc, split_batches
+from ottla.records.building import finish_batch
+from ottla.records.compression import Compression
+from ottla.records.record import Record, decode_batch, encode_batch
+
+RECORDS = [
+    Record(0, 1000, b"k", b"v"),
+    Record(1, 2000, None, bytes(300), (("a", b"1"), ("ü", None), ("", b""))),
+    Record(2, 500, b"", None),
+    Record(3, -1, b"x" * 20_000, b"y" * 70_000),
+]
+
+
+@pytest.fixture(params=["python", "compiled"])
+def builders(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    chosen = _building
+    if request.param == "compiled":
+        chosen = pytest.importorskip("ottla.records._building_native", reason="not compiled here")
+    monkeypatch.setattr(building, "Strings", chosen.Strings)
+    return chosen
+
+
+def built(builders: ModuleType, records: list[Record]):
+    builder = builders.RecordsBuilder()
+    for index, record in enumerate(records):
+        assert builder.append(record.timestamp, record.key, record.value, record.headers) == index
+    return builder
+
+
+def test_the_builder_in_use_is_the_compiled_one_where_there_is_one() -> None:
+    assert (building.RecordsBuilder is not _building.RecordsBuilder) == building.COMPILED
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_batch_is_the_one_that_the_encoder_makes(builders, compression):
+    builder = built(builders, RECORDS)
+    whole = finish_batch(builder, compression=compression, producer_id=7, producer_epoch=2, base_sequence=40)
+    wanted = encode_batch(RECORDS, compression=compression, producer_id=7, producer_epoch=2, base_sequence=40)
+    assert whole == wanted
+    assert (builder.count, builder.base_timestamp, builder.max_timestamp) == (4, 1000, 2000)
+    assert builder.size == len(builder.payload())
+
+
+def test_a_batch_can_be_framed_again_with_another_sequence(builders):
+    builder = built(builders, RECORDS)
+    first, second = (finish_batch(builder, producer_id=1, producer_epoch=0, base_sequence=at) for at in (0, 9))
+    (header,) = split_batches(second)
+    assert header.base_sequence == 9
+    assert check_crc(second, header)
+    assert first[61:] == second[61:]
+
+
+def test_without_records_there_is_no_batch(builders):
+    with pytest.raises(ValueError, match="at least one record"):
+        finish_batch(builders.RecordsBuilder())
+
+
+@pytest.mark.parametrize("timestamp", [0, -1, 2**62, -(2**62), 63, 64, -64, -65])
+def test_timestamps_however_far_from_the_first(builders, timestamp):
+    records = [Record(0, 0, None, None), Record(1, timestamp, None, None)]
+    assert finish_batch(built(builders, records)) == encode_batch(records)
+
+
+@pytest.mark.parametrize("timestamp", [2**63, -(2**63) - 1, 2**62 + 1, -(2**62) - 1])
+def test_a_timestamp_too_far_away_adds_nothing(builders, timestamp):
+    builder = built(builders, RECORDS[:1])
+    with pytest.raises(OverflowError):
+        builder.append(timestamp, None, None)
+    assert finish_batch(builder) == encode_batch(RECORDS[:1])
+
+
+def arrow_batch(builders: ModuleType, keys, values, timestamps=None, start=0, stop=None, limit=1 << 30):
+    builder = builders.RecordsBuilder()
+    keys = building.strings_of(keys) if keys is not None else None
+    values = building.strings_of(values) if values is not None else None
+    times = memoryview(timestamps.buffers()[1]).cast("B").cast("q") if timestamps is not None else None
+    reached = builder.append_rows(keys, values, times, 5, start, values.count if stop is None else stop, limit)
+    return builder, reached
+
+
+@pytest.mark.parametrize(
+    "kind", [pyarrow.binary(), pyarrow.string(), pyarrow.large_binary(), pyarrow.large_string()], ids=str
+)
+def test_rows_of_arrow_arrays(builders, kind):
+    texts = [None if at % 5 == 3 else "v" * at for at in range(40)]
+    values = pyarrow.array(texts, kind)
+    keys = pyarrow.array([None if at % 3 == 0 else f"k{at}" for at in range(50)], kind)[10:]
+    times = pyarrow.array(range(1000, 1040), pyarrow.int64())
+    builder, reached = arrow_batch(builders, keys, values, times)
+    assert reached == 40
+    whole = finish_batch(builder)
+    assert decode_batch(whole, split_batches(whole)[0]) == [
+        Record(at, 1000 + at, key and key.encode(), None if text is None else text.encode())
+        for at, (key, text) in enumerate(
+            zip([None if at % 3 == 0 else f"k{at}" for at in range(10, 50)], texts, strict=True)
+        )
+    ]
+
+
+def test_rows_go_on_where_a_batch_is_full(builders):
+    values = pyarrow.array([b"x" * 100] * 10, pyarrow.binary())
+    builder, reached = arrow_batch(builders, None, values, limit=350)
+    assert (builder.count, reached) == (3, 3)
+    builder, reached = arrow_batch(builders, None, values, start=reached, limit=1)
+    assert (builder.count, reached) == (1, 4)
+
+
+def test_columns_without_rows_or_shorter_than_said(builders):
+    none = pyarrow.array([], pyarrow.binary())
+    builder, reached = arrow_batch(builders, None, none)
+    assert (builder.count, reached) == (0, 0)
+    with pytest.raises(IndexError):
+        arrow_batch(builders, None, none, stop=1)
+    all_null = pyarrow.array([None, None], pyarrow.binary())
+    builder, reached = arrow_batch(builders, all_null, all_null)
+    assert finish_batch(builder) == encode_batch([Record(0, 5, None, None), Record(1, 5, None, None)])
+
+
+def test_a_column_whose_bytes_are_not_there(builders):
+    lying = builders.Strings(
+        memoryview(bytes(8) + (100).to_bytes(8, "little")).cast("q"), memoryview(b"abc"), None, 0, 1
+    )
+    with pytest.raises(IndexError):
+        builders.RecordsBuilder().append_rows(None, lying, None, 0, 0, 1, 1000)
+
+
+@pytest.mark.spec("P3")
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    # Of `Utils.murmur2`, as Apache Kafka's own test states them.
+    [(b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536), (b"abc", 479470107)],
+)
+def test_the_hash_of_a_key(builders, key, hashed):
+    assert builders.murmur2(key) == hashed % 2**32
+
+
+@pytest.mark.spec("P3")
+def test_partitions_of_a_column_of_keys(builders):
+    keys = pyarrow.array([b"1", None, b"2", b"3", b""], pyarrow.binary())
+    chosen = list(builders.partitions_for_keys(building.strings_of(keys), 3))
+    assert chosen == [0, -1, 2, 2, (builders.murmur2(b"") & 0x7FFFFFFF) % 3]
