@@ -12,6 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from ottla.broker.served import SERVED
 from ottla.cli.main import app
+from ottla.client.configs import reference as client_reference
 from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
 from support.group_page import groups_page
@@ -103,6 +104,7 @@ def _paragraphs(text: str) -> str:
 PAGES = {
     "docs/apis.md": apis_page,
     "docs/cli.md": cli_page,
+    "docs/client-settings.md": client_reference.render,
     "docs/groups.md": groups_page,
     "docs/settings.md": reference.render,
 }

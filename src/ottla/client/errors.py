@@ -22,6 +22,19 @@ class InvalidArgumentError(ClientError, ValueError):
     """A value given by the caller cannot be: a malformed address, a partition that does not exist."""
 
 
+class InvalidConfigError(InvalidArgumentError):
+    """Settings of a client are unknown, out of range or contradict each other; `problems` tells each."""
+
+    def __init__(self, kind: str, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        told = self.problems[0] if len(self.problems) == 1 else "\n- ".join(("several problems:", *self.problems))
+        super().__init__(f"the settings of this {kind} cannot be: {told}")
+
+
+class SerializationError(ClientError):
+    """A key or value cannot be made into bytes, or bytes into one."""
+
+
 class ClientClosedError(ClientError):
     """The client was closed, or was opened in another process."""
 

@@ -24,6 +24,14 @@ class ClientSettings:
     metadata_max_age_ms: int = 300_000
     unknown_topic_timeout_ms: int = 2_000
     """How long a topic that is not there is looked for: brokers learn of a new one a little after its creation."""
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    connections_max_idle_ms: int = 540_000
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    """Sizes of the sockets' buffers; -1 leaves them to the operating system, which adapts them."""
+    client_dns_lookup: str = "use_all_dns_ips"
 
 
 @dataclass(slots=True, frozen=True)

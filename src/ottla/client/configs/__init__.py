@@ -1,0 +1,16 @@
+"""Configurations of producers, consumers and admin clients: every setting of Apache Kafka's, typed and checked."""
+
+from ottla.client.configs.admin import AdminConfig, parse_admin_config
+from ottla.client.configs.base import ClientConfig
+from ottla.client.configs.consumer import ConsumerConfig, parse_consumer_config
+from ottla.client.configs.producer import ProducerConfig, parse_producer_config
+
+__all__ = [
+    "AdminConfig",
+    "ClientConfig",
+    "ConsumerConfig",
+    "ProducerConfig",
+    "parse_admin_config",
+    "parse_consumer_config",
+    "parse_producer_config",
+]

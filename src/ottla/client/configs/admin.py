@@ -1,0 +1,55 @@
+"""The configuration of an admin client.
+
+Sources: Apache Kafka 3.9's AdminClientConfig and KafkaAdminClient, for names, defaults and the rules between settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.client.configs.base import ClientConfig, made, settle_client_id, settle_common
+from ottla.client.configs.given import GivenSettings
+from ottla.client.configs.settings import ADMIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """All settings of an admin client."""
+
+    bootstrap_controllers: tuple[str, ...]
+    default_api_timeout_ms: int
+    retries: int
+
+    @property
+    def api_timeout_ms(self) -> int:
+        """`default.api.timeout.ms`."""
+        return self.default_api_timeout_ms
+
+
+def parse_admin_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> AdminConfig:
+    """The configuration out of Kafka's names and Python keywords, in either.
+
+    Raises InvalidConfigError that tells everything that is wrong.
+    """
+    given = GivenSettings(ADMIN, config, keywords)
+    settle_common(given)
+    if not given.problems:
+        _settle_api_timeout(given)
+    settle_client_id(given, "adminclient")
+    return made(AdminConfig, given)
+
+
+def _settle_api_timeout(given: GivenSettings) -> None:
+    """A call cannot be shorter than one of its requests."""
+    whole, request = given.values["default.api.timeout.ms"], given.values["request.timeout.ms"]
+    if whole >= request:
+        return
+    if given.is_given("default.api.timeout.ms"):
+        given.problems.append(
+            f"default.api.timeout.ms={whole} is shorter than request.timeout.ms={request}. Raise it, or lower "
+            "request.timeout.ms."
+        )
+    else:
+        given.values["default.api.timeout.ms"] = request

@@ -1,0 +1,136 @@
+"""What the configurations of all clients have in common."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from itertools import count
+from typing import Any, TypeVar
+
+from ottla.client.configs.given import GivenSettings
+from ottla.client.configs.settings import attribute_of
+from ottla.client.errors import InvalidArgumentError, InvalidConfigError
+from ottla.client.settings import ClientSettings, parse_bootstrap_servers
+
+_log = logging.getLogger("ottla.client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """The settings that every client has; docs/client-settings.md says what each means. Made by the `parse_` functions.
+
+    Times are in milliseconds, sizes in bytes. What is refused but for its default (TLS, logins) has no attribute.
+    `originals` holds what was given, by Kafka's names, for the `configure` of serializers and the like.
+    """
+
+    auto_include_jmx_reporter: bool
+    bootstrap_servers: tuple[str, ...]
+    client_dns_lookup: str
+    client_id: str
+    connections_max_idle_ms: int
+    enable_metrics_push: bool
+    metadata_max_age_ms: int
+    metadata_recovery_strategy: str
+    metric_reporters: tuple[Any, ...]
+    metrics_num_samples: int
+    metrics_recording_level: str
+    metrics_sample_window_ms: int
+    receive_buffer_bytes: int
+    reconnect_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    request_timeout_ms: int
+    retry_backoff_max_ms: int
+    retry_backoff_ms: int
+    send_buffer_bytes: int
+    socket_connection_setup_timeout_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    originals: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def api_timeout_ms(self) -> int:
+        """How long an operation with all its retries may take."""
+        raise NotImplementedError
+
+    @property
+    def client_settings(self) -> ClientSettings:
+        """What `Cluster` takes."""
+        return ClientSettings(
+            bootstrap_servers=",".join(self.bootstrap_servers),
+            client_id=self.client_id,
+            request_timeout_ms=self.request_timeout_ms,
+            default_api_timeout_ms=self.api_timeout_ms,
+            socket_connection_setup_timeout_ms=self.socket_connection_setup_timeout_ms,
+            socket_connection_setup_timeout_max_ms=self.socket_connection_setup_timeout_max_ms,
+            reconnect_backoff_ms=self.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=self.reconnect_backoff_max_ms,
+            retry_backoff_ms=self.retry_backoff_ms,
+            retry_backoff_max_ms=self.retry_backoff_max_ms,
+            metadata_max_age_ms=self.metadata_max_age_ms,
+            connections_max_idle_ms=self.connections_max_idle_ms,
+            send_buffer_bytes=self.send_buffer_bytes,
+            receive_buffer_bytes=self.receive_buffer_bytes,
+            client_dns_lookup=self.client_dns_lookup,
+        )
+
+
+C = TypeVar("C", bound=ClientConfig)
+
+
+def settle_common(given: GivenSettings) -> None:
+    """Check and complete what all clients share, in place."""
+    servers = given.values["bootstrap.servers"]
+    if not servers:
+        if not given.problems:
+            given.problems.append(
+                "bootstrap.servers is missing. Give it the address of a broker or more, as host:port."
+            )
+    else:
+        try:
+            parse_bootstrap_servers(",".join(servers))
+        except InvalidArgumentError as error:
+            given.problems.append(f"bootstrap.servers={','.join(servers)}: {error}")
+    for first, longest in (
+        ("reconnect.backoff.ms", "reconnect.backoff.max.ms"),
+        ("retry.backoff.ms", "retry.backoff.max.ms"),
+        ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms"),
+    ):
+        _settle_longest(given, first, longest)
+
+
+def _settle_longest(given: GivenSettings, first: str, longest: str) -> None:
+    """A pause that is longer than the longest one: Java takes the shorter; given both, it is a contradiction."""
+    values = given.values
+    if values[first] <= values[longest]:
+        if first == "reconnect.backoff.ms" and given.is_given(first) and not given.is_given(longest):
+            values[longest] = values[first]
+        return
+    if given.is_given(first) and given.is_given(longest):
+        given.problems.append(
+            f"{first}={values[first]} is longer than {longest}={values[longest]}. Raise {longest} or lower {first}."
+        )
+    elif given.is_given(first):
+        values[longest] = values[first]
+    else:
+        values[first] = values[longest]
+
+
+_numbers: dict[str, count[int]] = {}
+
+
+def settle_client_id(given: GivenSettings, prefix: str, suffix: str | None = None) -> None:
+    """Without a `client.id`, one is made: `prefix` and `suffix`, or a number that this process counts."""
+    if not given.values["client.id"] and not given.problems:
+        number = suffix if suffix is not None else next(_numbers.setdefault(prefix, count(1)))
+        given.values["client.id"] = f"{prefix}-{number}"
+
+
+def made(config: type[C], given: GivenSettings) -> C:
+    """The configuration, with what has no effect logged. Raises InvalidConfigError that tells all problems."""
+    if given.problems:
+        raise InvalidConfigError(given.kind, given.problems)
+    for note in given.notes:
+        _log.warning("%s", note)
+    values = {attribute_of(name): value for name, value in given.values.items()}
+    declared = {one.name for one in fields(config)} & values.keys()
+    return config(originals=given.originals, **{name: values[name] for name in declared})

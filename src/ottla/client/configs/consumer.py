@@ -1,0 +1,120 @@
+"""The configuration of a consumer.
+
+Sources: Apache Kafka 3.9's ConsumerConfig and KafkaConsumer, for names, defaults and the rules between settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.client.configs.base import ClientConfig, made, settle_client_id, settle_common
+from ottla.client.configs.given import GivenSettings
+from ottla.client.configs.settings import CONSUMER
+
+MAX_INSTANCE_ID_LENGTH = 249
+_INSTANCE_ID = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """All settings of a consumer."""
+
+    allow_auto_create_topics: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    check_crcs: bool
+    client_rack: str
+    default_api_timeout_ms: int
+    enable_auto_commit: bool
+    exclude_internal_topics: bool
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
+    heartbeat_interval_ms: int
+    interceptor_classes: tuple[Any, ...]
+    internal_leave_group_on_close: bool
+    internal_throw_on_fetch_stable_offset_unsupported: bool
+    isolation_level: str
+    key_deserializer: Any
+    max_partition_fetch_bytes: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    partition_assignment_strategy: tuple[Any, ...]
+    session_timeout_ms: int
+    value_deserializer: Any
+
+    @property
+    def api_timeout_ms(self) -> int:
+        """`default.api.timeout.ms`."""
+        return self.default_api_timeout_ms
+
+
+def parse_consumer_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerConfig:
+    """The configuration out of Kafka's names and Python keywords, in either.
+
+    Raises InvalidConfigError that tells everything that is wrong.
+    """
+    given = GivenSettings(CONSUMER, config, keywords)
+    settle_common(given)
+    if not given.problems:
+        _settle_group(given)
+        _check_session(given)
+        _check_fetch(given)
+    group, instance = given.values["group.id"], given.values["group.instance.id"]
+    settle_client_id(given, "consumer" if group is None else f"consumer-{group}", instance)
+    return made(ConsumerConfig, given)
+
+
+def _settle_group(given: GivenSettings) -> None:
+    values = given.values
+    group, instance = values["group.id"], values["group.instance.id"]
+    if group is None:
+        if given.is_given("enable.auto.commit") and values["enable.auto.commit"]:
+            given.problems.append(
+                "enable.auto.commit=true needs a group to commit for. Give group.id, or set it to false."
+            )
+        values["enable.auto.commit"] = False
+        if instance is not None:
+            given.problems.append(f"group.instance.id={instance} needs a group. Give group.id.")
+    elif not group.strip():
+        given.problems.append("group.id is empty. Give it a name, or leave it out to consume without a group.")
+    if instance is not None and (
+        len(instance) > MAX_INSTANCE_ID_LENGTH or _INSTANCE_ID.match(instance) is None or instance in (".", "..")
+    ):
+        given.problems.append(
+            f"group.instance.id={instance} is not possible: it has 1 to {MAX_INSTANCE_ID_LENGTH} letters of ASCII, "
+            "digits, '.', '_' and '-', and is neither '.' nor '..'."
+        )
+
+
+def _check_session(given: GivenSettings) -> None:
+    heartbeat, session = given.values["heartbeat.interval.ms"], given.values["session.timeout.ms"]
+    if heartbeat < 1:
+        given.problems.append(f"heartbeat.interval.ms={heartbeat} is not possible. Give it 1 or more milliseconds.")
+    if heartbeat >= session:
+        given.problems.append(
+            f"heartbeat.interval.ms={heartbeat} is not shorter than session.timeout.ms={session}, so that the member "
+            f"would be taken for dead between two heartbeats. Lower it to {max(session // 3, 1)}, a third of that."
+        )
+
+
+def _check_fetch(given: GivenSettings) -> None:
+    values = given.values
+    if values["fetch.min.bytes"] > values["fetch.max.bytes"]:
+        given.problems.append(
+            f"fetch.min.bytes={values['fetch.min.bytes']} is more than fetch.max.bytes={values['fetch.max.bytes']}, so "
+            "that every fetch would wait in vain. Lower fetch.min.bytes or raise fetch.max.bytes."
+        )
+    if values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:
+        given.problems.append(
+            f"fetch.max.wait.ms={values['fetch.max.wait.ms']} is not shorter than "
+            f"request.timeout.ms={values['request.timeout.ms']}, so that fetches of quiet partitions would fail. "
+            "Lower fetch.max.wait.ms or raise request.timeout.ms."
+        )

@@ -1,0 +1,115 @@
+"""What the user gave: a mapping by Kafka's names and Python keywords, brought together under Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from ottla.client.configs.foreign import INSTEAD, RENAMED
+from ottla.client.configs.settings import OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
+from ottla.client.configs.values import default_of, parse_given
+from ottla.config.settings import LONGEST_NAME, NO_EFFECT, REFUSED, Setting
+from ottla.config.values import ConfigError
+
+_NO_TLS_OR_LOGIN = "TLS and logins are not there yet. Remove it, and reach the cluster by a PLAINTEXT listener."
+_REFUSALS = {
+    "transactional.id": "transactions are not there yet. Remove it; retries make no duplicates without it.",
+    "group.protocol": "the newer group protocol (KIP-848) is not there yet. Remove it, or set it to classic.",
+    "group.remote.assignor": "it is a setting of the newer group protocol (KIP-848), which is not there yet. Remove "
+    "it, and name assignors in partition.assignment.strategy.",
+    "bootstrap.controllers": "KRaft controllers are not talked to. Give bootstrap.servers, the addresses of brokers.",
+}
+
+
+class GivenSettings:
+    """The settings of one client while they are checked.
+
+    `values` has the typed value of every setting by Kafka's name; `originals` what the user gave, as it was given;
+    `problems` what is wrong, `notes` what should be logged.
+    """
+
+    def __init__(self, kind: str, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self.settings = SETTINGS_OF[kind]
+        self.values: dict[str, Any] = {name: default_of(setting) for name, setting in self.settings.items()}
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self._originals: dict[str, Any] = {}
+        for source in (config or {}, keywords):
+            for name, value in source.items():
+                self._take(name, value)
+
+    @property
+    def originals(self) -> Mapping[str, Any]:
+        """What was given, by Kafka's names."""
+        return MappingProxyType(self._originals)
+
+    def is_given(self, name: str) -> bool:
+        """Whether the user set it."""
+        return self._originals.get(name) is not None
+
+    def _take(self, given_name: object, given: object) -> None:
+        if not isinstance(given_name, str):
+            self.problems.append(f"the name of a setting is text, not {given_name!r}")
+            return
+        name = given_name.replace("_", ".")
+        setting = self.settings.get(name)
+        if setting is None and name not in OF_BUILT_IN_CLASSES[self.kind]:
+            self.problems.append(_unknown(given_name, name, self.kind))
+            return
+        if self.is_given(name) and not self._is_same(setting, self._originals[name], given):
+            shown = (
+                "" if setting is not None and setting.is_sensitive else f", as {self._originals[name]!r} and {given!r}"
+            )
+            self.problems.append(f"{name} is given twice with different values{shown}. Give it once.")
+            return
+        self._originals[name] = given
+        if setting is not None:
+            self._take_known(setting, given)
+
+    def _take_known(self, setting: Setting, given: object) -> None:
+        try:
+            value = self.values[setting.name] = parse_given(setting, given)
+        except ConfigError as error:
+            self.problems.append(f"{error}")
+            return
+        if value == default_of(setting):
+            return
+        shown = "" if setting.is_sensitive else f"={given}"
+        if setting.effect == REFUSED:
+            why = _REFUSALS.get(setting.name, _NO_TLS_OR_LOGIN)
+            self.problems.append(f"{setting.name}{shown} cannot be honoured: {why}")
+        elif setting.effect == NO_EFFECT:
+            self.notes.append(f"{setting.name}{shown} has no effect here: {setting.documentation}")
+
+    def _is_same(self, setting: Setting | None, first: object, second: object) -> bool:
+        if setting is None or first == second:
+            return first == second
+        try:
+            return bool(parse_given(setting, first) == parse_given(setting, second))
+        except ConfigError:
+            return False
+
+
+def _unknown(given_name: str, name: str, kind: str) -> str:
+    others = [other for other, settings in SETTINGS_OF.items() if other != kind and name in settings]
+    if others:
+        return (
+            f"{given_name} is a setting of {' and '.join(f'{other}s' for other in others)}, not of {kind}s. Remove it."
+        )
+    known = SETTINGS_OF[kind]
+    renamed = [other for other in RENAMED.get(name, ()) if other in known]
+    if renamed:
+        return f"{given_name} is not one of Kafka's settings; Kafka's own name is {' or '.join(map(_both, renamed))}."
+    if name in INSTEAD:
+        return f"{given_name} is not one of Kafka's settings; instead, {INSTEAD[name]}."
+    close = [] if len(name) > LONGEST_NAME else get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    hint = f"did you mean {_both(close[0])}?" if close else "docs/client-settings.md lists those that there are."
+    return f"{given_name} is not a known setting of {kind}s; {hint}"
+
+
+def _both(name: str) -> str:
+    attribute = attribute_of(name)
+    return name if attribute == name else f"{name} ({attribute})"

@@ -1,0 +1,115 @@
+"""The configuration of a producer.
+
+Sources: Apache Kafka 3.9's ProducerConfig and KafkaProducer, for names, defaults and the rules between settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.client.configs.base import ClientConfig, made, settle_client_id, settle_common
+from ottla.client.configs.given import GivenSettings
+from ottla.client.configs.settings import PRODUCER
+
+MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
+"""Brokers remember so many batches of a producer, to know duplicates by."""
+MAX_INT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """All settings of a producer. `acks` is 0, 1 or -1 (all)."""
+
+    acks: int
+    batch_size: int
+    buffer_memory: int
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    delivery_timeout_ms: int
+    enable_idempotence: bool
+    interceptor_classes: tuple[Any, ...]
+    key_serializer: Any
+    linger_ms: int
+    max_block_ms: int
+    max_in_flight_requests_per_connection: int
+    max_request_size: int
+    metadata_max_idle_ms: int
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
+    partitioner_class: Any
+    partitioner_ignore_keys: bool
+    retries: int
+    transaction_timeout_ms: int
+    transactional_id: str | None
+    value_serializer: Any
+
+    @property
+    def api_timeout_ms(self) -> int:
+        """A producer's calls wait for `max.block.ms`."""
+        return self.max_block_ms
+
+
+def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ProducerConfig:
+    """The configuration out of Kafka's names and Python keywords, in either.
+
+    Raises InvalidConfigError that tells everything that is wrong.
+    """
+    given = GivenSettings(PRODUCER, config, keywords)
+    settle_common(given)
+    if not given.problems:
+        _settle_idempotence(given)
+        _settle_delivery_timeout(given)
+        _check_sizes(given)
+    settle_client_id(given, "producer")
+    return made(ProducerConfig, given)
+
+
+def _settle_idempotence(given: GivenSettings) -> None:
+    """Idempotence that was asked for is a contradiction to settings that rule it out; else it gives way to them."""
+    values = given.values
+    if not values["enable.idempotence"]:
+        return
+    in_flight = values["max.in.flight.requests.per.connection"]
+    hindrances = []
+    if values["retries"] == 0:
+        hindrances.append("retries=0: set retries to 1 or more")
+    if values["acks"] != -1:
+        hindrances.append(f"acks={values['acks']}: set acks to all")
+    if in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
+        hindrances.append(
+            f"max.in.flight.requests.per.connection={in_flight}: set it to {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} at most"
+        )
+    if given.is_given("enable.idempotence"):
+        given.problems += [
+            f"enable.idempotence=true is not possible with {hindrance}, or set enable.idempotence to false."
+            for hindrance in hindrances
+        ]
+    elif hindrances:
+        values["enable.idempotence"] = False
+
+
+def _settle_delivery_timeout(given: GivenSettings) -> None:
+    values = given.values
+    shortest = min(values["linger.ms"] + values["request.timeout.ms"], MAX_INT)
+    if values["delivery.timeout.ms"] >= shortest:
+        return
+    if given.is_given("delivery.timeout.ms"):
+        given.problems.append(
+            f"delivery.timeout.ms={values['delivery.timeout.ms']} is shorter than linger.ms={values['linger.ms']} and "
+            f"request.timeout.ms={values['request.timeout.ms']} together. Raise it to {shortest} or more."
+        )
+    else:
+        values["delivery.timeout.ms"] = shortest
+
+
+def _check_sizes(given: GivenSettings) -> None:
+    size, memory = given.values["batch.size"], given.values["buffer.memory"]
+    if size > memory:
+        given.problems.append(
+            f"batch.size={size} is larger than buffer.memory={memory}, so that not even one batch would fit. "
+            "Raise buffer.memory or lower batch.size."
+        )

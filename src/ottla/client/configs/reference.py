@@ -1,0 +1,88 @@
+"""The page of all settings of clients (docs/client-settings.md), made from their declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.client.configs.declarations import admin, consumer, producer, security, shared
+from ottla.client.configs.foreign import INSTEAD, RENAMED
+from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER, SETTINGS_OF, ClientRow, unit_of
+from ottla.config.settings import HONOURED, NO_EFFECT, Setting
+
+_INTRODUCTION = """\
+# Settings of clients
+
+<!-- Made by `./run docs`; a test compares it with the code. -->
+
+Every setting of Apache Kafka 3.9's producer, consumer and admin client is known under its name, with its default. Give
+them as a mapping of Kafka's names, as Python keywords with underscores, or both:
+
+```python
+Producer({"bootstrap.servers": "localhost:9092", "linger.ms": "5"}, compression_type="zstd")
+```
+
+Values are text, as in a properties file, or Python's own: numbers, `True` and `False`, lists, classes, objects,
+functions. `None` means "not set". A setting given twice with different values, an unknown name, a value out of range,
+and settings that contradict each other raise `InvalidConfigError`, which tells all problems at once and what to do.
+
+What becomes of a setting is in the last column: *honoured*, *no effect* (accepted and checked; a warning is logged when
+it is set to anything but its default), or *refused* (set to anything but its default it is an error, since passing it
+over would be worse).
+"""
+
+_SECTIONS: tuple[tuple[str, str, tuple[ClientRow, ...]], ...] = (
+    ("All clients", PRODUCER, shared.ROWS),
+    ("Producer", PRODUCER, producer.ROWS),
+    ("Consumer", CONSUMER, consumer.ROWS),
+    ("Admin client", ADMIN, admin.ROWS),
+    ("TLS and logins", PRODUCER, security.ROWS),
+)
+
+_OF_SERIALIZERS = """\
+## Of serializers
+
+`StringSerializer` takes its encoding from `key.serializer.encoding` (for keys) or `value.serializer.encoding`, else
+from `serializer.encoding`, else it is UTF-8; `StringDeserializer` likewise from `key.deserializer.encoding`,
+`value.deserializer.encoding`, `deserializer.encoding`. Any name of Python's encodings, and of Java's, will do.
+"""
+
+_EFFECTS = {HONOURED: "honoured", NO_EFFECT: "no effect"}
+
+
+def render() -> str:
+    """The page as Markdown."""
+    parts = [_INTRODUCTION]
+    for title, kind, rows in _SECTIONS:
+        parts.append(_section(title, (SETTINGS_OF[kind][row[0]] for row in rows)))
+    parts += [_OF_SERIALIZERS, _names_of_others()]
+    return "\n".join(parts)
+
+
+def _section(title: str, settings: Iterable[Setting]) -> str:
+    lines = [f"## {title}", "", "| setting | type | default | unit | meaning | here |", "|---|---|---|---|---|---|"]
+    lines.extend(_line(setting) for setting in settings)
+    return "\n".join(lines) + "\n"
+
+
+def _line(setting: Setting) -> str:
+    meaning = setting.documentation
+    if setting.valid:
+        meaning += f" Valid: {f'`{setting.valid}`' if setting.valid.startswith('[') else setting.valid}."
+    default = "" if setting.default is None else f"`{setting.default}`" if setting.default else "empty"
+    cells = (f"`{setting.name}`", setting.type, default, unit_of(setting), meaning.replace("|", r"\|"))
+    return f"| {' | '.join(cells)} | {_EFFECTS.get(setting.effect, 'refused')} |"
+
+
+def _names_of_others() -> str:
+    lines = [
+        "## Names of other clients",
+        "",
+        "Settings of librdkafka, confluent-kafka, kafka-python, aiokafka and older clients of Kafka's that have",
+        "another name here, or none. Each is an error that says this.",
+        "",
+        "| there | here |",
+        "|---|---|",
+    ]
+    here = {name: " or ".join(f"`{one}`" for one in names) for name, names in RENAMED.items()} | INSTEAD
+    lines.extend(f"| `{name}` | {here[name]} |" for name in sorted(here))
+    return "\n".join(lines) + "\n"

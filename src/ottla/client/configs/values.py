@@ -1,0 +1,116 @@
+"""The value of one setting, given as text or as a Python object: converted and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.client.configs.foreign import OTHER_WORDS
+from ottla.client.configs.settings import CASE_INSENSITIVE, CLASS_LISTS, attribute_of, unit_of
+from ottla.config.settings import Setting
+from ottla.config.values import ConfigError, invalid, parse_value
+
+_INTEGERS = frozenset(("short", "int", "long"))
+_LIMITS = {"short": 2**15 - 1, "int": 2**31 - 1, "long": 2**63 - 1}
+_UNITS = {"ms": "milliseconds", "s": "seconds", "bytes": "bytes"}
+
+
+def parse_given(setting: Setting, given: object) -> Any:
+    """The typed value: int, float, bool, str, a tuple for lists; of classes whatever was given.
+
+    None stands for "not set", so it gives the default. Raises `ConfigError` whose message names the setting, the
+    value, what is wrong with it and what is allowed.
+    """
+    if given is None:
+        return default_of(setting)
+    try:
+        if setting.name in CLASS_LISTS:
+            return _class_list(given)
+        if setting.type == "class":
+            return (given.strip() or None) if isinstance(given, str) else given
+        return _plain(setting, given)
+    except ConfigError as error:
+        raise ConfigError(f"{error}. {allowed(setting, given)}") from None
+
+
+def default_of(setting: Setting) -> Any:
+    """The typed default."""
+    if setting.default is None:
+        return () if setting.type == "list" else None
+    if setting.name in CLASS_LISTS:
+        return _class_list(setting.default)
+    return _settled(setting, parse_value(setting, setting.default))
+
+
+def _class_list(given: object) -> tuple[Any, ...]:
+    if isinstance(given, str):
+        return tuple(part.strip() for part in given.split(",") if part.strip())
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def _plain(setting: Setting, given: object) -> Any:
+    text = _text(setting, given)
+    if setting.name in CASE_INSENSITIVE:
+        text = text.lower()
+    return _settled(setting, parse_value(setting, text))
+
+
+def _settled(setting: Setting, value: Any) -> Any:
+    if setting.name == "acks":
+        return -1 if value == "all" else int(value)
+    return tuple(part for part in value if part) if isinstance(value, list) else value
+
+
+def _text(setting: Setting, given: object) -> str:
+    """The text that a properties file would have for this object; ConfigError where it is of another type."""
+    kind = setting.type
+    if isinstance(given, str):
+        return given
+    if kind == "boolean":
+        if isinstance(given, bool):
+            return str(given)
+        raise invalid(setting, given, "Expected value to be either true or false")
+    if kind in _INTEGERS or kind == "double" or setting.name == "acks":
+        if isinstance(given, int) and not isinstance(given, bool):
+            return str(given)
+        if kind == "double" and isinstance(given, float):
+            return repr(given)
+        raise invalid(setting, given, f"Not a number of type {'INT' if setting.name == 'acks' else kind.upper()}")
+    if kind == "list" and isinstance(given, Sequence) and all(isinstance(part, str) for part in given):
+        return ",".join(given)
+    expected = "a list of texts" if kind == "list" else "text"
+    raise invalid(setting, given, f"Expected {expected}, not {type(given).__name__}")
+
+
+def allowed(setting: Setting, given: object = None) -> str:
+    """What may be given for a setting, as a sentence."""
+    word = OTHER_WORDS.get(setting.name, {}).get(str(given))
+    if word is not None:
+        return f"Kafka's word for it is {word!r}: set {setting.name} (or {attribute_of(setting.name)}) to that."
+    default = "" if setting.default is None else f"; the default is {setting.default or 'empty'}"
+    return f"Give {setting.name} {_what(setting)}{default}."
+
+
+def _what(setting: Setting) -> str:
+    valid = setting.valid
+    if setting.type == "boolean":
+        return "True or False"
+    if setting.type in _INTEGERS or setting.type == "double":
+        unit = _UNITS.get(unit_of(setting), "")
+        return (
+            f"a {'whole ' if setting.type in _INTEGERS else ''}number{f' of {unit}' if unit else ''}{_range(setting)}"
+        )
+    if valid.startswith("["):
+        return f"one of {valid[1:-1]}"
+    if setting.type == "list":
+        return "a list, or text with commas"
+    return "text that is not empty" if valid == "non-empty string" else "text"
+
+
+def _range(setting: Setting) -> str:
+    valid = setting.valid
+    if not valid.startswith("["):
+        return f", {valid}" if valid else f", {_LIMITS[setting.type]} at most" if setting.type in _LIMITS else ""
+    lowest, _, highest = valid[1:-1].partition(",...")
+    highest = highest.removeprefix(",")
+    return f" from {lowest} to {highest or _LIMITS[setting.type]}"

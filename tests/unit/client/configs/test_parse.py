@@ -1,0 +1,265 @@
+"""Configurations of clients: names, types, defaults, and what is told of settings that cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pytest
+
+from ottla.client.configs import (
+    AdminConfig,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    parse_admin_config,
+    parse_consumer_config,
+    parse_producer_config,
+)
+from ottla.client.configs.settings import SETTINGS_OF, attribute_of
+from ottla.client.errors import ClientError, InvalidConfigError
+
+SERVERS = {"bootstrap.servers": "a:1"}
+CONFIGS: dict[str, type[ClientConfig]] = {
+    "producer": ProducerConfig,
+    "consumer": ConsumerConfig,
+    "admin": AdminConfig,
+}
+PARSERS = {"producer": parse_producer_config, "consumer": parse_consumer_config, "admin": parse_admin_config}
+TYPES = {"boolean": bool, "int": int, "short": int, "long": int, "double": float, "class": Any}
+
+
+def producer(config: dict[str, Any] | None = None, **keywords: Any) -> ProducerConfig:
+    return parse_producer_config({**SERVERS, **(config or {})}, keywords)
+
+
+def consumer(config: dict[str, Any] | None = None, **keywords: Any) -> ConsumerConfig:
+    return parse_consumer_config({**SERVERS, **(config or {})}, keywords)
+
+
+def admin(config: dict[str, Any] | None = None, **keywords: Any) -> AdminConfig:
+    return parse_admin_config({**SERVERS, **(config or {})}, keywords)
+
+
+def problems(make: Any, config: dict[str, Any] | None = None, **keywords: Any) -> str:
+    with pytest.raises(InvalidConfigError) as caught:
+        make(config, **keywords)
+    assert isinstance(caught.value, ClientError)
+    assert isinstance(caught.value, ValueError)
+    return "\n".join(caught.value.problems)
+
+
+@pytest.mark.parametrize("kind", sorted(CONFIGS))
+def test_every_setting_has_a_typed_attribute(kind: str) -> None:
+    """But for those of security, which are refused unless they are as they are."""
+    hints = get_type_hints(CONFIGS[kind])
+    settings = {
+        attribute_of(name): setting
+        for name, setting in SETTINGS_OF[kind].items()
+        if not name.startswith(("sasl.", "ssl.", "security."))
+    }
+    assert {field.name for field in fields(CONFIGS[kind])} - {"originals"} == set(settings)
+    config = PARSERS[kind]({"bootstrap.servers": "a:1", "client.id": "c"}, {})
+    for attribute, setting in settings.items():
+        hint, value = hints[attribute], getattr(config, attribute)
+        if setting.type in TYPES and attribute != "acks":
+            assert hint is TYPES[setting.type], attribute
+        if hint in (bool, int, float, str):
+            assert type(value) is hint, attribute
+
+
+def test_names_of_kafka_and_keywords_both_do() -> None:
+    config = producer({"linger.ms": "7", "batch_size": 100}, buffer_memory="1000", **{"max.block.ms": 5})
+    assert (config.linger_ms, config.batch_size, config.buffer_memory, config.max_block_ms) == (7, 100, 1000, 5)
+    assert config.originals["linger.ms"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("all", -1), ("-1", -1), (-1, -1), (1, 1), ("1", 1), (0, 0)],
+)
+def test_acks(given: object, expected: int) -> None:
+    assert producer(acks=given).acks == expected
+
+
+def test_none_is_not_set() -> None:
+    config = consumer(group_id=None, max_poll_records=None)
+    assert (config.group_id, config.max_poll_records) == (None, 500)
+
+
+def test_lists_are_texts_or_lists() -> None:
+    for servers in ("a:1, b:2", ["a:1", "b:2"], ("a:1", "b:2")):
+        config = parse_producer_config({"bootstrap.servers": servers}, {})
+        assert config.bootstrap_servers == ("a:1", "b:2")
+        assert config.client_settings.bootstrap_servers == "a:1,b:2"
+
+
+def test_classes_are_taken_as_they_are() -> None:
+    class Mine:
+        pass
+
+    one = Mine()
+    config = consumer(partition_assignment_strategy=[Mine, "range"], interceptor_classes=one, key_deserializer=Mine)
+    assert config.partition_assignment_strategy == (Mine, "range")
+    assert config.interceptor_classes == (one,)
+    assert config.key_deserializer is Mine
+
+
+@pytest.mark.parametrize("given", [True, "true", "TRUE", " true "])
+def test_booleans(given: object) -> None:
+    assert consumer(enable_auto_commit=given, group_id="g").enable_auto_commit is True
+
+
+def test_the_same_twice_is_an_error_where_it_differs() -> None:
+    assert producer({"linger.ms": "5"}, linger_ms=5).linger_ms == 5
+    assert producer({"acks": "all"}, acks=-1).acks == -1
+    assert "linger.ms is given twice with different values, as 5 and 6" in problems(
+        producer, {"linger.ms": 5}, linger_ms=6
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"linger.ms": -5}, ["Invalid value -5 for configuration linger.ms: Value must be at least 0", "milliseconds"]),
+        ({"linger.ms": 1.5}, ["linger.ms", "1.5", "whole number of milliseconds from 0 to 9223372036854775807"]),
+        ({"linger.ms": True}, ["linger.ms", "True", "whole number"]),
+        ({"batch.size": "x"}, ["batch.size", "x", "Not a number of type INT", "bytes", "the default is 16384"]),
+        ({"enable.idempotence": "yes"}, ["enable.idempotence", "yes", "Give enable.idempotence True or False"]),
+        ({"acks": 2}, ["acks", "2", "one of all, -1, 0, 1"]),
+        ({"compression.type": "brotli"}, ["brotli", "one of none, gzip, snappy, lz4, zstd; the default is none"]),
+        ({"compression.gzip.level": 0}, ["compression.gzip.level", "1 to 9 or -1"]),
+        ({"client.id": 5}, ["client.id", "Expected text, not int"]),
+        ({"bootstrap.servers": "a"}, ["bootstrap.servers=a", "host:port"]),
+        ({"bootstrap.servers": [1]}, ["bootstrap.servers", "a list"]),
+        ({1: 2}, ["the name of a setting is text, not 1"]),
+    ],
+)
+def test_values_that_cannot_be(settings: dict[Any, Any], told: list[str]) -> None:
+    message = problems(producer, settings)
+    assert [part for part in told if part not in message] == []
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "told"),
+    [
+        (producer, "linger_msec", "linger.ms (linger_ms)"),
+        (producer, "queue.buffering.max.ms", "Kafka's own name is linger.ms (linger_ms)"),
+        (producer, "compression.level", "compression.gzip.level (compression_gzip_level) or compression.lz4.level"),
+        (producer, "go.delivery.reports", "give send() a callback"),
+        (producer, "api_version", "versions are agreed on"),
+        (producer, "group.id", "is a setting of consumers, not of producers"),
+        (producer, "max_batch_size", "batch.size (batch_size)"),
+        (consumer, "consumer_timeout_ms", "give poll() a timeout_ms"),
+        (consumer, "fetch.wait.max.ms", "fetch.max.wait.ms (fetch_max_wait_ms)"),
+        (consumer, "linger.ms", "is a setting of producers, not of consumers"),
+        (consumer, "log_level", "logger"),
+        (consumer, "zookeeper.connect", "bootstrap.servers"),
+        (admin, "acks", "is a setting of producers, not of admins"),
+        (admin, "qqqqqqqq", "docs/client-settings.md"),
+        (admin, "x" * 100_000, "docs/client-settings.md"),
+    ],
+)
+def test_unknown_names_are_told_kafkas(make: Any, name: str, told: str) -> None:
+    message = problems(make, {name: "1"})
+    assert message.startswith(f"{name} is ")
+    assert told in message
+
+
+def test_words_of_other_clients_are_told_kafkas() -> None:
+    assert "Kafka's word for it is 'earliest'" in problems(consumer, {"auto.offset.reset": "smallest"})
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(InvalidConfigError, match=r"several problems:\n- linger.*\n- .*acks") as caught:
+        producer({"lingerms": 1, "acks": 7})
+    assert len(caught.value.problems) == 2
+
+
+def test_bootstrap_servers_are_needed() -> None:
+    with pytest.raises(InvalidConfigError, match=r"bootstrap\.servers is missing"):
+        parse_producer_config(None, {})
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "told"),
+    [
+        (producer, {"enable.idempotence": True, "acks": 1}, "acks=1: set acks to all"),
+        (producer, {"enable.idempotence": True, "retries": 0}, "retries=0"),
+        (producer, {"enable.idempotence": True, "max.in.flight.requests.per.connection": 6}, "set it to 5 at most"),
+        (producer, {"delivery.timeout.ms": 1000}, "Raise it to 30000 or more"),
+        (producer, {"batch.size": 101, "buffer.memory": 100}, "buffer.memory=100"),
+        (producer, {"reconnect.backoff.ms": 9, "reconnect.backoff.max.ms": 8}, "reconnect.backoff.max.ms=8"),
+        (consumer, {"session.timeout.ms": 3000, "group.id": "g"}, "Lower it to 1000"),
+        (consumer, {"heartbeat.interval.ms": 0}, "heartbeat.interval.ms=0"),
+        (consumer, {"enable.auto.commit": True}, "Give group.id"),
+        (consumer, {"group.instance.id": "i"}, "Give group.id"),
+        (consumer, {"group.instance.id": "i/j", "group.id": "g"}, "letters"),
+        (consumer, {"group.id": " "}, "group.id is empty"),
+        (consumer, {"fetch.min.bytes": 2, "fetch.max.bytes": 1}, "fetch.max.bytes=1"),
+        (consumer, {"fetch.max.wait.ms": 30_000}, "request.timeout.ms=30000"),
+        (admin, {"default.api.timeout.ms": 10}, "request.timeout.ms=30000"),
+    ],
+)
+def test_contradictions(make: Any, settings: dict[str, Any], told: str) -> None:
+    assert told in problems(make, settings)
+
+
+def test_what_is_not_given_gives_way_to_what_is() -> None:
+    assert not producer(acks=1).enable_idempotence
+    assert not producer(retries=0).enable_idempotence
+    assert not producer(max_in_flight_requests_per_connection=6).enable_idempotence
+    assert producer().enable_idempotence
+    assert producer(linger_ms=200_000).delivery_timeout_ms == 230_000
+    assert consumer().enable_auto_commit is False
+    assert consumer(group_id="g").enable_auto_commit is True
+    assert admin(request_timeout_ms=90_000).default_api_timeout_ms == 90_000
+    assert producer(reconnect_backoff_ms=500).reconnect_backoff_max_ms == 500
+    assert producer(retry_backoff_ms=5_000).retry_backoff_max_ms == 5_000
+    assert producer(retry_backoff_max_ms=10).retry_backoff_ms == 10
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (producer, {"transactional.id": "t"}),
+        (producer, {"security.protocol": "SASL_SSL"}),
+        (consumer, {"group.protocol": "Consumer"}),
+        (consumer, {"group.remote.assignor": "uniform"}),
+        (consumer, {"ssl.truststore.location": "/x"}),
+        (admin, {"bootstrap.controllers": "a:1"}),
+    ],
+)
+def test_what_is_not_there_yet_is_refused(make: Any, settings: dict[str, Any]) -> None:
+    assert "cannot be honoured" in problems(make, settings)
+
+
+def test_passwords_are_not_shown() -> None:
+    assert "hunter2" not in problems(producer, {"ssl.key.password": "hunter2", "ssl.keystore.password": 5})
+
+
+def test_defaults_of_what_is_refused_are_taken() -> None:
+    assert consumer({"security.protocol": "PLAINTEXT", "group.protocol": "CLASSIC"}).group_protocol == "classic"
+
+
+def test_what_has_no_effect_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    producer({"metrics.recording.level": "DEBUG", "enable.metrics.push": True})
+    assert [record.message for record in caplog.records if "no effect" in record.message] == [
+        "metrics.recording.level=DEBUG has no effect here: Which metrics are kept; all that there are, always."
+    ]
+
+
+def test_client_ids_are_made_as_java_makes_them() -> None:
+    first, second = producer().client_id, producer().client_id
+    assert first.startswith("producer-")
+    assert second == f"producer-{int(first.split('-')[1]) + 1}"
+    assert consumer(group_id="g", group_instance_id="i").client_id == "consumer-g-i"
+    assert consumer(group_id="never-used").client_id == "consumer-never-used-1"
+    assert admin().client_id.startswith("adminclient-")
+    assert admin(client_id="mine").client_settings.client_id == "mine"
+
+
+def test_settings_of_serializers_are_known() -> None:
+    config = producer({"serializer.encoding": "latin-1"}, key_serializer_encoding="utf-16")
+    assert config.originals["key.serializer.encoding"] == "utf-16"
+    assert "did you mean" in problems(consumer, {"key.serializer.encoding": "utf-8"})
