@@ -52,7 +52,10 @@ class Driven:
         self._run(self.client.close)
 
     def __iter__(self) -> Iterator[Any]:
-        iterator = aiter(self.client)
+        return self._iterate(lambda: aiter(self.client))
+
+    def _iterate(self, make: Callable[[], Any]) -> Iterator[Any]:
+        iterator = self._run(make)
         while True:
             try:
                 yield self._run(lambda: anext(iterator))
@@ -63,6 +66,8 @@ class Driven:
         found = getattr(self.client, name)
         if not callable(found):
             return found
+        if inspect.isasyncgenfunction(found):
+            return lambda *args, **options: self._iterate(lambda: found(*args, **options))
         return lambda *args, **options: self._run(lambda: found(*args, **options))
 
 

@@ -67,6 +67,11 @@ class ArrowRows:
         self._timestamp_types: list[tuple[int, int]] = []
 
     @property
+    def count(self) -> int:
+        """Rows gathered."""
+        return self._columns.count
+
+    @property
     def full(self) -> bool:
         """Whether enough is gathered for a record batch."""
         return self._columns.count >= self._rows_per_batch or self._bytes >= MAX_ROWS_BYTES

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 Records = list[ConsumerRecord[Any, Any]]
 
+OFFSET_COLUMN = 4
+MAX_ROWS = 1 << 30
+"""No fetch has as many."""
+
 
 class Decoding:
     """How batches become records: the deserializers (None leaves the bytes), and whether checksums are looked at."""
@@ -143,20 +147,71 @@ class CompletedFetch:
         else:
             taken = records[index : index + most]
             self._index = index + len(taken)
-        self._moved_behind(taken[-1].offset, drained=self._index >= len(self._records) and self._failed is None)
+        header = self._headers[self._at]
+        if self._index >= len(self._records) and self._failed is None:
+            self._at += 1
+            self._moved_behind(header)
+        else:
+            self.position, self.epoch = taken[-1].offset + 1, header.partition_leader_epoch
         return taken
 
-    def _moved_behind(self, offset: int, *, drained: bool) -> None:
-        """Set the position behind the record last handed out; behind its batch where that is done."""
-        header = self._headers[self._at]
-        self.epoch = header.partition_leader_epoch
-        if not drained:
+    def take_rows(self, most: int, *, include_headers: bool = False) -> list[pyarrow.RecordBatch]:
+        """The next records as one Arrow record batch of at most so many rows; none where only the position moved.
+
+        The columns are those of `ottla.records.arrow`; deserializers have no part in it. CorruptBatchError.
+        """
+        if self._records:
+            self.rewind(self.position)
+        while self._rows is None:
+            if self._at >= len(self._headers):
+                self.position, self.epoch = self.end, self.end_epoch
+                return []
+            self._rows = self._decode_rows(most, include_headers)
+        whole = self._rows
+        taken = whole.slice(0, most)
+        if taken.num_rows < whole.num_rows:
+            self._rows = whole.slice(most)
+            offset = int(taken.column(OFFSET_COLUMN)[-1].as_py())
             self.position = offset + 1
-            return
-        self._at += 1
-        self.position = header.next_offset
+            self.epoch = next(each.partition_leader_epoch for each in self._headers if each.next_offset > offset)
+        else:
+            self._rows = None
+            self._moved_behind(self._headers[self._at - 1])
+        return [taken]
+
+    def _decode_rows(self, most: int, include_headers: bool) -> pyarrow.RecordBatch | None:
+        """Whole batches from the one at hand on, until there are `most` rows; None where those had none to give."""
+        from ottla.records.arrow import ArrowRows
+
+        first, count = self._at, len(self._headers)
+        while True:
+            rows = ArrowRows(
+                *self.partition, self.position, self.end, rows_per_batch=MAX_ROWS, include_headers=include_headers
+            )
+            at = first
+            try:
+                while at < count and not (at > first and rows.count >= most) and not rows.full:
+                    self._check(at)
+                    rows.add(self._buffer, self._headers[at])
+                    at += 1
+                made = rows.take()
+            except (BatchError, CorruptBatchError) as error:
+                if at == first:
+                    raise self._unreadable(self._headers[at], error) from error
+                count = at  # what is before it is handed out first
+                continue
+            self._at = at
+            if made:
+                return made[0]
+            self._moved_behind(self._headers[at - 1])
+            return None
+
+    def _moved_behind(self, header: BatchHeader) -> None:
+        """Set the position behind a batch that is done; behind everything where it is the last one."""
         if self._at >= len(self._headers):
             self.position, self.epoch = self.end, self.end_epoch
+        else:
+            self.position, self.epoch = header.next_offset, header.partition_leader_epoch
 
     def _decode_next(self) -> bool:
         """Decode the batch at hand; False at the end. CorruptBatchError, RecordDeserializationError."""
@@ -164,7 +219,7 @@ class CompletedFetch:
             raise self._failed
         while self._at < len(self._headers):
             header = self._headers[self._at]
-            self._check(header)
+            self._check(self._at)
             self._records, self._index = self._decode(header), 0
             if self._records:
                 return True
@@ -173,15 +228,24 @@ class CompletedFetch:
         self.position, self.epoch = self.end, self.end_epoch
         return False
 
-    def _check(self, header: BatchHeader) -> None:
-        if self._checked > self._at:
+    def _check(self, at: int) -> None:
+        header = self._headers[at]
+        if self._checked > at:
             return
         if self._decoding.check_crcs and not check_crc(self._buffer, header):
             raise CorruptBatchError(
                 f"the batch at offset {header.base_offset} of {self.partition} has a wrong checksum; seek to "
                 f"{header.next_offset} to leave it out"
             )
-        self._checked = self._at + 1
+        self._checked = at + 1
+
+    def _unreadable(self, header: BatchHeader, error: Exception) -> ClientError:
+        if isinstance(error, ClientError):
+            return error
+        return CorruptBatchError(
+            f"the batch at offset {header.base_offset} of {self.partition} cannot be read ({error}); seek to "
+            f"{header.next_offset} to leave it out"
+        )
 
     def _decode(self, header: BatchHeader) -> Records:
         topic, partition = self.partition
@@ -189,10 +253,7 @@ class CompletedFetch:
         try:
             return decode_consumed(self._buffer, header, topic, partition, self.position, decoding.key, decoding.value)
         except BatchError as error:
-            raise CorruptBatchError(
-                f"the batch at offset {header.base_offset} of {self.partition} cannot be read ({error}); seek to "
-                f"{header.next_offset} to leave it out"
-            ) from error
+            raise self._unreadable(header, error) from error
         except Exception:
             if decoding.key is None and decoding.value is None:
                 raise

@@ -11,13 +11,13 @@ What may wait for a broker is a coroutine; what only changes or tells the consum
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ottla.client.cluster import Cluster
+from ottla.client.configs.consumer import parse_consumer_config
 from ottla.client.consumer.completed_fetch import CompletedFetch
-from ottla.client.consumer.config import parse_consumer_config
 from ottla.client.consumer.core import FOREVER_MS, ConsumerCore
 from ottla.client.consumer.offset_lookup import find_offsets
 from ottla.client.consumer.records import ConsumerRecords
@@ -34,9 +34,16 @@ from ottla.client.model import (
 )
 from ottla.records.consumed import ConsumerRecord
 
+if TYPE_CHECKING:
+    import pyarrow
+
 K = TypeVar("K")
 V = TypeVar("V")
 
+Take = Callable[[CompletedFetch, int], tuple[list[Any], int]]
+
+MAX_ARROW_ROWS = 65_536
+"""Rows that are given at once unless told otherwise."""
 CLOSE_TIMEOUT_MS = 900
 """How long `close` waits for the coordinator unless told otherwise: it returns within a second at any point."""
 
@@ -149,18 +156,19 @@ class Consumer(Generic[K, V]):
         """
         with self._guard:
             self._begin()
-            gathered, moves = await self.core.interruptible(self._gather(self.deadline_ms(timeout_ms), 0))
+            work = self._gather(self.deadline_ms(timeout_ms), take_records, self.config.max_poll_records)
+            gathered, moves = await self.core.interruptible(work)
             self.core.handed_out = moves
             return ConsumerRecords(gathered)
 
-    async def _gather(self, deadline_ms: float, most_partitions: int) -> Any:
-        core, most = self.core, self.config.max_poll_records
+    async def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
+        core = self.core
         self.check_reads()
         await asyncio.sleep(0)  # a caller that never waits for anything else leaves the loop its turn here
         while True:
             if core.needs_loop:
                 await core.wait_for_data(deadline_ms)
-            gathered, moves = core.collect(most, take_records, most_partitions=most_partitions)
+            gathered, moves = core.collect(most, take, **limits)
             if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
 
@@ -183,8 +191,40 @@ class Consumer(Generic[K, V]):
         """For iteration: the next records of one partition, each of which counts as read when it is taken."""
         with self._guard:
             self._begin()
-            gathered, moves = await self.core.interruptible(self._gather(FOREVER_MS, 1))
+            work = self._gather(FOREVER_MS, take_records, self.config.max_poll_records, most_partitions=1)
+            gathered, moves = await self.core.interruptible(work)
             return self.core.hand_out_chunk(gathered, moves)
+
+    async def poll_arrow(
+        self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False
+    ) -> pyarrow.Table:
+        """As `poll`, but a table of the columns of Spark's Kafka source, without an object per record.
+
+        Keys and values are bytes, whatever the deserializers; `max_rows` takes the place of max.poll.records.
+        """
+        from ottla.client.consumer.arrow_rows import table_of, taker
+
+        with self._guard:
+            self._begin()
+            work = self._gather(self.deadline_ms(timeout_ms), taker(include_headers=include_headers), max_rows)
+            gathered, moves = await self.core.interruptible(work)
+            self.core.handed_out = moves
+            return table_of(gathered, include_headers=include_headers)
+
+    async def arrow_batches(
+        self, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False
+    ) -> AsyncIterator[pyarrow.RecordBatch]:
+        """Record batches of one partition each, for ever; one counts as read when the next is asked for."""
+        from ottla.client.consumer.arrow_rows import taker
+
+        take = taker(include_headers=include_headers)
+        while not self._guard.closed:
+            with self._guard:
+                self._begin()
+                gathered, moves = await self.core.interruptible(self._gather(FOREVER_MS, take, max_rows, once=True))
+                self.core.handed_out = moves
+            ((batch,),) = gathered.values()
+            yield batch
 
     # Positions
 

@@ -13,6 +13,7 @@ from operator import length_hint
 from typing import Any, Protocol, TypeVar
 
 from ottla.client.cluster import Cluster
+from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_collector import FetchCollector, Move
@@ -58,7 +59,7 @@ class Coordinator(Protocol):
 class ConsumerCore:
     """See the module. Make it anywhere, `open` it in its event loop, `close` it there."""
 
-    def __init__(self, config: Any, cluster: Cluster) -> None:
+    def __init__(self, config: ConsumerConfig, cluster: Cluster) -> None:
         self.config = config
         self.cluster = cluster
         self.read_committed = config.isolation_level == "read_committed"
@@ -211,10 +212,15 @@ class ConsumerCore:
         return iterator
 
     def collect(
-        self, most: int, take: Callable[[CompletedFetch, int], tuple[list[Handed], int]], *, most_partitions: int = 0
+        self,
+        most: int,
+        take: Callable[[CompletedFetch, int], tuple[list[Handed], int]],
+        *,
+        most_partitions: int = 0,
+        once: bool = False,
     ) -> tuple[dict[TopicPartition, list[Handed]], dict[TopicPartition, Move]]:
         """What can be handed out now; see `FetchCollector.collect`. A call that hands out nothing moves positions."""
-        gathered, moves, drained = self.collector.collect(most, take, most_partitions=most_partitions)
+        gathered, moves, drained = self.collector.collect(most, take, most_partitions=most_partitions, once=once)
         if not gathered:
             for move in moves.values():
                 move.settle()

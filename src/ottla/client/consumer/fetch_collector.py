@@ -41,13 +41,18 @@ class FetchCollector:
         self._buffer = buffer
 
     def collect(
-        self, most: int, take: Callable[[CompletedFetch, int], tuple[list[T], int]], *, most_partitions: int = 0
+        self,
+        most: int,
+        take: Callable[[CompletedFetch, int], tuple[list[T], int]],
+        *,
+        most_partitions: int = 0,
+        once: bool = False,
     ) -> tuple[dict[TopicPartition, list[T]], dict[TopicPartition, Move], bool]:
         """What `take(fetch, most)` gives of the fetches, with how many records it is, until `most` are gathered.
 
         Gives what was taken, how far the partitions were read by it, and whether fetches are done, so that there is
-        room for others. Raises an error of a partition (OffsetOutOfRange, CorruptBatchError, …) where it is the first
-        thing there is; what comes before it is handed out first.
+        room for others; with `once` only what the first `take` gives. Raises an error of a partition (OffsetOutOfRange,
+        CorruptBatchError, …) where it is the first thing there is; what comes before it is handed out first.
         """
         gathered: dict[TopicPartition, list[T]] = {}
         moves: dict[TopicPartition, Move] = {}
@@ -68,6 +73,8 @@ class FetchCollector:
                             gathered[fetch.partition] = taken
                         else:
                             before.extend(taken)
+                        if once:
+                            most = 0
             except ClientError:
                 if gathered:
                     break

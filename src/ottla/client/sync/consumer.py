@@ -14,9 +14,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ottla.client.consumer.consumer import CLOSE_TIMEOUT_MS, take_records
+from ottla.client.consumer.consumer import CLOSE_TIMEOUT_MS, MAX_ARROW_ROWS, Take, take_records
 from ottla.client.consumer.consumer import Consumer as AsyncConsumer
 from ottla.client.consumer.core import FOREVER_MS
 from ottla.client.consumer.records import ConsumerRecords
@@ -24,6 +24,9 @@ from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ottla.records.consumed import ConsumerRecord
+
+if TYPE_CHECKING:
+    import pyarrow
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -114,19 +117,19 @@ class Consumer(Generic[K, V]):
     def poll(self, timeout_ms: int = 0) -> ConsumerRecords[K, V]:
         """As `ottla.client.Consumer.poll`."""
         with self._guard:
-            gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), 0)
+            gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take_records, self._max_poll_records)
             records: ConsumerRecords[K, V] = ConsumerRecords(gathered)
         self._core.handed_out = moves  # from here to the caller no signal is looked at
         return records
 
-    def _gather(self, deadline_ms: float, most_partitions: int) -> Any:
+    def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
         core = self._core
         core.settle()
         self._async.check_reads()
         while True:
             if core.needs_loop:
                 self._run(self._async.wait_for_data(deadline_ms))
-            gathered, moves = core.collect(self._max_poll_records, take_records, most_partitions=most_partitions)
+            gathered, moves = core.collect(most, take, **limits)
             if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
 
@@ -136,8 +139,35 @@ class Consumer(Generic[K, V]):
 
     def _next_chunk(self) -> Iterator[ConsumerRecord[K, V]]:
         with self._guard:
-            gathered, moves = self._gather(FOREVER_MS, 1)
+            gathered, moves = self._gather(FOREVER_MS, take_records, self._max_poll_records, most_partitions=1)
             return self._core.hand_out_chunk(gathered, moves)
+
+    def poll_arrow(
+        self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False
+    ) -> pyarrow.Table:
+        """As `ottla.client.Consumer.poll_arrow`."""
+        from ottla.client.consumer.arrow_rows import table_of, taker
+
+        with self._guard:
+            take = taker(include_headers=include_headers)
+            gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take, max_rows)
+            table = table_of(gathered, include_headers=include_headers)
+        self._core.handed_out = moves
+        return table
+
+    def arrow_batches(
+        self, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """As `ottla.client.Consumer.arrow_batches`."""
+        from ottla.client.consumer.arrow_rows import taker
+
+        take = taker(include_headers=include_headers)
+        while not self._guard.closed:
+            with self._guard:
+                gathered, moves = self._gather(FOREVER_MS, take, max_rows, once=True)
+            ((batch,),) = gathered.values()
+            self._core.handed_out = moves
+            yield batch
 
     # Positions
 

@@ -119,3 +119,45 @@ def test_the_next_fetch_is_under_way_while_records_are_worked_on(fake, consumer)
     assert consumer.poll(1000)
     seen = len(fake.asked(ApiKey.FETCH))
     assert seen >= 1
+
+
+def test_arrow_tables(fake, consumer):
+    p0, p1 = fake.topic("t", 0, 0)
+    fake.fill(p0, 30)
+    fake.fill(p1, 30)
+    consumer.assign([p0, p1])
+    gathered = []
+    while len(gathered) < 60:
+        table = consumer.poll_arrow(1000, max_rows=7)
+        assert table.num_rows <= 7
+        gathered += table.select(["partition", "offset", "key"]).to_pylist()
+    for partition in (0, 1):
+        rows = [row for row in gathered if row["partition"] == partition]
+        assert [row["offset"] for row in rows] == list(range(30))
+        assert rows[3]["key"] == b"k3"
+    assert consumer.position(p0) == 30
+    assert consumer.poll_arrow(0, include_headers=True).num_rows == 0
+
+
+def test_records_and_arrow_rows_in_turns(fake, consumer):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 30, per_batch=30)
+    consumer.assign([p])
+    assert consumer.poll_arrow(1000, max_rows=4).column("offset").to_pylist() == [0, 1, 2, 3]
+    iterator = iter(consumer)
+    assert [next(iterator).offset for _ in range(3)] == [4, 5, 6]
+    assert consumer.poll_arrow(1000, max_rows=2).column("offset").to_pylist() == [7, 8]
+    assert offsets(consumer.poll(1000)) == list(range(9, 30))
+
+
+def test_arrow_batches(fake, consumer):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 30, per_batch=30)
+    consumer.assign([p])
+    found = []
+    for batch in consumer.arrow_batches(max_rows=8):
+        found.append(batch.num_rows)
+        if len(found) == 2:
+            break
+    assert found == [8, 8]
+    assert offsets(consumer.poll(1000)) == list(range(16, 30))
