@@ -8,9 +8,10 @@ This is plain Python; the types that make it fast when it is compiled stand in `
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
-from ottla.records.headers import encode_headers
+from ottla.records.headers import encode_headers as encode_pairs
 
 try:
     import cython
@@ -21,10 +22,9 @@ if not cython.compiled:
 
 FIRST_ROOM = 512
 """Bytes that a builder begins with; it doubles them as often as need be."""
-MOST_BYTES = 0x7FFFFFFF
-"""A batch says its length in 32 bits."""
-MOST_TIMESTAMP = 2**62
-"""Milliseconds, either way; far enough from the end of 64 bits that differences fit, too."""
+MOST_BYTES = 0x7FFFFFFF - 61
+"""A batch says its length in 32 bits, its header included."""
+LARGEST = 0x7FFFFFFFFFFFFFFF
 MOST_VARINT_BYTES = 10
 SEED = 0x9747B28C
 MULTIPLIER = 0x5BD1E995
@@ -36,13 +36,18 @@ NO_PARTITION = -1
 class RecordsBuilder:
     """Records of one batch, encoded as they come; nothing is kept of them but their bytes.
 
-    `base_timestamp` is that of the first, `max_timestamp` the largest, in milliseconds; -1 while there is none.
+    `limit` bounds the bytes of the records, without the batch's header and before compression; a first record may be
+    larger. `count` says how many records there are, `size` how many bytes they have. `base_timestamp` is that of the
+    first, `max_timestamp` the largest, in milliseconds since the Unix epoch; -1 while there is none.
     """
 
-    __slots__ = ("_buffer", "base_timestamp", "count", "max_timestamp", "size")
+    __slots__ = ("_buffer", "base_timestamp", "count", "limit", "max_timestamp", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MOST_BYTES) -> None:
+        if not 0 < limit <= MOST_BYTES:
+            raise ValueError(f"a limit of {limit} bytes, where 1 to {MOST_BYTES} can be")
         self._buffer = bytearray(FIRST_ROOM)
+        self.limit = limit
         self.size = 0
         self.count = 0
         self.base_timestamp = -1
@@ -53,16 +58,23 @@ class RecordsBuilder:
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...] = (),
+        headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> int:
-        """Add a record, and give its number in the batch, from 0.
+        """Add a record, and give its number in the batch, from 0; -1 where the limit leaves it no room.
 
-        OverflowError for a timestamp beyond `MOST_TIMESTAMP`, or records beyond 2 GiB; nothing is added then.
+        Key, value and the values of headers may be bytes, bytearray or memoryview; TypeError for anything else.
+        OverflowError for a timestamp beyond 64 bits, or a record beyond 2 GiB. Nothing is added then.
         """
+        key_size = value_size = -1
+        if key is not None:
+            key = octets_of(key)
+            key_size = len(key)
+        if value is not None:
+            value = octets_of(value)
+            value_size = len(value)
         encoded_headers = encode_headers(headers) if headers else b"\0"
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        self._begin(timestamp, key_size, value_size, len(encoded_headers))
+        if self._begin(timestamp, key_size, value_size, len(encoded_headers)) < 0:
+            return -1
         self._put(key_size)
         if key is not None:
             copy_bytes(self._buffer, self.size, key, 0, key_size)
@@ -84,12 +96,11 @@ class RecordsBuilder:
         timestamp: int,
         start: int,
         stop: int,
-        limit: int,
     ) -> int:
-        """Add rows `start` to `stop` (exclusive) of columns, until the records have `limit` bytes; the next row.
+        """Add rows `start` to `stop` (exclusive) of columns, as far as the limit leaves room; the next row.
 
-        `timestamps` is a buffer of numbers of 64 bits, or None where all rows have `timestamp`. One record is added in
-        any case. IndexError where a column is shorter.
+        `timestamps` is a buffer of numbers of 64 bits, or None where all rows have `timestamp`. IndexError where a
+        column is shorter.
         """
         times = timestamps
         has_times = timestamps is not None
@@ -99,9 +110,8 @@ class RecordsBuilder:
                 timestamp = times[row]
             key_size = -1 if keys is None else keys.length(row)
             value_size = -1 if values is None else values.length(row)
-            if row > start and self.size + max(key_size, 0) + max(value_size, 0) >= limit:
+            if self._begin(timestamp, key_size, value_size, 1) < 0:
                 break
-            self._begin(timestamp, key_size, value_size, 1)
             self._put(key_size)
             if keys is not None and key_size > 0:
                 copy_octets(self._buffer, self.size, keys.data, keys.starts[keys.offset + row], key_size)
@@ -119,32 +129,35 @@ class RecordsBuilder:
         """The records so far, as they lie in an uncompressed batch."""
         return bytes(self._buffer[: self.size])
 
-    def _begin(self, timestamp: int, key_size: int, value_size: int, headers_size: int) -> None:
-        """Make room for a record and write what comes before its key."""
-        if timestamp > MOST_TIMESTAMP or timestamp < -MOST_TIMESTAMP:
-            raise OverflowError("a timestamp that is too far away")
-        if self.count == 0:
-            self.base_timestamp = self.max_timestamp = timestamp
-        delta = timestamp - self.base_timestamp
+    def _begin(self, timestamp: int, key_size: int, value_size: int, headers_size: int) -> int:
+        """Make room for a record and write what comes before its key; -1 where the limit leaves no room."""
+        if timestamp > LARGEST or timestamp < -LARGEST - 1:
+            raise OverflowError(f"a timestamp of {timestamp}, which does not fit 64 bits")
+        delta = 0 if self.count == 0 else minus(timestamp, self.base_timestamp)
         body = 1 + varint_size(delta) + varint_size(self.count) + varint_size(key_size) + varint_size(value_size)
         body += headers_size
         if key_size > 0:
             body += key_size
         if value_size > 0:
             body += value_size
-        needed = self.size + body + MOST_VARINT_BYTES
+        needed = self.size + varint_size(body) + body
+        if self.count > 0 and needed > self.limit:
+            return -1
         if needed > MOST_BYTES:
-            raise OverflowError("the records of a batch cannot have more than 2 GiB")
+            raise OverflowError(f"a record of {body} bytes, where a batch has {MOST_BYTES} at most")
         room = len(self._buffer)
         if room < needed:
             self._buffer.extend(bytes(max(needed, 2 * room) - room))
-        if timestamp > self.max_timestamp:
+        if self.count == 0:
+            self.base_timestamp = self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         self._put(body)
         self._buffer[self.size] = 0
         self.size += 1
         self._put(delta)
         self._put(self.count)
+        return 0
 
     def _put(self, value: int) -> None:
         """Write a signed number as a zig-zag varint. There has to be room."""
@@ -188,6 +201,32 @@ class Strings:
             raise IndexError("a row that is not within the data")
         size: int = end - first
         return size
+
+
+def octets_of(data: bytes | bytearray | memoryview) -> bytes:
+    """What a record takes as key or value; TypeError where that is not clear."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"keys, values and headers are bytes here, not {type(data).__name__}; serialize them first")
+
+
+def encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    """As `ottla.records.headers.encode_headers`, with the types checked."""
+    pairs: list[tuple[str, bytes | None]] = []
+    for name, value in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"names of headers are strings, not {type(name).__name__}")
+        pairs.append((name, None if value is None else octets_of(value)))
+    return encode_pairs(pairs)
+
+
+def minus(left: int, right: int) -> int:
+    """The difference of two signed numbers of 64 bits, cut to 64 bits as Java does it."""
+    mask = 0xFFFFFFFFFFFFFFFF
+    difference = (left - right) & mask
+    return difference if difference <= mask >> 1 else -(mask - difference) - 1
 
 
 def zigzag(value: int) -> int:

@@ -10,7 +10,7 @@ ctypedef long long i64
 ctypedef const unsigned char[::1] octets
 
 cdef Py_ssize_t MOST_BYTES, MOST_VARINT_BYTES
-cdef i64 MOST_TIMESTAMP
+cdef i64 LARGEST
 cdef u64 SEED, MULTIPLIER, MASK, POSITIVE
 
 
@@ -36,23 +36,24 @@ cdef inline int copy_octets(bytearray into, Py_ssize_t at, octets data, Py_ssize
 @cython.final
 cdef class RecordsBuilder:
     cdef bytearray _buffer
+    cdef readonly Py_ssize_t limit
     cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t count
     cdef readonly i64 base_timestamp
     cdef readonly i64 max_timestamp
 
     @cython.locals(encoded_headers=bytes, key_size=Py_ssize_t, value_size=Py_ssize_t)
-    cpdef append(self, i64 timestamp, bytes key, bytes value, tuple headers=*)
+    cpdef Py_ssize_t append(self, i64 timestamp, key, value, headers=*) except -2
 
     @cython.locals(times="const long long[::1]", has_times=bint, row=Py_ssize_t, key_size=Py_ssize_t, value_size=Py_ssize_t)
     cpdef append_rows(
-        self, Strings keys, Strings values, timestamps, i64 timestamp, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t limit
+        self, Strings keys, Strings values, timestamps, i64 timestamp, Py_ssize_t start, Py_ssize_t stop
     )
 
     @cython.locals(delta=i64, body=Py_ssize_t, needed=Py_ssize_t, room=Py_ssize_t)
     cdef inline int _begin(
         self, i64 timestamp, Py_ssize_t key_size, Py_ssize_t value_size, Py_ssize_t headers_size
-    ) except -1
+    ) except -2
 
     @cython.locals(number=u64, at=Py_ssize_t)
     cdef inline int _put(self, i64 value) except -1
@@ -70,6 +71,11 @@ cdef class Strings:
     @cython.locals(at=Py_ssize_t, first=i64, end=i64, size=Py_ssize_t)
     cdef inline Py_ssize_t length(self, Py_ssize_t row) except -2
 
+
+cdef inline bytes octets_of(data)
+
+@cython.locals(mask=u64, difference=u64)
+cdef inline i64 minus(u64 left, u64 right) noexcept
 
 cdef inline u64 zigzag(i64 value) noexcept
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.records.errors import BatchError
 from ottla.records.varint import encode_varint, read_varint
 
@@ -42,7 +44,7 @@ def decode_headers(data: bytes, position: int, record_end: int) -> tuple[Headers
     return tuple(headers), position
 
 
-def encode_headers(headers: Headers) -> bytes:
+def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """The headers as they lie in a record, with their count before them."""
     parts = [encode_varint(len(headers))]
     for key, value in headers:

@@ -71,7 +71,7 @@ def test_timestamps_however_far_from_the_first(builders, timestamp):
     assert finish_batch(built(builders, records)) == encode_batch(records)
 
 
-@pytest.mark.parametrize("timestamp", [2**63, -(2**63) - 1, 2**62 + 1, -(2**62) - 1])
+@pytest.mark.parametrize("timestamp", [2**63, -(2**63) - 1])
 def test_a_timestamp_too_far_away_adds_nothing(builders, timestamp):
     builder = built(builders, RECORDS[:1])
     with pytest.raises(OverflowError):
@@ -79,12 +79,64 @@ def test_a_timestamp_too_far_away_adds_nothing(builders, timestamp):
     assert finish_batch(builder) == encode_batch(RECORDS[:1])
 
 
-def arrow_batch(builders: ModuleType, keys, values, timestamps=None, start=0, stop=None, limit=1 << 30):
+@pytest.mark.spec("P3")
+def test_a_record_without_room_is_left_to_the_next_batch(builders):
+    size = built(builders, RECORDS[:2]).size
+    builder = builders.RecordsBuilder(size)
+    assert builder.limit == size
+    assert [builder.append(r.timestamp, r.key, r.value, r.headers) for r in RECORDS[:3]] == [0, 1, -1]
+    assert finish_batch(builder) == encode_batch(RECORDS[:2])
+    builder = builders.RecordsBuilder(size - 1)
+    assert [builder.append(r.timestamp, r.key, r.value, r.headers) for r in RECORDS[:2]] == [0, -1]
+
+
+def test_the_first_record_may_be_larger_than_the_limit(builders):
+    builder = builders.RecordsBuilder(1)
+    assert builder.append(5, b"k", b"v" * 1000) == 0
+    assert builder.append(5, None, None) == -1
+    assert finish_batch(builder) == encode_batch([Record(0, 5, b"k", b"v" * 1000)])
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2**31])
+def test_limits_that_cannot_be(builders, limit):
+    with pytest.raises(ValueError, match="limit"):
+        builders.RecordsBuilder(limit)
+
+
+def test_whatever_holds_bytes_can_be_added(builders):
     builder = builders.RecordsBuilder()
+    builder.append(1, bytearray(b"k"), memoryview(b"v--")[:1], [("h", bytearray(b"x")), ("g", None)])
+    builder.append(1, b"k", b"v", None)
+    assert finish_batch(builder) == encode_batch(
+        [Record(0, 1, b"k", b"v", (("h", b"x"), ("g", None))), Record(0, 1, b"k", b"v")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers"),
+    [("k", b"v", ()), (b"k", "v", ()), (b"k", 5, ()), (b"k", b"v", [("h", "x")]), (b"k", b"v", [(b"h", b"x")])],
+)
+def test_what_is_no_bytes_adds_nothing(builders, key, value, headers):
+    builder = built(builders, RECORDS[:1])
+    with pytest.raises(TypeError, match=r"are (bytes|strings)"):
+        builder.append(2, key, value, headers)
+    assert finish_batch(builder) == encode_batch(RECORDS[:1])
+
+
+def test_differences_of_timestamps_are_cut_as_java_cuts_them(builders):
+    builder = builders.RecordsBuilder()
+    builder.append(-(2**63), None, None)
+    builder.append(2**63 - 1, None, None)  # one less than the first, in 64 bits
+    assert builder.payload() == bytes([12, 0, 0, 0, 1, 1, 0, 12, 0, 1, 2, 1, 1, 0])
+    assert (builder.base_timestamp, builder.max_timestamp) == (-(2**63), 2**63 - 1)
+
+
+def arrow_batch(builders: ModuleType, keys, values, timestamps=None, start=0, stop=None, limit=1 << 30):
+    builder = builders.RecordsBuilder(limit)
     keys = building.strings_of(keys) if keys is not None else None
     values = building.strings_of(values) if values is not None else None
     times = memoryview(timestamps.buffers()[1]).cast("B").cast("q") if timestamps is not None else None
-    reached = builder.append_rows(keys, values, times, 5, start, values.count if stop is None else stop, limit)
+    reached = builder.append_rows(keys, values, times, 5, start, values.count if stop is None else stop)
     return builder, reached
 
 
@@ -131,7 +183,7 @@ def test_a_column_whose_bytes_are_not_there(builders):
         memoryview(bytes(8) + (100).to_bytes(8, "little")).cast("q"), memoryview(b"abc"), None, 0, 1
     )
     with pytest.raises(IndexError):
-        builders.RecordsBuilder().append_rows(None, lying, None, 0, 0, 1, 1000)
+        builders.RecordsBuilder().append_rows(None, lying, None, 0, 0, 1)
 
 
 @pytest.mark.spec("P3")
