@@ -22,6 +22,8 @@ MODULES = {
     CONFLUENT: "with_confluent",
     KAFKA_PYTHON: "with_kafka_python",
     AIOKAFKA: "with_aiokafka",
+    OTTLA: "with_ottla",
+    OTTLA_SYNC: "with_ottla_sync",
 }
 
 

@@ -35,7 +35,7 @@ MAX_FIRST_RESPONSE_BYTES = 1024 * 1024
 TLS_ALERT = b"\x15\x03"
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A connection whose versions are agreed on; make one with `open_connection`."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
@@ -173,10 +173,14 @@ class Connection(asyncio.Protocol):
         why = f": {exc}" if exc is not None else ""
         self._close(ConnectionLostError(f"{self.address} closed the connection{why}", retriable=True))
 
-    def data_received(self, data: bytes) -> None:
-        """Asyncio: bytes have arrived."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Asyncio: where the next bytes are to be put."""
+        return self._protocol.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Asyncio: so many bytes have arrived."""
         try:
-            answers = self._protocol.receive(data)
+            answers = self._protocol.received(nbytes)
         except WireError as error:
             self._close(ProtocolError(f"the answer of {self.address} cannot be read: {error}"))
             return

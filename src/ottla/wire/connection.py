@@ -1,7 +1,8 @@
 """Both ends of a connection without the connection: bytes in, frames or messages out, nothing waits.
 
 A frame is an int32 size and as many bytes. `FrameReader` cuts what arrives into frames and refuses sizes that no
-honest peer sends, before anything is allocated for them. `ServerProtocol` reads requests and writes responses in the
+honest peer sends, before anything is allocated for them; `FrameReceiver` does so for what is received straight into
+its buffers. `ServerProtocol` reads requests and writes responses in the
 order of the requests; `ClientProtocol` numbers requests, matches responses by their correlation ids and agrees on
 versions (KIP-35, KIP-511). Owners of sockets with buffers of their own use `frame_refusal` and `ottla.wire.framing`.
 """
@@ -27,6 +28,8 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.schema import Message
 
 MAX_CORRELATION_ID = 0x7FFFFFFF
+#: What one read takes in, and frames up to this size are cut from.
+SMALL_FRAMES_BYTES = 64 * 1024
 #: Requests that a client may have sent without an answer to the first of them.
 MAX_IN_FLIGHT = 1024
 
@@ -96,6 +99,66 @@ class FrameReader:
         return frames
 
 
+class FrameReceiver:
+    """As `FrameReader`, for large frames: bytes are received where they stay (`asyncio.BufferedProtocol`).
+
+    A frame that does not fit into `SMALL_FRAMES_BYTES` gets a buffer of its own, of the size that it says it has (the
+    system gives memory as it is written to); the frame is that buffer, and nothing is copied.
+    """
+
+    __slots__ = ("_at", "_frame", "_limit", "_small", "refusal")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._small = bytearray(SMALL_FRAMES_BYTES)
+        #: The large frame that is under way.
+        self._frame: bytearray | None = None
+        #: So many bytes have arrived in the buffer that is in use.
+        self._at = 0
+        #: Set when a size was refused: there is no way to find the next frame.
+        self.refusal: FrameRefusal | None = None
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes are to be put, never empty; valid until `received`."""
+        return memoryview(self._frame or self._small)[self._at :]
+
+    def received(self, count: int) -> list[bytes | memoryview] | FrameRefusal:
+        """So many bytes were put there: the frames that are whole now. Refuses as `FrameReader.feed` does."""
+        if self.refusal is not None:
+            return self.refusal
+        self._at += count
+        if self._frame is None:
+            return self._cut()
+        if self._at < len(self._frame):
+            return []
+        frame, self._frame, self._at = memoryview(self._frame), None, 0
+        return [frame]
+
+    def _cut(self) -> list[bytes | memoryview] | FrameRefusal:
+        """The small frames; begins a large one, or leaves what is not whole at the beginning."""
+        frames: list[bytes | memoryview] = []
+        position, end = 0, self._at
+        with memoryview(self._small) as arrived:
+            while end - position >= SIZE_BYTES:
+                (size,) = _SIZE.unpack_from(arrived, position)
+                self.refusal = frame_refusal(size, self._limit)
+                if self.refusal is not None:
+                    return frames or self.refusal
+                begin = position + SIZE_BYTES
+                if begin + size > end:
+                    if SIZE_BYTES + size > len(arrived):
+                        self._frame = bytearray(size)
+                        self._frame[: end - begin] = arrived[begin:end]
+                        self._at = end - begin
+                        return frames
+                    break
+                frames.append(bytes(arrived[begin : begin + size]))
+                position = begin + size
+            arrived[: end - position] = arrived[position:end]
+        self._at = end - position
+        return frames
+
+
 class Request(NamedTuple):
     """A request as a server gets it. `message` is None where its API or version is not declared here."""
 
@@ -162,13 +225,13 @@ class Response(NamedTuple):
 class ClientProtocol:
     """The client's end: requests out, responses in, matched and decoded."""
 
-    __slots__ = ("_in_flight", "_next_id", "_reader", "client_id", "versions")
+    __slots__ = ("_in_flight", "_next_id", "_receiver", "client_id", "versions")
 
     def __init__(self, client_id: str, max_response_bytes: int) -> None:
         self.client_id = client_id
         #: Per API the versions that the server offers; empty until `agree`.
         self.versions: dict[int, tuple[int, int]] = {}
-        self._reader = FrameReader(max_response_bytes)
+        self._receiver = FrameReceiver(max_response_bytes)
         self._in_flight: deque[tuple[int, int, int]] = deque()
         self._next_id = 0
 
@@ -207,14 +270,21 @@ class ClientProtocol:
             self._in_flight.append((correlation_id, api_key, version))
         return encode_request_frame(RequestHeader(api_key, version, correlation_id, self.client_id), body)
 
-    def receive(self, data: bytes | memoryview) -> list[Response] | FrameRefusal:
-        """The responses that are whole now. Raises WireError for one that cannot be read or that nobody asked for."""
-        frames = self._reader.feed(data)
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes that arrive are to be put; valid until `received`."""
+        return self._receiver.get_buffer()
+
+    def received(self, count: int) -> list[Response] | FrameRefusal:
+        """So many bytes arrived: the responses that are whole now.
+
+        Raises WireError for one that cannot be read or that nobody asked for.
+        """
+        frames = self._receiver.received(count)
         if isinstance(frames, FrameRefusal):
             return frames
         return [self._response(frame) for frame in frames]
 
-    def _response(self, frame: bytes) -> Response:
+    def _response(self, frame: bytes | memoryview) -> Response:
         if not self._in_flight:
             raise WireError("a response came that nobody asked for")
         expected, api_key, version = self._in_flight.popleft()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import encode
 from ottla.wire.connection import (
     MAX_IN_FLIGHT,
+    SMALL_FRAMES_BYTES,
     ClientProtocol,
     FrameReader,
+    FrameReceiver,
     FrameRefusal,
+    Response,
     ServerProtocol,
     VersionRefusal,
     decode_api_versions_response,
@@ -57,6 +63,51 @@ def test_sizes_that_are_refused(size: bytes, message: str) -> None:
     assert isinstance(fresh.feed(size), FrameRefusal)
 
 
+def put(receiver: FrameReceiver | ClientProtocol, data: bytes) -> Any:
+    """What is whole when `data` has been received."""
+    whole: list[Any] = []
+    while data:
+        with receiver.get_buffer() as room:
+            count = min(len(room), len(data))
+            assert count
+            room[:count] = data[:count]
+        found = receiver.received(count)
+        if isinstance(found, FrameRefusal):
+            return whole or found
+        whole += found
+        data = data[count:]
+    return whole
+
+
+def test_received_frames_in_any_pieces() -> None:
+    stream = b"\0\0\0\3abc" + b"\0\0\0\0" + b"\0\0\0\1z"
+    for cut in range(len(stream)):
+        receiver = FrameReceiver(10)
+        assert put(receiver, stream[:cut]) + put(receiver, stream[cut:]) == [b"abc", b"", b"z"]
+    receiver = FrameReceiver(10)
+    assert [frame for byte in stream for frame in put(receiver, bytes((byte,)))] == [b"abc", b"", b"z"]
+
+
+@pytest.mark.parametrize("size", [SMALL_FRAMES_BYTES - 4, SMALL_FRAMES_BYTES - 3, 3 * SMALL_FRAMES_BYTES + 1])
+@pytest.mark.parametrize("step", [1000, SMALL_FRAMES_BYTES, 10 * SMALL_FRAMES_BYTES])
+def test_received_frames_of_any_size(size: int, step: int) -> None:
+    chance = random.Random(size * step)
+    frames = [b"ab", chance.randbytes(size), b"", chance.randbytes(size), b"c"]
+    stream = b"".join(len(frame).to_bytes(4) + frame for frame in frames)
+    receiver = FrameReceiver(size)
+    kept = [frame for at in range(0, len(stream), step) for frame in put(receiver, stream[at : at + step])]
+    assert [bytes(frame) for frame in kept] == frames, "a frame that was handed out is not written to any more"
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\0\0\0\x0b", b"GET "])
+def test_sizes_that_a_receiver_refuses(size: bytes) -> None:
+    receiver = FrameReceiver(10)
+    assert put(receiver, b"\0\0\0\1a" + size) == [b"a"]
+    assert receiver.refusal is not None
+    assert put(receiver, b"\0\0\0\1a") == receiver.refusal
+    assert isinstance(put(FrameReceiver(10), size), FrameRefusal)
+
+
 def test_frame_refusal_at_the_limit() -> None:
     assert frame_refusal(0, 10) is None
     assert frame_refusal(10, 10) is None
@@ -67,6 +118,11 @@ def pair() -> tuple[ClientProtocol, ServerProtocol]:
     return ClientProtocol("me", 1000), ServerProtocol(1000)
 
 
+def arrived(client: ClientProtocol, data: bytes) -> list[Response] | FrameRefusal:
+    found: list[Response] | FrameRefusal = put(client, data)
+    return found
+
+
 def test_requests_and_responses_in_order() -> None:
     client, server = pair()
     sent = client.request(HeartbeatRequest(group_id="g"), 4) + client.request(MetadataRequest(topics=None), 9)
@@ -75,7 +131,7 @@ def test_requests_and_responses_in_order() -> None:
     assert first.message == HeartbeatRequest(group_id="g")
     assert second.message.topics is None
     answers = server.respond(HeartbeatResponse(error_code=27)) + server.respond(MetadataResponse(cluster_id="c"))
-    one, two = client.receive(answers)
+    one, two = arrived(client, answers)
     assert (one.correlation_id, one.api_key, one.version) == (0, ApiKey.HEARTBEAT, 4)
     assert one.message == HeartbeatResponse(error_code=27)
     assert two.message.cluster_id == "c"
@@ -86,7 +142,7 @@ def test_a_request_without_an_answer() -> None:
     sent = client.request(ProduceRequest(acks=0), 9, answered=False) + client.request(HeartbeatRequest(), 0)
     assert len(server.receive(sent)) == 2
     server.skip()
-    (answer,) = client.receive(server.respond(HeartbeatResponse()))
+    (answer,) = arrived(client, server.respond(HeartbeatResponse()))
     assert answer.correlation_id == 1
 
 
@@ -100,7 +156,7 @@ def test_versions_are_agreed_on() -> None:
             ApiVersion(api_key=ApiKey.FETCH, min_version=0, max_version=99),
         ]
     )
-    (answer,) = client.receive(server.respond(offered))
+    (answer,) = arrived(client, server.respond(offered))
     client.agree(answer.message)
     assert client.version_for(ApiKey.HEARTBEAT) == 3
     assert client.version_for(ApiKey.FETCH) == 17
@@ -133,17 +189,17 @@ def test_a_server_from_the_past_is_understood() -> None:
         decode_api_versions_response(encode(ApiVersionsResponse(api_keys=[own]), 0), 4)
     client = ClientProtocol("me", 1000)
     client.request(ApiVersionsRequest(), 4)
-    (answer,) = client.receive(bytes.fromhex("0000000a 00000000 0023 00000000"))
+    (answer,) = arrived(client, bytes.fromhex("0000000a 00000000 0023 00000000"))
     assert answer.message.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_answers_that_do_not_belong() -> None:
     client, _ = pair()
     with pytest.raises(WireError, match="nobody asked for"):
-        client.receive(bytes.fromhex("00000004 00000000"))
+        arrived(client, bytes.fromhex("00000004 00000000"))
     client.request(HeartbeatRequest(), 0)
     with pytest.raises(WireError, match="has correlation id 9, the next in order is 0"):
-        client.receive(bytes.fromhex("00000006 00000009 0000"))
+        arrived(client, bytes.fromhex("00000006 00000009 0000"))
 
 
 def test_limits_of_a_client() -> None:
@@ -159,4 +215,4 @@ def test_limits_of_a_client() -> None:
 def test_refused_sizes_at_both_ends() -> None:
     client, server = pair()
     assert isinstance(server.receive(b"\x7f\0\0\0"), FrameRefusal)
-    assert isinstance(client.receive(b"\x80\0\0\0"), FrameRefusal)
+    assert isinstance(arrived(client, b"\x80\0\0\0"), FrameRefusal)
