@@ -30,20 +30,24 @@ class AssignorError(ValueError):
     """A name that stands for no usable assignor, or several that cannot be used together; the message says why."""
 
 
-def load_assignors(names: Sequence[str]) -> list[PartitionAssignor]:
-    """One assignor for each name, in order of preference; AssignorError where that cannot be.
+Strategy = str | type[PartitionAssignor] | PartitionAssignor
+"""What stands for an assignor: a name, its class, or itself."""
+
+
+def load_assignors(strategies: Sequence[Strategy]) -> list[PartitionAssignor]:
+    """One assignor for each strategy, in order of preference; AssignorError where that cannot be.
 
     A name is a wire name (`range`), a Java class name (`org.apache.kafka.clients.consumer.RangeAssignor`) or the dotted
     path of a Python class that derives from `PartitionAssignor` (`package.module.Class`).
     """
-    if not names:
+    if not strategies:
         raise AssignorError(f"no assignor is named; {_built_in_names()}")
     by_name: dict[str, PartitionAssignor] = {}
-    for path in names:
-        assignor = _load(path.strip())
+    for strategy in strategies:
+        assignor = _assignor_of(strategy)
         if assignor.name in by_name:
             raise AssignorError(
-                f"the assignor name {assignor.name!r} belongs to more than one of {', '.join(names)}: "
+                f"the assignor name {assignor.name!r} belongs to more than one of {', '.join(map(str, strategies))}: "
                 "members agree on names, so that each may be there once"
             )
         by_name[assignor.name] = assignor
@@ -68,6 +72,15 @@ def common_protocol(assignors: Iterable[PartitionAssignor]) -> RebalanceProtocol
     return max(common, key=lambda protocol: protocol.value)
 
 
+def _assignor_of(strategy: Strategy) -> PartitionAssignor:
+    if isinstance(strategy, PartitionAssignor):
+        return strategy
+    if isinstance(strategy, str):
+        return _load(strategy.strip())
+    path = getattr(strategy, "__qualname__", repr(strategy))
+    return _made(path, _checked(path, strategy))
+
+
 def _load(path: str) -> PartitionAssignor:
     if built_in := BUILT_IN.get(path) or BY_JAVA_CLASS.get(path):
         return built_in()
@@ -80,9 +93,13 @@ def _load(path: str) -> PartitionAssignor:
         raise AssignorError(f"the module {module_name} has no {class_name}, named as assignor {path!r}") from None
     except Exception as error:  # a custom module may raise whatever it likes
         raise AssignorError(f"the assignor {path!r} cannot be imported: {type(error).__name__}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, PartitionAssignor)):
-        raise AssignorError(f"{path} is no assignor: derive it from {PartitionAssignor.__module__}.PartitionAssignor")
-    return _made(path, found)
+    return _made(path, _checked(path, found))
+
+
+def _checked(path: str, found: object) -> type[PartitionAssignor]:
+    if isinstance(found, type) and issubclass(found, PartitionAssignor):
+        return found
+    raise AssignorError(f"{path} is no assignor: derive it from {PartitionAssignor.__module__}.PartitionAssignor")
 
 
 def _made(path: str, assignor: type[PartitionAssignor]) -> PartitionAssignor:

@@ -11,6 +11,7 @@ from typing import Any
 #: Where each public name is defined.
 _EXPORTS = {
     "Consumer": "ottla.client.consumer.consumer",
+    "ConsumerRebalanceListener": "ottla.client.consumer.listener",
     "ConsumerRecord": "ottla.records.consumed",
     "ConsumerRecords": "ottla.client.consumer.records",
     "OffsetAndMetadata": "ottla.client.model",

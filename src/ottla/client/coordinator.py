@@ -37,6 +37,10 @@ class GroupCoordinator:
         self._cluster.metadata.nodes[self._node.node_id] = self._node
         return self._node
 
+    def forget(self) -> None:
+        """It was said not to be the coordinator any more, or cannot be reached: look it up when it is needed."""
+        self._node = None
+
     async def ask(self, request: Message) -> Any:
         """The coordinator's answer."""
         (answer,) = await self.ask_in_a_row(request)

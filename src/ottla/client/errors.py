@@ -156,6 +156,10 @@ class RebalanceInProgressError(ClientError):
     """Offsets were not committed as a rebalance is under way: poll until it is over, then commit what is owned."""
 
 
+class RebalanceListenerError(ClientError):
+    """A method of the rebalance listener failed; its own error is the cause (`__cause__`)."""
+
+
 class FencedInstanceIdError(BrokerError):
     """Another consumer has joined the group with the same group.instance.id."""
 

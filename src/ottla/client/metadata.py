@@ -28,7 +28,7 @@ class Metadata:
         """Take in an answer; `complete` where it was about all topics, so that others are gone."""
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
-        self.nodes = {each.node_id: Node(each.node_id, each.host, each.port) for each in answer.brokers}
+        self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers}
         if complete:
             self.topics, self.errors, self._fresh = {}, {}, set()
         for topic in answer.topics:

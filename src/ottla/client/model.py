@@ -40,6 +40,7 @@ class Node(NamedTuple):
     node_id: int
     host: str
     port: int
+    rack: str | None = None
 
     def __str__(self) -> str:
         return f"broker {self.node_id} at {self.host}:{self.port}"

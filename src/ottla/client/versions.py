@@ -16,6 +16,10 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.OFFSET_COMMIT: (2, 9),
     ApiKey.OFFSET_FETCH: (2, 7),  # one group; all its partitions if need be
     ApiKey.FIND_COORDINATOR: (1, 3),  # one key
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
     ApiKey.DESCRIBE_GROUPS: (0, 5),
     ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),

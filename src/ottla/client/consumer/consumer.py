@@ -11,14 +11,19 @@ What may wait for a broker is a coroutine; what only changes or tells the consum
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from ottla.assign.assignor import GroupMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.configs.consumer import parse_consumer_config
+from ottla.client.consumer.commits import CommitCallback, GivenOffsets, offsets_to_commit
 from ottla.client.consumer.completed_fetch import CompletedFetch
+from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.core import FOREVER_MS, ConsumerCore
+from ottla.client.consumer.listener import ConsumerRebalanceListener, UserCall, call_here
 from ottla.client.consumer.offset_lookup import find_offsets
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.subscription_state import FetchPosition, OffsetReset
@@ -62,10 +67,16 @@ class Consumer(Generic[K, V]):
     """
 
     def __init__(
-        self, config: Mapping[str, Any] | None = None, /, *, guard: Guard | None = None, **settings: Any
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        guard: Guard | None = None,
+        call: UserCall = call_here,
+        **settings: Any,
     ) -> None:
         self.config = parse_consumer_config(config, settings)
-        self.core = ConsumerCore(self.config, Cluster(self.config.client_settings))
+        self.core = ConsumerCore(self.config, Cluster(self.config.client_settings), call)
         self._guard = guard or UseGuard("task", _current_task)
 
     async def __aenter__(self) -> Self:
@@ -81,9 +92,14 @@ class Consumer(Generic[K, V]):
         if self._guard.closed:
             return
         with self._guard:
+            self.core.open()
             self.core.settle()
             try:
-                await self.core.close()
+                try:
+                    if self.core.coordinator is not None:
+                        await self.core.coordinator.close(timeout_ms)
+                finally:
+                    await self.core.close()
             finally:
                 self._guard.closed = True
 
@@ -92,6 +108,34 @@ class Consumer(Generic[K, V]):
         self.core.wakeup()
 
     # What is read
+
+    async def subscribe(
+        self, topics: Iterable[str] | re.Pattern[str], listener: ConsumerRebalanceListener | None = None
+    ) -> None:
+        """Read these topics, or all whose whole name matches the pattern, as a member of the group.
+
+        The group's partitions are shared out in `poll`, which tells the `listener`. Another call replaces the topics;
+        no topics at all are as `unsubscribe`. IllegalStateError after `assign`.
+        """
+        with self._guard:
+            self._begin()
+            coordinator, subscriptions = self._coordinator(), self.core.subscriptions
+            if isinstance(topics, re.Pattern):
+                subscriptions.subscribe_pattern(topics, listener)
+            else:
+                if isinstance(topics, str):
+                    raise InvalidArgumentError(
+                        f"subscribe takes a list or a compiled pattern: [{topics!r}] or re.compile({topics!r})"
+                    )
+                wanted = list(topics)
+                if not all(each.strip() for each in wanted):
+                    raise InvalidArgumentError(f"a topic without a name cannot be subscribed: {wanted}")
+                if not wanted:
+                    await self._unsubscribe()
+                    return
+                subscriptions.subscribe(wanted, listener)
+            coordinator.subscription_changed()
+            self.core.keeper.check()
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, without a group's help; an empty list is as `unsubscribe`."""
@@ -104,7 +148,7 @@ class Consumer(Generic[K, V]):
                         f"{each} is not a partition: a topic's name and a number from 0 are needed"
                     )
             if not wanted:
-                self._unsubscribe()
+                await self._unsubscribe()
                 return
             self.core.subscriptions.assign_from_user(wanted)
             self.core.keeper.check()
@@ -113,10 +157,19 @@ class Consumer(Generic[K, V]):
         """Read nothing; the group is left, the consumer stays open."""
         with self._guard:
             self._begin()
-            self._unsubscribe()
+            await self._unsubscribe()
 
-    def _unsubscribe(self) -> None:
-        self.core.subscriptions.unsubscribe()
+    async def _unsubscribe(self) -> None:
+        try:
+            if self.core.coordinator is not None:
+                await self.core.coordinator.leave(self.config.default_api_timeout_ms)
+        finally:
+            self.core.subscriptions.unsubscribe()
+
+    def _coordinator(self) -> ConsumerCoordinator:
+        if self.core.coordinator is None:
+            raise InvalidArgumentError("group.id is not set; subscribing to topics and committing offsets need a group")
+        return self.core.coordinator
 
     def subscription(self) -> set[str]:
         """Topics that were asked for, or that the pattern matches."""
@@ -225,6 +278,48 @@ class Consumer(Generic[K, V]):
                 self.core.handed_out = moves
             ((batch,),) = gathered.values()
             yield batch
+
+    # Commits and the group
+
+    async def commit(self, offsets: GivenOffsets | None = None, timeout_ms: int | None = None) -> None:
+        """Commit everything polled, or these offsets (of the records to read next), and wait until that is done.
+
+        What may pass is tried again until `timeout_ms` (default.api.timeout.ms) is over: ClientTimeoutError. Raises
+        CommitFailedError where the group goes on without this consumer, RebalanceInProgressError during a rebalance.
+        """
+        with self._guard:
+            self._begin(stop_iteration=False)
+            work = self._coordinator().commit_sync(offsets_to_commit(offsets), timeout_ms)
+            await self.core.interruptible(work)
+
+    def commit_async(self, offsets: GivenOffsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit everything polled, or these offsets, without waiting; nothing is tried again.
+
+        `callback(offsets, error)` is called in a later `poll`, `commit` or `close`, in the order of the commits.
+        """
+        with self._guard:
+            self.core.settle(stop_iteration=False)
+            self._coordinator().commit_async(offsets_to_commit(offsets), callback)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for each partition, None where nothing is."""
+        with self._guard:
+            self._begin(stop_iteration=False)
+            return await self.core.interruptible(self._coordinator().fetch_committed(partitions, timeout_ms))
+
+    def group_metadata(self) -> GroupMetadata:
+        """The group, and this member in it, as a producer's `send_offsets_to_transaction` needs it."""
+        with self._guard:
+            return self._coordinator().group_metadata()
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group share out its partitions anew with the next `poll`; the reason is for the broker's log."""
+        with self._guard:
+            if not self.core.subscriptions.has_auto_assigned_partitions:
+                raise IllegalStateError("there is nothing to rebalance: subscribe to topics before")
+            self._coordinator().enforce_rebalance(reason)
 
     # Positions
 

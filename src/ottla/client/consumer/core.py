@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from operator import length_hint
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
+from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_collector import FetchCollector, Move
 from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, Fetcher, FetchSettings
+from ottla.client.consumer.group_config import GroupConfig
+from ottla.client.consumer.listener import UserCall, call_here
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.offset_lookup import PositionKeeper
 from ottla.client.consumer.subscription_state import (
@@ -28,7 +31,7 @@ from ottla.client.consumer.subscription_state import (
     SubscriptionState,
 )
 from ottla.client.errors import ClientError, NoOffsetForPartitionError, WakeupError
-from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.client.model import TopicPartition
 from ottla.records.consumed import ConsumerRecord
 
 T = TypeVar("T")
@@ -37,29 +40,10 @@ Handed = TypeVar("Handed")
 FOREVER_MS = float("inf")
 
 
-class Coordinator(Protocol):
-    """What the core needs of the group's coordinator."""
-
-    @property
-    def needs_poll(self) -> bool:
-        """Whether `poll` has anything to do."""
-        ...
-
-    async def poll(self, deadline_ms: float) -> None:
-        """Bring membership and commits further."""
-        ...
-
-    async def fetch_committed(
-        self, partitions: list[TopicPartition], timeout_ms: int
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group committed."""
-        ...
-
-
 class ConsumerCore:
     """See the module. Make it anywhere, `open` it in its event loop, `close` it there."""
 
-    def __init__(self, config: ConsumerConfig, cluster: Cluster) -> None:
+    def __init__(self, config: ConsumerConfig, cluster: Cluster, call: UserCall = call_here) -> None:
         self.config = config
         self.cluster = cluster
         self.read_committed = config.isolation_level == "read_committed"
@@ -86,7 +70,12 @@ class ConsumerCore:
             cluster, settings, self.decoding, self.subscriptions, self.buffer, self.keeper, self.notify
         )
         self.positions = PositionKeeper(cluster, self.subscriptions, self.keeper, self.isolation_level, self.notify)
-        self.coordinator: Coordinator | None = None
+        self.coordinator: ConsumerCoordinator | None = None
+        """None without group.id."""
+        if config.group_id:
+            self.coordinator = ConsumerCoordinator(
+                cluster, GroupConfig.of(config), self.subscriptions, self.keeper, self.notify, call=call
+            )
         self.error: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
@@ -220,6 +209,8 @@ class ConsumerCore:
         once: bool = False,
     ) -> tuple[dict[TopicPartition, list[Handed]], dict[TopicPartition, Move]]:
         """What can be handed out now; see `FetchCollector.collect`. A call that hands out nothing moves positions."""
+        if self.coordinator is not None:
+            self.coordinator.polled()
         gathered, moves, drained = self.collector.collect(most, take, most_partitions=most_partitions, once=once)
         if not gathered:
             for move in moves.values():

@@ -11,14 +11,19 @@ when the group, a position or the metadata needs attention.
 
 from __future__ import annotations
 
+import inspect
+import re
 import threading
-from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from ottla.assign.assignor import GroupMetadata
+from ottla.client.consumer.commits import CommitCallback, GivenOffsets
 from ottla.client.consumer.consumer import CLOSE_TIMEOUT_MS, MAX_ARROW_ROWS, Take, take_records
 from ottla.client.consumer.consumer import Consumer as AsyncConsumer
 from ottla.client.consumer.core import FOREVER_MS
+from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.loop_thread import LoopThread
@@ -42,7 +47,7 @@ class Consumer(Generic[K, V]):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._guard = UseGuard("thread", threading.get_ident)
-        self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), **settings)
+        self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), call=self._call, **settings)
         self._core = self._async.core
         self._max_poll_records = self._async.config.max_poll_records
         self._thread = LoopThread(f"{self._async.config.client_id}-consumer")
@@ -52,6 +57,11 @@ class Consumer(Generic[K, V]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """In the loop: call the user's function in the thread that is in the consumer; a coroutine runs here."""
+        result = await self._thread.in_caller(function, *arguments)
+        return await result if inspect.isawaitable(result) else result
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """What a method of the consumer inside gives, run in the loop."""
@@ -78,6 +88,12 @@ class Consumer(Generic[K, V]):
         self._async.wakeup()
 
     # What is read
+
+    def subscribe(
+        self, topics: Iterable[str] | re.Pattern[str], listener: ConsumerRebalanceListener | None = None
+    ) -> None:
+        """As `ottla.client.Consumer.subscribe`."""
+        self._run(self._async.subscribe(topics, listener))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """As `ottla.client.Consumer.assign`."""
@@ -168,6 +184,39 @@ class Consumer(Generic[K, V]):
             ((batch,),) = gathered.values()
             self._core.handed_out = moves
             yield batch
+
+    # Commits and the group
+
+    def commit(self, offsets: GivenOffsets | None = None, timeout_ms: int | None = None) -> None:
+        """As `ottla.client.Consumer.commit`."""
+        self._run(self._async.commit(offsets, timeout_ms))
+
+    def commit_async(self, offsets: GivenOffsets | None = None, callback: CommitCallback | None = None) -> None:
+        """As `ottla.client.Consumer.commit_async`."""
+
+        async def begin() -> None:
+            self._async.commit_async(offsets, callback)
+
+        self._run(begin())
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """As `ottla.client.Consumer.committed`."""
+        return self._run(self._async.committed(partitions, timeout_ms))
+
+    def group_metadata(self) -> GroupMetadata:
+        """As `ottla.client.Consumer.group_metadata`."""
+        with self._guard:
+            return self._async.group_metadata()
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """As `ottla.client.Consumer.enforce_rebalance`."""
+
+        async def begin() -> None:
+            self._async.enforce_rebalance(reason)
+
+        self._run(begin())
 
     # Positions
 

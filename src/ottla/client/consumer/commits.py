@@ -1,0 +1,399 @@
+"""Committed offsets of a consumer: committing at once, later and by itself, and reading what is committed.
+
+Commits go out one after the other in the order in which they were asked for. An asynchronous one is not made again when
+it fails, as a later one may have been made meanwhile. Who does not know whether it is a member does not commit.
+
+Source: Apache Kafka 3.9, `ConsumerCoordinator`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.coordinator_link import CoordinatorLink
+from ottla.client.consumer.listener import UserCall
+from ottla.client.consumer.membership import COORDINATOR_GONE, NO_GENERATION, Generation, Membership, MemberState
+from ottla.client.consumer.subscription_state import SubscriptionState
+from ottla.client.errors import (
+    BrokerError,
+    ClientError,
+    ClientTimeoutError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    InvalidArgumentError,
+    RebalanceInProgressError,
+    RetriableCommitFailedError,
+)
+from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+
+log = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+GivenOffsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+"""Offsets to commit as callers give them."""
+CommitCallback = Callable[[Offsets, ClientError | None], Any]
+"""Called with the offsets and None, or what went wrong; a plain function or a coroutine."""
+
+MAX_PENDING_COMMITS = 10_000
+"""So many asynchronous commits may be under way; more fail at once."""
+STABLE_OFFSETS_SINCE = 7
+NOT_A_MEMBER = (
+    "offsets cannot be committed, as this consumer is not a member of its group any more: the group gave its "
+    "partitions to others. Processing took longer than max.poll.interval.ms between two polls, or no heartbeat reached "
+    "the coordinator within session.timeout.ms; raise these, or lower max.poll.records, then poll to join again"
+)
+REBALANCING = (
+    "offsets cannot be committed while the consumer takes part in a rebalance: poll until it is over, then commit what "
+    "is still assigned"
+)
+
+
+def offsets_to_commit(offsets: GivenOffsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    """The offsets with their metadata, None for None. InvalidArgumentError for an offset below 0."""
+    if offsets is None:
+        return None
+    wanted = {
+        TopicPartition(*partition): OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
+        for partition, given in offsets.items()
+    }
+    for partition, offset in wanted.items():
+        if offset.offset < 0:
+            raise InvalidArgumentError(f"offset {offset.offset} of {partition} cannot be committed: offsets begin at 0")
+    return wanted
+
+
+class AsyncCommit:
+    """One asynchronous commit; `done` with `error` None where it succeeded."""
+
+    __slots__ = ("callback", "done", "error", "offsets")
+
+    def __init__(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+        self.offsets = offsets
+        self.callback = callback
+        self.done = False
+        self.error: ClientError | None = None
+
+
+class Commits:
+    """See the module. `interceptors` is told of what was committed; user code is called by `call`, inside of polls."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        link: CoordinatorLink,
+        membership: Membership,
+        subscriptions: SubscriptionState,
+        call: UserCall,
+        on_commit: Callable[[Offsets], Any] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._link = link
+        self._membership = membership
+        self._subscriptions = subscriptions
+        self._call = call
+        self._on_commit = on_commit
+        self._order = asyncio.Lock()
+        self._pending: deque[AsyncCommit] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._settled = asyncio.Event()
+        self.on_done: Callable[[], None] = lambda: None
+        """Called when an asynchronous commit has ended."""
+        self.total = 0
+        """Commits that succeeded."""
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether `run_callbacks` has anything to do."""
+        return bool(self._pending) and self._pending[0].done
+
+    # Committing
+
+    async def commit_sync(self, offsets: Offsets | None, timeout_ms: float) -> None:
+        """Commit these, all that was polled for None; made again until the time is up.
+
+        Raises CommitFailedError where the consumer is no member any more, RebalanceInProgressError during a rebalance,
+        FencedInstanceIdError, BrokerError; ClientTimeoutError when the time is up. Callbacks of asynchronous commits
+        that were made before are called before it returns.
+        """
+        wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+        deadline_ms = self._now_ms() + timeout_ms
+        if wanted:
+            try:
+                await self._commit_until(wanted, deadline_ms, timeout_ms)
+            finally:
+                await self.run_callbacks()
+            await self._tell_interceptors(wanted)
+        else:
+            await self.drain(deadline_ms)
+
+    async def _commit_until(self, offsets: Offsets, deadline_ms: float, timeout_ms: float) -> None:
+        settings = self._membership.settings
+        backoff_ms = float(settings.retry_backoff_ms)
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, deadline_ms - self._now_ms()) / 1000):
+                    await self._commit_once(offsets, deadline_ms)
+                return
+            except TimeoutError as error:
+                problem: BaseException = error
+                if isinstance(error, ClientError) and not error.retriable:
+                    raise
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                problem = error
+            if self._now_ms() + backoff_ms >= deadline_ms:
+                what = f"committing offsets of group {settings.group_id}"
+                told = str(problem) or "the coordinator did not answer"
+                raise ClientTimeoutError(f"{what} did not succeed within {timeout_ms:.0f} ms: {told}") from problem
+            await asyncio.sleep(backoff_ms / 1000)
+            backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
+
+    async def commit_patiently(self, offsets: Offsets, timeout_ms: float) -> None:
+        """Before partitions are given up: commit, and only log what goes wrong."""
+        try:
+            await self._commit_until(offsets, self._now_ms() + timeout_ms, timeout_ms)
+        except ClientError as error:
+            log.warning("group %s: offsets are not committed: %s", self._membership.settings.group_id, error)
+        else:
+            await self._tell_interceptors(offsets)
+
+    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None = None) -> None:
+        """Commit these, all that was polled for None, without waiting; `callback` is called in a later poll or commit.
+
+        It gets RetriableCommitFailedError where a later commit may succeed; nothing is made again by itself.
+        """
+        wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+        commit = AsyncCommit(wanted, callback)
+        self._pending.append(commit)
+        if not wanted:
+            self._end(commit, None)
+        elif len(self._pending) > MAX_PENDING_COMMITS:
+            self._end(commit, RetriableCommitFailedError(f"{MAX_PENDING_COMMITS} commits are under way already"))
+        else:
+            task = asyncio.get_running_loop().create_task(self._commit_later(commit))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _commit_later(self, commit: AsyncCommit) -> None:
+        settings = self._cluster.settings
+        try:
+            await self._commit_once(commit.offsets, self._now_ms() + settings.request_timeout_ms)
+        except ClientError as error:
+            if error.retriable:
+                failed = RetriableCommitFailedError(f"offsets are not committed, a later commit may succeed: {error}")
+                failed.__cause__ = error
+                self._end(commit, failed)
+            else:
+                self._end(commit, error)
+        except asyncio.CancelledError:
+            self._end(commit, RetriableCommitFailedError("the consumer was closed before the commit was answered"))
+            raise
+        else:
+            self._end(commit, None)
+
+    def _end(self, commit: AsyncCommit, error: ClientError | None) -> None:
+        commit.done, commit.error = True, error
+        if error is not None and commit.callback is None:
+            log.error("group %s: asynchronous commit: %s", self._membership.settings.group_id, error)
+        self._settled.set()
+        self.on_done()
+
+    async def run_callbacks(self) -> None:
+        """Call back for the asynchronous commits that have ended, in the order in which they were made."""
+        while self._pending and self._pending[0].done:
+            commit = self._pending.popleft()
+            if commit.error is None and commit.offsets:
+                await self._tell_interceptors(commit.offsets)
+            if commit.callback is not None:
+                await self._call(commit.callback, commit.offsets, commit.error)
+
+    async def drain(self, deadline_ms: float) -> None:
+        """Wait for the asynchronous commits, and call back."""
+        await self.run_callbacks()
+        while self._pending:
+            self._settled.clear()
+            try:
+                async with asyncio.timeout(max(0.0, deadline_ms - self._now_ms()) / 1000):
+                    await self._settled.wait()
+            except TimeoutError:
+                return
+            await self.run_callbacks()
+
+    async def close(self) -> None:
+        """Give up what is not answered, and call back for it."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.run_callbacks()
+
+    async def _commit_once(self, offsets: Offsets, deadline_ms: float) -> None:
+        async with self._order:
+            await self._link.wait_until_found(deadline_ms)
+            sent_as = self._who_commits()
+            try:
+                asked = await self._link.send(self._request(offsets, sent_as))
+            except ClientError as error:
+                self._unanswered(error)
+                raise
+        try:
+            answer: OffsetCommitResponse = await asked
+        except ClientError as error:
+            self._unanswered(error)
+            raise
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if each.error_code != ErrorCode.NONE:
+                    what = f"the offset of {topic.name}-{each.partition_index} is not committed"
+                    self._refused(each.error_code, what, sent_as)
+        self.total += 1
+
+    def _unanswered(self, error: ClientError) -> None:
+        if error.retriable:
+            self._link.lost(error)
+
+    def _who_commits(self) -> Generation:
+        """The generation to commit in: none for assigned partitions. Raises where there is none to commit in."""
+        membership = self._membership
+        if not self._subscriptions.has_auto_assigned_partitions:
+            return NO_GENERATION
+        if membership.state is MemberState.STABLE:
+            return membership.generation
+        if membership.fenced is not None:
+            raise membership.fenced
+        if membership.is_rebalancing:
+            raise RebalanceInProgressError(REBALANCING)
+        raise CommitFailedError(NOT_A_MEMBER)
+
+    def _request(self, offsets: Offsets, who: Generation) -> OffsetCommitRequest:
+        settings = self._membership.settings
+        wanted = {
+            partition: OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=each.offset,
+                committed_leader_epoch=each.leader_epoch,
+                committed_metadata=each.metadata,
+            )
+            for partition, each in offsets.items()
+        }
+        return OffsetCommitRequest(
+            group_id=settings.group_id,
+            generation_id_or_member_epoch=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=None if who is NO_GENERATION else settings.group_instance_id,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in by_topic(wanted).items()],
+        )
+
+    def _refused(self, code: int, what: str, sent_as: Generation) -> None:
+        """Raise what a refusal means, after the membership was told what it means for it."""
+        membership = self._membership
+        error = BrokerError(code, f"group {membership.settings.group_id}: {what}")
+        is_current = sent_as == membership.generation
+        if code in COORDINATOR_GONE or code == ErrorCode.REQUEST_TIMED_OUT:
+            self._link.lost(error)
+            raise error
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            membership.request_rejoin("offset commit failed since group is already rebalancing")
+            raise RebalanceInProgressError(REBALANCING)
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
+            if sent_as is NO_GENERATION:
+                raise CommitFailedError(
+                    f"{error}; the group has members that subscribe, and only they may commit: subscribe, too, or use "
+                    "another group.id"
+                )
+            if not is_current and membership.is_rebalancing:
+                raise RebalanceInProgressError(REBALANCING)
+            if is_current:
+                membership.kicked_out(code, "offset commit")
+                if code == ErrorCode.FENCED_INSTANCE_ID and isinstance(membership.fenced, FencedInstanceIdError):
+                    raise membership.fenced
+            raise CommitFailedError(NOT_A_MEMBER)
+        raise error
+
+    async def _tell_interceptors(self, offsets: Offsets) -> None:
+        if self._on_commit is not None:
+            await self._call(self._on_commit, offsets)
+
+    # Reading what is committed
+
+    async def fetch_committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, None where nothing is; waits for transactions that may change it.
+
+        Raises ClientTimeoutError when the time is up, BrokerError. Source: KIP-447.
+        """
+        wanted = list(dict.fromkeys(TopicPartition(*each) for each in partitions))
+        if not wanted:
+            return {}
+        deadline_ms = self._now_ms() + timeout_ms
+        settings = self._membership.settings
+        backoff_ms = float(settings.retry_backoff_ms)
+        while True:
+            try:
+                return await self._fetch_once(wanted, deadline_ms)
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                if self._now_ms() + backoff_ms >= deadline_ms:
+                    raise ClientTimeoutError(
+                        f"reading offsets of group {settings.group_id} did not succeed within {timeout_ms:.0f} ms: "
+                        f"{error}"
+                    ) from error
+            await asyncio.sleep(backoff_ms / 1000)
+            backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
+
+    async def _fetch_once(
+        self, partitions: Sequence[TopicPartition], deadline_ms: float
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        await self._link.wait_until_found(deadline_ms)
+        try:
+            stable = await self._link.version(ApiKey.OFFSET_FETCH) >= STABLE_OFFSETS_SINCE
+            answer: OffsetFetchResponse = await self._link.ask(self._question(partitions, require_stable=stable))
+        except ClientError as error:
+            self._unanswered(error)
+            raise
+        self._check_read(answer.error_code, "offsets cannot be read")
+        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                self._check_read(each.error_code, f"the offset of {partition} cannot be read")
+                if each.committed_offset >= 0:
+                    found[partition] = OffsetAndMetadata(
+                        each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                    )
+        return found
+
+    def _question(self, partitions: Sequence[TopicPartition], *, require_stable: bool) -> OffsetFetchRequest:
+        wanted = by_topic({each: each.partition for each in partitions})
+        return OffsetFetchRequest(
+            group_id=self._membership.settings.group_id,
+            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in wanted.items()],
+            require_stable=require_stable,
+        )
+
+    def _check_read(self, code: int, what: str) -> None:
+        if code == ErrorCode.NONE:
+            return
+        error = BrokerError(code, f"group {self._membership.settings.group_id}: {what}")
+        if code in COORDINATOR_GONE:
+            self._link.lost(error)
+        raise error
+
+    def _now_ms(self) -> float:
+        return self._cluster.clock.monotonic_ms()

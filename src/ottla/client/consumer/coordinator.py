@@ -1,0 +1,390 @@
+"""The group side of a consumer: hosts its membership, sends what that wants sent, calls the user's listener, commits.
+
+Everything runs in one event loop. Heartbeats, the search for the coordinator and SyncGroup go on by themselves, in
+tasks of their own; what concerns the user (callbacks, giving partitions up, joining) waits for `poll`, which
+`needs_poll` and the notification ask for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ottla.assign.assignor import GroupMetadata
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.commits import CommitCallback, Commits, Offsets
+from ottla.client.consumer.coordinator_link import CoordinatorLink
+from ottla.client.consumer.group_config import GroupConfig
+from ottla.client.consumer.listener import UserCall, call_here
+from ottla.client.consumer.membership import Assign, ClientState, FindCoordinator, Membership, Send
+from ottla.client.consumer.metadata_keeper import MetadataKeeper
+from ottla.client.consumer.rebalance import Rebalance
+from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
+from ottla.client.errors import ClientError, RetriableCommitFailedError
+from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.wire.messages.leave_group import LeaveGroupRequest
+
+log = logging.getLogger(__name__)
+
+CLOSED = "the consumer is being closed"
+UNSUBSCRIBED = "the consumer unsubscribed from all topics"
+
+
+class ConsumerCoordinator:
+    """See the module. Make it in the loop that is to use it.
+
+    `notify` is called when `poll` has got something to do; `call` calls the user's functions, `on_commit` (an
+    interceptor) is told of offsets that were committed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: GroupConfig,
+        subscriptions: SubscriptionState,
+        keeper: MetadataKeeper,
+        notify: Callable[[], None],
+        *,
+        call: UserCall = call_here,
+        on_commit: Callable[[Offsets], Any] | None = None,
+    ) -> None:
+        self.membership = Membership(config.member_settings())
+        self.needs_poll = False
+        """Whether `poll` has something to do: cheap, asked in every poll of the user's."""
+        self._cluster = cluster
+        self._config = config
+        self._subscriptions = subscriptions
+        self._keeper = keeper
+        self._notify = notify
+        self._link = CoordinatorLink(cluster, self.membership, self._changed)
+        self._commits = Commits(cluster, self._link, self.membership, subscriptions, call, on_commit)
+        self._commits.on_done = self._changed
+        self._rebalance = Rebalance(
+            cluster, self.membership, subscriptions, config.assignors(), call, config.client_rack
+        )
+        self._auto_commit_due_ms = self._now_ms() + config.auto_commit_interval_ms
+        self._commit_before: asyncio.Task[None] | None = None
+        self._metadata_asked: int | None = None
+        self._seen_version = -1
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._client_state = ClientState.DOWN
+        self._closed = False
+
+    # What it is
+
+    @property
+    def client_state(self) -> ClientState:
+        """What the consumer is about (SPEC G10)."""
+        return self.membership.client_state
+
+    def group_metadata(self) -> GroupMetadata:
+        """The group, and this member in it, as transactions need it."""
+        return self._rebalance.group_metadata()
+
+    def metrics(self) -> dict[str, float]:
+        """Figures by Kafka's names; `client-state` is the number of the `ClientState`."""
+        return {
+            "client-state": float(self.client_state.value),
+            "assigned-partitions": float(len(self._subscriptions.assigned_partitions)),
+            "commit-total": float(self._commits.total),
+        }
+
+    # Polling
+
+    def polled(self) -> None:
+        """The user polls; `poll` says so itself. Cheap, and allowed in any thread."""
+        self.membership.polled(self._now_ms())
+
+    async def poll(self, deadline_ms: float) -> None:
+        """Do what is to be done now: callbacks, giving up and taking partitions, joining, committing by itself.
+
+        It waits for the user's callbacks, and up to `deadline_ms` for the commit before partitions are given up; for
+        nothing else. Raises what the callbacks raised, and what the group refuses for good.
+        """
+        self.polled()
+        await self._commits.run_callbacks()
+        if self._subscriptions.has_auto_assigned_partitions:
+            self.membership.start(self._now_ms())
+            self._raise_failure()
+            self._take_in_metadata()
+            if not self.membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin()):
+                self.membership.request_rejoin(reason)
+            self._changed()
+            while self.membership.wants_poll(self._now_ms()):
+                self._raise_failure()
+                try:
+                    if not await self._go_on(deadline_ms):
+                        break
+                finally:
+                    self._changed()
+        self._auto_commit_if_due()
+        self._changed()
+
+    def _raise_failure(self) -> None:
+        membership = self.membership
+        failure = membership.fenced or membership.failure
+        membership.failure = None
+        if failure is not None:
+            raise failure
+
+    async def _go_on(self, deadline_ms: float) -> bool:
+        """The next step of a rebalance; False where it has to wait."""
+        membership = self.membership
+        if membership.assignment is not None:
+            revoked = self._rebalance.to_revoke()
+            self._subscriptions.mark_pending_revocation(revoked)
+            if revoked and not await self._commit_first(revoked, deadline_ms):
+                return False
+            if membership.assignment is not None:
+                await self._rebalance.complete()
+                self._auto_commit_due_ms = self._now_ms() + self._config.auto_commit_interval_ms
+            return True
+        if not self._has_fresh_topics():
+            return False
+        if membership.needs_prepare:
+            if not membership.has_lost_membership:
+                self._rebalance.mark_pending()
+                if not await self._commit_first(list(self._subscriptions.assigned_partitions), deadline_ms):
+                    return False
+            await self._prepare()
+        if not membership.needs_prepare and membership.can_join(self._now_ms()):
+            self._metadata_asked = None
+            membership.join(self._rebalance.protocols(), self._now_ms())
+        return True
+
+    async def _prepare(self) -> None:
+        membership = self.membership
+        membership.needs_prepare = False
+        try:
+            await self._rebalance.prepare()
+        except asyncio.CancelledError:
+            membership.needs_prepare = True
+            raise
+
+    async def _commit_first(self, partitions: Iterable[TopicPartition], deadline_ms: float) -> bool:
+        """Before these are given up: commit them, if commits are made without being asked for; False: not done yet."""
+        if not self._config.enable_auto_commit:
+            return True
+        if self._commit_before is None:
+            offsets = self._consumed(partitions)
+            if not offsets:
+                return True
+            work = self._commits.commit_patiently(offsets, self.membership.settings.max_poll_interval_ms)
+            self._commit_before = self._spawn(work)
+        left_ms = max(0.0, deadline_ms - self._now_ms())
+        await asyncio.wait({self._commit_before}, timeout=None if left_ms == float("inf") else left_ms / 1000)
+        if not self._commit_before.done():
+            return False
+        self._commit_before = None
+        return True
+
+    def _consumed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        consumed = self._subscriptions.all_consumed()
+        return {each: consumed[each] for each in partitions if each in consumed}
+
+    def _take_in_metadata(self) -> None:
+        """Topics that appeared or went, where the subscription is a pattern."""
+        subscriptions = self._subscriptions
+        if subscriptions.type is not SubscriptionType.PATTERN or self._keeper.version == self._seen_version:
+            return
+        self._seen_version = self._keeper.version
+        if self._keeper.version:
+            subscriptions.subscribe_from_pattern(
+                {
+                    name
+                    for name, topic in self._cluster.metadata.topics.items()
+                    if subscriptions.matches_pattern(name)
+                    and not (self._config.exclude_internal_topics and topic.is_internal)
+                }
+            )
+
+    def _has_fresh_topics(self) -> bool:
+        """With a pattern, members look for new topics before they join, so that one rebalance finds them all."""
+        if self._subscriptions.type is not SubscriptionType.PATTERN:
+            return True
+        if self._metadata_asked is None:
+            self._metadata_asked = self._keeper.version
+            self._keeper.request_update()
+            # What was never asked for is on its way; what is known and empty is not worth waiting for.
+            return bool(self._keeper.version) and not self._subscriptions.subscription
+        return self._keeper.version > self._metadata_asked
+
+    def subscription_changed(self) -> None:
+        """The user has subscribed to something else."""
+        self._seen_version = -1
+        self._metadata_asked = None
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group rebalance with the next poll, as after a change that only the assignor knows of."""
+        self.membership.request_rejoin(reason or "rebalance enforced by user")
+        self._changed()
+
+    # Commits
+
+    async def commit_sync(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
+        """See `Commits.commit_sync`; the timeout is default.api.timeout.ms unless given."""
+        await self._commits.commit_sync(offsets, self._bounded(timeout_ms))
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """See `Commits.commit_async`."""
+        self._commits.commit_async(offsets, callback)
+
+    async def fetch_committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """See `Commits.fetch_committed`; the timeout is default.api.timeout.ms unless given."""
+        return await self._commits.fetch_committed(partitions, self._bounded(timeout_ms))
+
+    def _bounded(self, timeout_ms: int | None) -> int:
+        return self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    def _auto_commit_if_due(self) -> None:
+        now_ms = self._now_ms()
+        if not self._config.enable_auto_commit or now_ms < self._auto_commit_due_ms:
+            return
+        self._auto_commit_due_ms = now_ms + self._config.auto_commit_interval_ms
+        if self.membership.is_active and (self.membership.has_lost_membership or self.membership.is_rebalancing):
+            return
+        if self._subscriptions.all_consumed():
+            self._commits.commit_async(None, self._auto_committed)
+
+    def _auto_committed(self, offsets: Offsets, error: ClientError | None) -> None:
+        if isinstance(error, RetriableCommitFailedError):
+            self._auto_commit_due_ms = min(
+                self._auto_commit_due_ms, self._now_ms() + self.membership.settings.retry_backoff_ms
+            )
+        elif error is not None:
+            log.warning("group %s: commit by itself: %s", self.membership.settings.group_id, error)
+
+    # Leaving
+
+    async def leave(self, timeout_ms: int, reason: str = UNSUBSCRIBED) -> None:
+        """Leave the group: commit if that is done without being asked for, tell the listener, tell the coordinator.
+
+        Does nothing where the consumer is no member. Raises RebalanceListenerError, when all is done.
+        """
+        membership = self.membership
+        deadline_ms = self._now_ms() + timeout_ms
+        if self._commit_before is not None:
+            self._commit_before.cancel()
+            self._commit_before = None
+        try:
+            await self._commit_last(deadline_ms)
+            if membership.is_active:
+                await self._rebalance.give_up()
+        finally:
+            if membership.is_active:
+                membership.leave(reason)
+                goodbye = self._carry_out()
+                membership.stop()
+                self._changed()
+                if goodbye:
+                    await asyncio.wait(goodbye, timeout=max(0.0, deadline_ms - self._now_ms()) / 1000)
+
+    async def _commit_last(self, deadline_ms: float) -> None:
+        membership, config = self.membership, self._config
+        may_commit = not membership.is_active or not (membership.has_lost_membership or membership.is_rebalancing)
+        consumed = self._subscriptions.all_consumed()
+        if config.enable_auto_commit and may_commit and consumed:
+            await self._commits.commit_patiently(consumed, max(0.0, deadline_ms - self._now_ms()))
+
+    async def close(self, timeout_ms: int = 30_000) -> None:
+        """Commit, leave, and stop; returns when that is done or the time is up. Raises RebalanceListenerError."""
+        if self._closed:
+            return
+        self._closed = True
+        deadline_ms = self._now_ms() + timeout_ms
+        try:
+            await self._commits.drain(deadline_ms)
+            await self.leave(max(0, int(deadline_ms - self._now_ms())), CLOSED)
+        finally:
+            self.membership.stop()
+            if self._timer is not None:
+                self._timer.cancel()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._commits.close()
+            self._tell_state()
+
+    # What goes on by itself
+
+    def _changed(self) -> None:
+        """The machine was told something: carry out what it wants, and see when it wants to be woken."""
+        self._carry_out()
+        now_ms = self._now_ms()
+        due = [self.membership.next_deadline_ms(now_ms)]
+        if self._config.enable_auto_commit and self._subscriptions.assigned_partitions:
+            due.append(self._auto_commit_due_ms if self._auto_commit_due_ms > now_ms else None)
+        needed = (
+            self.membership.wants_poll(now_ms)
+            or self._commits.has_callbacks
+            or (self._config.enable_auto_commit and now_ms >= self._auto_commit_due_ms)
+        )
+        if needed and not self.needs_poll:
+            self._notify()
+        self.needs_poll = needed
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        soonest = min((each for each in due if each is not None), default=None)
+        if soonest is not None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, soonest - now_ms) / 1000, self._on_time)
+        self._tell_state()
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.membership.wake(self._now_ms())
+        self._changed()
+
+    def _carry_out(self) -> list[asyncio.Task[None]]:
+        """Begin what the machine wants done; the tasks of the goodbyes among it."""
+        actions, self.membership.actions = self.membership.actions, []
+        goodbyes = []
+        for action in actions:
+            if isinstance(action, FindCoordinator):
+                self._spawn(self._link.find())
+            elif isinstance(action, Assign):
+                self._spawn(self._lead(action))
+            else:
+                task = self._spawn(self._send(action))
+                if isinstance(action.request, LeaveGroupRequest):
+                    goodbyes.append(task)
+        return goodbyes
+
+    async def _send(self, action: Send) -> None:
+        try:
+            answer = await self._link.ask(action.request, action.timeout_ms)
+        except ClientError as error:
+            self.membership.request_failed(action.request, error, self._now_ms())
+        else:
+            self.membership.receive(action.request, answer, self._now_ms())
+        self._changed()
+
+    async def _lead(self, action: Assign) -> None:
+        try:
+            assignments = await self._rebalance.assign(action.answer)
+        except ClientError as error:
+            self.membership.assignment_failed(action.answer, error, self._now_ms())
+        else:
+            self.membership.assigned(action.answer, assignments)
+        self._changed()
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _tell_state(self) -> None:
+        before, self._client_state = self._client_state, self.client_state
+        if before is not self._client_state:
+            group = self.membership.settings.group_id
+            log.info("group %s: consumer state %s -> %s", group, before.name, self._client_state.name)
+
+    def _now_ms(self) -> float:
+        return self._cluster.clock.monotonic_ms()

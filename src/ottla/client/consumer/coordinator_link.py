@@ -1,0 +1,97 @@
+"""The way of one consumer to the broker that coordinates its group.
+
+Two connections: on one JoinGroup and SyncGroup wait, which a broker answers when the others have joined; on the other
+heartbeats, commits and the rest go on meanwhile, since a broker works on one request of a connection at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ottla.client.cluster import COORDINATOR, Cluster
+from ottla.client.consumer.membership import Membership
+from ottla.client.coordinator import GroupCoordinator
+from ottla.client.errors import ClientError, ClientTimeoutError
+from ottla.client.versions import choose_version
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest
+from ottla.wire.messages.sync_group import SyncGroupRequest
+from ottla.wire.schema import Message
+
+JOIN = "join"
+"""Purpose of the connection on which joining waits."""
+LEAVES_BY_MEMBERS_SINCE = 3
+
+
+class CoordinatorLink:
+    """Finds the coordinator when the membership says so, and asks it. `on_change` follows what the machine was told."""
+
+    def __init__(self, cluster: Cluster, membership: Membership, on_change: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._membership = membership
+        self._on_change = on_change
+        self._finder = GroupCoordinator(cluster, membership.settings.group_id)
+        self._looked_up = asyncio.Event()
+
+    async def find(self) -> None:
+        """Look the coordinator up, and tell the membership."""
+        self._finder.forget()
+        try:
+            await self._finder.node()
+        except ClientError as error:
+            self._membership.coordinator_not_found(error, self._now_ms())
+        else:
+            self._membership.coordinator_found(self._now_ms())
+        self._looked_up.set()
+        self._on_change()
+
+    async def wait_until_found(self, deadline_ms: float) -> None:
+        """Come back when it is known; ClientTimeoutError (retriable) at the deadline, else what is wrong."""
+        membership = self._membership
+        while not membership.coordinator_known:
+            self._looked_up.clear()
+            membership.want_coordinator(self._now_ms())
+            self._on_change()
+            try:
+                async with asyncio.timeout(max(0.0, deadline_ms - self._now_ms()) / 1000):
+                    await self._looked_up.wait()
+            except TimeoutError:
+                what = f"the coordinator of group {membership.settings.group_id} is not found"
+                told = f"{what}: {membership.coordinator_problem or 'no broker answered'}"
+                raise ClientTimeoutError(told, retriable=True) from None
+            problem = membership.coordinator_problem
+            if isinstance(problem, ClientError) and not problem.retriable:
+                raise problem
+
+    async def ask(self, request: Message, timeout_ms: int | None = None) -> Any:
+        """The coordinator's answer. What fails on the way is ClientError; the membership is not told."""
+        return await (await self.send(request, timeout_ms))
+
+    async def send(self, request: Message, timeout_ms: int | None = None) -> asyncio.Task[Any]:
+        """Send the request, after those that were sent before; its answer is the task's result."""
+        node = await self._finder.node()
+        purpose = JOIN if isinstance(request, JoinGroupRequest | SyncGroupRequest) else COORDINATOR
+        connection = await self._cluster.connection(node.node_id, purpose)
+        if isinstance(request, LeaveGroupRequest):
+            version = choose_version(ApiKey.LEAVE_GROUP, connection.offered)
+            if version < LEAVES_BY_MEMBERS_SINCE:
+                request = LeaveGroupRequest(group_id=request.group_id, member_id=request.members[0].member_id)
+        asked = asyncio.get_running_loop().create_task(connection.request(request, timeout_ms=timeout_ms))
+        await asyncio.sleep(0)  # it is written now
+        return asked
+
+    async def version(self, api_key: ApiKey) -> int:
+        """The version in which the coordinator is asked."""
+        node = await self._finder.node()
+        return choose_version(api_key, (await self._cluster.connection(node.node_id, COORDINATOR)).offered)
+
+    def lost(self, why: ClientError | str) -> None:
+        """It is not the coordinator any more, or does not answer."""
+        self._membership.coordinator_lost(why, self._now_ms())
+        self._on_change()
+
+    def _now_ms(self) -> float:
+        return self._cluster.clock.monotonic_ms()

@@ -1,0 +1,69 @@
+"""What a consumer's group side needs of the consumer's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from ottla.assign.assignor import PartitionAssignor
+from ottla.assign.registry import AssignorError, Strategy, load_assignors
+from ottla.client.consumer.membership import MemberSettings
+from ottla.client.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """The settings, by Kafka's names with underscores."""
+
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    client_rack: str = ""
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    exclude_internal_topics: bool = True
+    partition_assignment_strategy: tuple[Strategy, ...] = ("range", "cooperative-sticky")
+    originals: Mapping[str, Any] = field(default_factory=dict)
+    """All settings as they were given, for assignors with a method `configure`."""
+
+    @classmethod
+    def of(cls, config: object) -> Self:
+        """What concerns the group of a consumer's settings."""
+        return cls(**{each.name: getattr(config, each.name) for each in fields(cls) if hasattr(config, each.name)})
+
+    def member_settings(self) -> MemberSettings:
+        """What the member's machine needs. InvalidArgumentError where there is no group."""
+        if not self.group_id:
+            raise InvalidArgumentError("group.id is not set; subscribing to topics and committing offsets need a group")
+        return MemberSettings(
+            group_id=self.group_id,
+            group_instance_id=self.group_instance_id,
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+            max_poll_interval_ms=self.max_poll_interval_ms,
+            request_timeout_ms=self.request_timeout_ms,
+            retry_backoff_ms=self.retry_backoff_ms,
+            retry_backoff_max_ms=self.retry_backoff_max_ms,
+        )
+
+    def assignors(self) -> dict[str, PartitionAssignor]:
+        """The assignors by name, in order of preference; those with a method `configure` are given all settings.
+
+        InvalidArgumentError where they cannot be.
+        """
+        try:
+            made = load_assignors(self.partition_assignment_strategy)
+        except AssignorError as error:
+            raise InvalidArgumentError(f"partition.assignment.strategy: {error}") from error
+        for assignor in made:
+            configure = getattr(assignor, "configure", None)
+            if callable(configure):
+                configure(self.originals)
+        return {assignor.name: assignor for assignor in made}

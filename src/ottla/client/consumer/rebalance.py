@@ -1,0 +1,332 @@
+"""The user's side of a rebalance: what is revoked before a join, lost or assigned after it, and the leader's work.
+
+Source: Apache Kafka 3.9, `ConsumerCoordinator` (onJoinPrepare, onJoinComplete, onLeaderElected); KIP-429.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.assign.assignor import (
+    ClusterMetadata,
+    GroupMetadata,
+    MemberSubscription,
+    PartitionAssignor,
+    RebalanceProtocol,
+    TopicMetadata,
+)
+from ottla.assign.consumer_protocol import (
+    HIGHEST_VERSION,
+    Assignment,
+    Malformed,
+    decode_assignment,
+    decode_subscription,
+    encode_assignments,
+    encode_subscription,
+)
+from ottla.assign.registry import common_protocol
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.listener import UserCall
+from ottla.client.consumer.membership import Membership
+from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
+from ottla.client.errors import ClientError, ProtocolError, RebalanceListenerError
+from ottla.client.model import TopicPartition
+from ottla.wire.messages.join_group import JoinGroupResponse
+
+log = logging.getLogger(__name__)
+
+BUILT_IN_COOPERATIVE = "cooperative-sticky"
+"""Looks at what members own, and at the generation they own it from, itself."""
+
+Snapshot = dict[str, TopicMetadata]
+"""What an assignment was made from: the topics with their partitions."""
+
+
+class Rebalance:
+    """See the module. What it is told it does to the subscription state; the machine is told by the coordinator."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        membership: Membership,
+        subscriptions: SubscriptionState,
+        assignors: Mapping[str, PartitionAssignor],
+        call: UserCall,
+        client_rack: str = "",
+    ) -> None:
+        self._cluster = cluster
+        self._membership = membership
+        self._subscriptions = subscriptions
+        self._assignors = assignors
+        self._call = call
+        self._rack = client_rack or None
+        self.protocol = common_protocol(assignors.values())
+        self._joined_subscription: frozenset[str] | None = None
+        self._assigned_from: Snapshot | None = None
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions are kept during rebalances."""
+        return self.protocol is RebalanceProtocol.COOPERATIVE
+
+    # Before a join
+
+    def mark_pending(self) -> None:
+        """All is about to be revoked where the member is eager: nothing more is handed out."""
+        if not self.is_cooperative:
+            self._subscriptions.mark_pending_revocation(self._subscriptions.assigned_partitions)
+
+    async def prepare(self) -> None:
+        """Give up what has to be given up before joining; RebalanceListenerError where the listener failed."""
+        membership, subscriptions = self._membership, self._subscriptions
+        owned = sorted(subscriptions.assigned_partitions)
+        error = None
+        if membership.has_lost_membership:
+            if owned:
+                error = await self._tell("on_partitions_lost", owned)
+                subscriptions.assign_from_subscribed([])
+        elif not self.is_cooperative:
+            error = await self._tell("on_partitions_revoked", owned)
+            subscriptions.assign_from_subscribed([])
+        elif gone := [each for each in owned if each.topic not in subscriptions.subscription]:
+            error = await self._tell("on_partitions_revoked", gone)
+            subscriptions.assign_from_subscribed(set(subscriptions.assigned_partitions).difference(gone))
+        membership.gave_up_all = not subscriptions.assigned_partitions
+        membership.is_leader = False
+        self._assigned_from = None
+        subscriptions.reset_group_subscription()
+        if error is not None:
+            raise error
+
+    def protocols(self) -> list[tuple[str, bytes]]:
+        """The subscription for each assignor, by preference."""
+        subscriptions = self._subscriptions
+        self._joined_subscription = subscriptions.subscription
+        owned = _by_topic(subscriptions.assigned_partitions)
+        return [
+            (
+                name,
+                encode_subscription(
+                    subscriptions.subscription,
+                    assignor.subscription_user_data(sorted(subscriptions.subscription)),
+                    HIGHEST_VERSION,
+                    owned_partitions=owned,
+                    generation_id=self._membership.generation.generation_id,
+                    rack_id=self._rack,
+                ),
+            )
+            for name, assignor in self._assignors.items()
+        ]
+
+    # After a join
+
+    def to_revoke(self) -> list[TopicPartition]:
+        """What the assignment that waits takes from a cooperative member."""
+        if not self.is_cooperative:
+            return []
+        assigned = set(self._waiting_assignment()[1])
+        return sorted(each for each in self._subscriptions.assigned_partitions if each not in assigned)
+
+    async def complete(self) -> None:
+        """Take the assignment that waits; RebalanceListenerError where the listener failed, after it."""
+        membership, subscriptions = self._membership, self._subscriptions
+        read, assigned = self._waiting_assignment()
+        name = membership.generation.protocol_name or ""
+        owned = set(subscriptions.assigned_partitions)
+        if not self._matches(assigned):
+            membership.assignment_taken()
+            membership.request_rejoin("received assignment does not match the current subscription")
+            return
+        added = [each for each in assigned if each not in owned]
+        revoked = self.to_revoke()
+        error = None
+        if revoked:
+            error = await self._tell("on_partitions_revoked", revoked)
+            membership.request_rejoin("need to revoke partitions and re-join")
+        self._join_also(assigned)
+        error = error or self._tell_assignor(read, name)
+        if membership.assignment is not None:  # else it was lost while the listener was called
+            membership.assignment_taken()
+            subscriptions.assign_from_subscribed(assigned)
+            failed = await self._tell("on_partitions_assigned", added)
+            error = error or failed
+        if error is not None:
+            raise error
+
+    def _waiting_assignment(self) -> tuple[Assignment, list[TopicPartition]]:
+        read = decode_assignment(self._membership.assignment or b"")
+        if isinstance(read, Malformed):
+            raise ProtocolError(f"the assignment of the group's leader cannot be read: {read.message}")
+        return read, sorted(TopicPartition(topic, index) for topic, some in read.partitions.items() for index in some)
+
+    def _matches(self, assigned: Iterable[TopicPartition]) -> bool:
+        subscriptions = self._subscriptions
+        if subscriptions.type is SubscriptionType.PATTERN:
+            return all(subscriptions.matches_pattern(each.topic) for each in assigned)
+        return all(each.topic in subscriptions.subscription for each in assigned)
+
+    def _join_also(self, assigned: Iterable[TopicPartition]) -> None:
+        """Topics of the pattern that the leader knew before this member did."""
+        subscriptions = self._subscriptions
+        added = {each.topic for each in assigned} - subscriptions.subscription
+        if added and subscriptions.type is SubscriptionType.PATTERN:
+            subscriptions.subscribe_from_pattern(subscriptions.subscription | added)
+            self._joined_subscription = subscriptions.subscription
+
+    def _tell_assignor(self, assignment: Assignment, name: str) -> ClientError | None:
+        assignor = self._assignors.get(name)
+        if assignor is None:
+            return ProtocolError(f"the coordinator chose the assignor {name!r}, which this consumer did not offer")
+        try:
+            assignor.on_assignment(assignment, self.group_metadata())
+        except Exception as error:  # a custom assignor may raise whatever it likes
+            return _assignor_error(name, error)
+        return None
+
+    def group_metadata(self) -> GroupMetadata:
+        """The group, and this member in it."""
+        settings, who = self._membership.settings, self._membership.generation
+        return GroupMetadata(settings.group_id, who.generation_id, who.member_id, settings.group_instance_id)
+
+    # Leaving
+
+    async def give_up(self) -> None:
+        """Before the member leaves: revoke everything; it is lost where the group went on without the member."""
+        membership, subscriptions = self._membership, self._subscriptions
+        owned = sorted(subscriptions.assigned_partitions)
+        self._joined_subscription = self._assigned_from = None
+        if not owned or not subscriptions.has_auto_assigned_partitions:
+            return
+        lost = membership.has_lost_membership or membership.is_rebalancing
+        error = await self._tell("on_partitions_lost" if lost else "on_partitions_revoked", owned)
+        subscriptions.assign_from_subscribed([])
+        if error is not None:
+            raise error
+
+    # What changed
+
+    def reason_to_rejoin(self) -> str | None:
+        """What has changed since the last join so that there must be another one; None for nothing."""
+        if self._assigned_from is not None and self._membership.is_leader and self._assigned_from != self.snapshot():
+            return "cached metadata has changed"
+        if self._joined_subscription is not None and self._joined_subscription != self._subscriptions.subscription:
+            return "the subscription has changed since the last join"
+        return None
+
+    def snapshot(self) -> Snapshot:
+        """The topics that the group reads, as far as they are there."""
+        return {
+            topic: self._topic(topic)
+            for topic in self._subscriptions.metadata_topics()
+            if topic in self._cluster.metadata.topics
+        }
+
+    def _topic(self, name: str) -> TopicMetadata:
+        metadata = self._cluster.metadata
+        partitions = metadata.topics[name].partitions
+        racks = {node_id: node.rack for node_id, node in metadata.nodes.items() if node.rack}
+        if not racks:
+            return TopicMetadata(len(partitions))
+        return TopicMetadata(
+            len(partitions),
+            tuple(frozenset(racks[node] for node in each.replicas if node in racks) for each in partitions),
+        )
+
+    # Leading
+
+    async def assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
+        """Work out everybody's assignment, by member id; nothing where the last one stands (KIP-814)."""
+        subscriptions = self._subscriptions
+        name = answer.protocol_name or ""
+        members: dict[str, MemberSubscription] = {}
+        for member in answer.members:
+            read = decode_subscription(member.metadata)
+            if isinstance(read, Malformed):
+                raise ProtocolError(f"the subscription of member {member.member_id} cannot be read: {read.message}")
+            members[member.member_id] = MemberSubscription(read, member.group_instance_id)
+        topics = {topic for member in members.values() for topic in member.subscription.topics}
+        subscriptions.group_subscribe(topics)
+        await self._know(topics)
+        self._membership.is_leader = True
+        if answer.skip_assignment:
+            self._assigned_from = self.snapshot()
+            return {}
+        try:
+            assigned = self._assignors[name].assign(ClusterMetadata(self.snapshot()), members)
+        except Exception as error:  # a custom assignor may raise whatever it likes
+            raise _assignor_error(name, error) from error
+        if self.is_cooperative and name != BUILT_IN_COOPERATIVE:
+            _check_nothing_changes_hands(name, members, assigned)
+        subscriptions.group_subscribe(topics.union(*(one.partitions for one in assigned.values())))
+        self._assigned_from = self.snapshot()
+        return encode_assignments(assigned)
+
+    async def _know(self, topics: Iterable[str]) -> None:
+        """Ask for topics that only other members read."""
+        metadata = self._cluster.metadata
+        if any(each not in metadata.topics and each not in metadata.errors for each in topics):
+            await self._cluster.refresh(sorted({*topics, *self._subscriptions.metadata_topics()}))
+
+    # The user's listener
+
+    async def _tell(self, method: str, partitions: Sequence[TopicPartition]) -> ClientError | None:
+        """Call a method of the listener; what goes wrong in it."""
+        listener: Any = self._subscriptions.listener
+        group = self._membership.settings.group_id
+        log.info("group %s: %s %s", group, method, ", ".join(map(str, partitions)) or "nothing")
+        if listener is None:
+            return None
+        called = getattr(listener, method, None)
+        if called is None and method == "on_partitions_lost":
+            called = getattr(listener, "on_partitions_revoked", None)
+        if called is None:
+            return None
+        try:
+            await self._call(called, partitions)
+        except ClientError as error:
+            return error
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # the user's code may raise whatever it likes
+            failed = RebalanceListenerError(
+                f"{method} of the rebalance listener failed with {type(error).__name__}: {error}; the rebalance went on"
+            )
+            failed.__cause__ = error
+            return failed
+        return None
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    grouped: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        grouped.setdefault(topic, []).append(index)
+    return grouped
+
+
+def _assignor_error(name: str, error: Exception) -> ClientError:
+    failed = ClientError(f"the assignor {name} failed with {type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed
+
+
+def _check_nothing_changes_hands(
+    name: str, members: Mapping[str, MemberSubscription], assigned: Mapping[str, Assignment]
+) -> None:
+    """A cooperative assignor may not give to one what another still owns."""
+    owners = {
+        (topic, index): member_id
+        for member_id, member in members.items()
+        for topic, some in member.subscription.owned_partitions.items()
+        for index in some
+    }
+    for member_id, one in assigned.items():
+        for topic, some in one.partitions.items():
+            for index in some:
+                if owners.get((topic, index), member_id) != member_id:
+                    raise ClientError(
+                        f"the cooperative assignor {name} gives {topic}-{index} to {member_id} while "
+                        f"{owners[topic, index]} still owns it; take it away first, and give it in the next rebalance"
+                    )
