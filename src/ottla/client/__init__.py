@@ -16,6 +16,10 @@ _EXPORTS = {
     "ConsumerRecords": "ottla.client.consumer.records",
     "OffsetAndMetadata": "ottla.client.model",
     "OffsetAndTimestamp": "ottla.client.model",
+    "Producer": "ottla.client.producer.producer",
+    "ProducerRecord": "ottla.client.producer.record",
+    "RecordFuture": "ottla.client.producer.futures",
+    "RecordMetadata": "ottla.client.model",
     "TopicPartition": "ottla.client.model",
 }
 

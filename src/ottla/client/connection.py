@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ottla
@@ -35,6 +35,24 @@ MAX_FIRST_RESPONSE_BYTES = 1024 * 1024
 TLS_ALERT = b"\x15\x03"
 
 
+class _DirectAnswer:
+    """Stands where a future waits for its answer, and passes it on at once."""
+
+    __slots__ = ("_answered",)
+
+    def __init__(self, answered: Callable[[Any, ClientError | None], None]) -> None:
+        self._answered = answered
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, answer: Any) -> None:
+        self._answered(answer, None)
+
+    def set_exception(self, error: ClientError) -> None:
+        self._answered(None, error)
+
+
 class Connection(asyncio.BufferedProtocol):
     """A connection whose versions are agreed on; make one with `open_connection`."""
 
@@ -43,13 +61,20 @@ class Connection(asyncio.BufferedProtocol):
         self._settings = settings
         self._protocol = ClientProtocol(settings.client_id, MAX_FIRST_RESPONSE_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
         self._closed_by: ClientError | None = None
+        #: Called when the transport's own buffer has emptied after it was full.
+        self.on_writable: Callable[[], None] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._closed_by is None and self._transport is not None
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of requests that the socket has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def offered(self) -> Offered:
@@ -64,6 +89,28 @@ class Connection(asyncio.BufferedProtocol):
         """
         version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered)
         return await self._exchange(message, version, timeout_ms, awaits_response)
+
+    def submit(
+        self, message: Message, answered: Callable[[Any, ClientError | None], None], *, awaits_response: bool = True
+    ) -> None:
+        """Send a message; `answered(answer, error)` is called once, with an answer of None where none is awaited.
+
+        It is called at once where the message cannot be sent. There is no timeout: see `close_because`.
+        """
+        try:
+            version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered)
+            self._write(self._frame(message, version, answered=awaits_response))
+        except ClientError as error:
+            answered(None, error)
+            return
+        if awaits_response:
+            self._waiting.append(_DirectAnswer(answered))
+        else:
+            answered(None, None)
+
+    def close_because(self, reason: ClientError) -> None:
+        """Close the connection; requests in flight fail with this error."""
+        self._close(reason)
 
     async def request_together(self, messages: Sequence[Message]) -> list[Any]:
         """The answers to messages that are sent in one piece, so that a broker can answer them without a pause between.
@@ -157,6 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         waiting, self._waiting = self._waiting, deque()
+        future: asyncio.Future[Any] | _DirectAnswer
         for future in waiting:
             if not future.done():
                 future.set_exception(self._closed_by)
@@ -167,6 +215,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def resume_writing(self) -> None:
+        """Asyncio: the transport's buffer has emptied."""
+        if self.on_writable is not None:
+            self.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Asyncio: the connection is gone."""

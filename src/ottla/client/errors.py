@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.errors import ErrorCode
@@ -165,7 +165,15 @@ class FencedInstanceIdError(BrokerError):
 
 
 class DeliveryError(ClientError):
-    """Records were given to a producer and not acknowledged; the cause is the first failure."""
+    """Records were given to a producer and not acknowledged; the cause is the first failure.
+
+    `count` says how many, `causes` holds different errors that were met, the first ones.
+    """
+
+    def __init__(self, message: str, count: int = 0, causes: Sequence[Exception] = ()) -> None:
+        super().__init__(message)
+        self.count = count
+        self.causes = list(causes)
 
 
 class IllegalStateError(ClientError):

@@ -92,6 +92,16 @@ class LoopThread:
         self.check()
         self._loop.call_soon_threadsafe(work)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in the loop, and so must not wait for it."""
+        return threading.get_ident() == self._thread.ident
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be run any more, since the loop was stopped."""
+        return self._closed
+
     def check(self) -> None:
         """ClientClosedError where nothing can be run any more."""
         if self._closed:

@@ -66,14 +66,18 @@ class TopicMetadata:
     is_internal: bool
 
 
-@dataclass(slots=True, frozen=True)
-class RecordMetadata:
-    """Where a record went; `offset` is -1 where the broker did not tell. `timestamp` is in milliseconds."""
+class RecordMetadata(NamedTuple):
+    """Where a record went; `offset` is -1 where the broker did not tell. `timestamp` is in milliseconds.
+
+    Sizes are bytes, -1 for null.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
+    serialized_key_size: int = -1
+    serialized_value_size: int = -1
 
 
 class OffsetAndMetadata(NamedTuple):

@@ -28,7 +28,7 @@ from ottla.spark.options import OptionError, WriteOptions
 if TYPE_CHECKING:
     import pyarrow
 
-    from ottla.client.sync import Producer
+    from ottla.client.sync.client import Producer
 
 _ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
     "key": (StringType, BinaryType),

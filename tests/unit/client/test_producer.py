@@ -7,7 +7,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.errors import InvalidArgumentError, RecordTooLargeError
 from ottla.client.model import PartitionMetadata, TopicMetadata
 from ottla.client.partitioner import partition_for_key
-from ottla.client.producer import RecordRouter
+from ottla.client.record_router import RecordRouter
 from ottla.client.settings import ClientSettings, ProducerSettings
 from ottla.env.clock import VirtualClock
 from ottla.records.record import Record

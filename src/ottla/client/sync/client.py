@@ -23,7 +23,7 @@ from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import RecordMetadata, TopicMetadata, TopicPartition
 from ottla.client.offsets import offsets_at
-from ottla.client.producer import RecordRouter
+from ottla.client.record_router import RecordRouter
 from ottla.client.sender import Sender, parse_acks
 from ottla.client.settings import ClientSettings, ProducerSettings
 from ottla.records.errors import BatchError

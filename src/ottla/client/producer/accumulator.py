@@ -1,0 +1,303 @@
+"""Where records wait until they are sent: a queue of batches per partition, encoded as they come in.
+
+Any thread appends, the sender takes out; one lock guards all of it and is never held for long. What is kept is bounded
+by `buffer.memory`, of which a batch takes its limit from the moment it is begun until it is delivered or given up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.client.model import TopicMetadata, TopicPartition
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.futures import Callback, RecordFuture
+from ottla.client.producer.partitioners import RandomInt, random_int
+from ottla.client.producer.sticky import StickyState
+from ottla.env.clock import Clock
+from ottla.records.batch import BATCH_OVERHEAD
+
+RECORD_OVERHEAD = 21
+"""The most that lengths, deltas and header count of a record take, as Kafka reckons."""
+SMALLEST_LIMIT = 256
+"""Bytes of records that a batch takes at least, however small `batch.size` is."""
+
+
+@dataclass(slots=True, frozen=True)
+class AccumulatorSettings:
+    """What the accumulator needs of the producer's settings."""
+
+    batch_size: int
+    linger_ms: int
+    buffer_memory: int
+    delivery_timeout_ms: int
+
+
+class PartitionQueue:
+    """The batches of one partition that wait to be sent, the oldest first; the last one may be `open` to records."""
+
+    __slots__ = ("batches", "in_flight", "open", "partition")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        #: Batches taken out by the sender and not back.
+        self.in_flight = 0
+
+
+class TopicQueues:
+    """The queues of a topic's partitions, and its sticky partition."""
+
+    __slots__ = ("count", "metadata", "queues", "ratio", "sticky", "used_at_ms")
+
+    def __init__(self, metadata: TopicMetadata, sticky_batch_bytes: int, random: RandomInt) -> None:
+        self.queues: list[PartitionQueue] = []
+        self.sticky = StickyState(metadata, sticky_batch_bytes, random)
+        #: How much smaller compression makes the topic's records, as it is estimated.
+        self.ratio = 1.0
+        self.used_at_ms = 0.0
+        self.learn(metadata)
+
+    def learn(self, metadata: TopicMetadata) -> None:
+        """The topic's metadata have changed; it may have more partitions now."""
+        self.metadata = metadata
+        self.count = len(metadata.partitions)
+        for partition in range(len(self.queues), self.count):
+            self.queues.append(PartitionQueue(TopicPartition(metadata.name, partition)))
+        self.sticky.learn(metadata)
+
+
+class Accumulator:
+    """All queues. `wake` is called, in the appending thread and without the lock, when the sender may have work."""
+
+    def __init__(
+        self,
+        settings: AccumulatorSettings,
+        clock: Clock,
+        wake: Callable[[], None],
+        *,
+        compresses: bool = False,
+        random: RandomInt | None = None,
+    ) -> None:
+        self.lock = threading.Lock()
+        self.settings = settings
+        self.topics: dict[str, TopicQueues] = {}
+        #: Queues that have batches.
+        self.active: dict[PartitionQueue, None] = {}
+        #: Batches that are not delivered nor given up, in the order in which they were begun.
+        self.incomplete: dict[ProducerBatch, None] = {}
+        self.used_bytes = 0
+        self._clock = clock
+        self._monotonic_ms = clock.monotonic_ms
+        self._wake = wake
+        self._compresses = compresses
+        self._random = random or random_int()
+        self._space_waiters: list[Callable[[], None]] = []
+        self._flushes = 0
+
+    def topic(self, metadata: TopicMetadata) -> TopicQueues:
+        """The topic's queues, which learn of new partitions here."""
+        with self.lock:
+            known = self.topics.get(metadata.name)
+            if known is None:
+                known = TopicQueues(metadata, self.settings.batch_size, self._random)
+                self.topics[metadata.name] = known
+            elif known.metadata is not metadata:
+                known.learn(metadata)
+            return known
+
+    def append(
+        self,
+        topic: TopicQueues,
+        partition: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+        key_size: int,
+        value_size: int,
+        size: int,
+        callback: Callback | None = None,
+    ) -> RecordFuture | None:
+        """Add a record to the last batch of a partition, of the sticky one for -1; None where `buffer.memory` is full.
+
+        `size` is the most that the record can take. Raises what the encoding of records raises for wrong types.
+        """
+        begun = False
+        with self.lock:
+            while True:
+                sticky = None
+                if partition < 0:
+                    sticky = topic.sticky
+                    queue = topic.queues[sticky.partition]
+                else:
+                    queue = topic.queues[partition]
+                batch = queue.open
+                if batch is not None:
+                    builder = batch.builder
+                    before = builder.size
+                    index = builder.append(timestamp, key, value, headers)
+                    if index >= 0:
+                        break
+                    self._close(queue)
+                if sticky is not None and sticky.produced_bytes >= sticky.size:
+                    sticky.switch()  # what the open batch held up
+                    continue
+                batch = self._begin(topic, queue, size)
+                if batch is None:
+                    return None
+                begun, before = True, 0
+                builder = batch.builder
+                index = builder.append(timestamp, key, value, headers)
+                self._enqueue(queue, batch)
+                break
+            if sticky is not None:
+                sticky.add(builder.size - before, may_switch=builder.size >= builder.limit)
+            future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
+            if callback is not None:
+                batch.result.add_callback(callback, future)
+        if begun:
+            self._wake()
+        return future
+
+    def has_room(self, topic: TopicQueues, partition: int, size: int) -> bool:
+        """Whether a record of about this size fits into the partition's open batch, so that none is begun."""
+        batch = topic.queues[partition].open
+        return batch is not None and batch.builder.size + size <= batch.builder.limit
+
+    def _begin(self, topic: TopicQueues, queue: PartitionQueue, record_size: int) -> ProducerBatch | None:
+        limit = self.settings.batch_size - BATCH_OVERHEAD
+        if self._compresses:
+            limit = int(limit / topic.ratio)
+        limit = max(limit, SMALLEST_LIMIT)
+        reserved = max(limit, record_size) + BATCH_OVERHEAD
+        if self.used_bytes and self.used_bytes + reserved > self.settings.buffer_memory:
+            return None
+        topic.used_at_ms = now = self._monotonic_ms()
+        return ProducerBatch(queue.partition, limit, reserved, now, self.lock)
+
+    def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        # Nothing is called between these two: an interrupt (Ctrl-C) cannot come between them.
+        self.used_bytes += batch.reserved
+        self.incomplete[batch] = None
+        queue.batches.append(batch)
+        queue.open = batch
+        self.active[queue] = None
+
+    def _close(self, queue: PartitionQueue) -> None:
+        if queue.open is not None:
+            queue.open.close()
+            queue.open = None
+
+    def add_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Add a batch that is complete already, behind what waits."""
+        with self.lock:
+            self._close(queue)
+            batch.close()
+            self._enqueue(queue, batch)
+            queue.open = None
+        self._wake()
+
+    def room_for(self, size: int) -> bool:
+        """Whether a batch of this size could be begun now."""
+        return not self.used_bytes or self.used_bytes + size <= self.settings.buffer_memory
+
+    def when_space(self, waiter: Callable[[], None]) -> None:
+        """Have `waiter` called when memory comes free. Batches do not linger while somebody waits."""
+        with self.lock:
+            self._space_waiters.append(waiter)
+        self._wake()
+
+    def forget_waiter(self, waiter: Callable[[], None]) -> None:
+        """The waiter has given up."""
+        with self.lock:
+            if waiter in self._space_waiters:
+                self._space_waiters.remove(waiter)
+
+    def due_ms(self, queue: PartitionQueue) -> float:
+        """From when on the queue's first batch may be sent."""
+        head = queue.batches[0]
+        if head.is_closed or self._flushes or self._space_waiters:
+            return head.not_before_ms
+        return max(head.not_before_ms, head.created_ms + self.settings.linger_ms)
+
+    def take(self, queue: PartitionQueue) -> ProducerBatch:
+        """The first batch of the queue, closed; the caller holds the lock."""
+        batch = queue.batches[0]
+        if batch is queue.open:
+            self._close(queue)
+        queue.batches.popleft()
+        if not queue.batches:
+            del self.active[queue]
+        queue.in_flight += 1
+        return batch
+
+    def put_back(self, queue: PartitionQueue, batches: list[ProducerBatch]) -> None:
+        """Batches are to be sent again: before all that were never sent, in the order of their numbers."""
+        with self.lock:
+            queue.in_flight -= 1
+            self.active[queue] = None
+            waiting = queue.batches
+            place = 0
+            if batches[0].base_sequence >= 0:
+                first = batches[0].base_sequence
+                while place < len(waiting) and _is_before(waiting[place], first):
+                    place += 1
+            for offset, batch in enumerate(batches):
+                waiting.insert(place + offset, batch)
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Parts take the place of a batch that is split: they count in its stead."""
+        with self.lock:
+            if self.incomplete.pop(batch, 0) is None:
+                self.used_bytes -= batch.reserved
+            for part in parts:
+                self.used_bytes += part.reserved
+                self.incomplete[part] = None
+
+    def remove(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """A batch is given up; where it waits, it waits no longer."""
+        with self.lock:
+            if batch is queue.open:
+                self._close(queue)
+            if batch in queue.batches:
+                queue.batches.remove(batch)
+                if not queue.batches:
+                    del self.active[queue]
+
+    def release(self, batch: ProducerBatch) -> None:
+        """The batch was delivered or given up: its memory is free."""
+        with self.lock:
+            if self.incomplete.pop(batch, 0) is None:
+                self.used_bytes -= batch.reserved
+            waiters, self._space_waiters = self._space_waiters, []
+        for waiter in waiters:
+            waiter()
+
+    def topics_in_use(self, since_ms: float) -> list[str]:
+        """The topics to which records were sent since then (monotonic), or are still being sent."""
+        return [
+            name
+            for name, topic in self.topics.items()
+            if topic.used_at_ms >= since_ms or any(queue.batches or queue.in_flight for queue in topic.queues)
+        ]
+
+    def begin_flush(self) -> list[ProducerBatch]:
+        """Let nothing linger until `end_flush`; the batches that are not delivered yet."""
+        with self.lock:
+            self._flushes += 1
+            return list(self.incomplete)
+
+    def end_flush(self) -> None:
+        """Batches may linger again."""
+        with self.lock:
+            self._flushes -= 1
+
+
+def _is_before(batch: ProducerBatch, sequence: int) -> bool:
+    if batch.base_sequence < 0:
+        return False
+    return (sequence - batch.base_sequence) & 0x7FFFFFFF < 0x3FFFFFFF

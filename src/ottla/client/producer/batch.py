@@ -1,0 +1,90 @@
+"""Records of one partition that travel together, encoded as they come in."""
+
+from __future__ import annotations
+
+import threading
+
+from ottla.client.model import TopicPartition
+from ottla.client.producer.futures import BatchResult
+from ottla.records.batch import BATCH_OVERHEAD, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from ottla.records.building import RecordsBuilder, finish_batch
+from ottla.records.compression import Compression
+
+
+class ProducerBatch:
+    """A batch in the accumulator or on its way. The accumulator's lock guards it while records are added.
+
+    `limit` is how many bytes of encoded records it takes; `reserved` what it counts for in `buffer.memory`. Times are
+    milliseconds of the monotonic clock.
+    """
+
+    __slots__ = (
+        "attempts",
+        "base_sequence",
+        "builder",
+        "created_ms",
+        "drained_ms",
+        "encoded",
+        "is_closed",
+        "last_error",
+        "not_before_ms",
+        "partition",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "reserved",
+        "result",
+        "was_renumbered",
+    )
+
+    def __init__(
+        self, partition: TopicPartition, limit: int, reserved: int, created_ms: float, lock: threading.Lock
+    ) -> None:
+        self.partition = partition
+        self.builder = RecordsBuilder(limit)
+        self.result = BatchResult(partition, lock)
+        self.reserved = reserved
+        self.created_ms = created_ms
+        self.drained_ms = 0.0
+        self.not_before_ms = 0.0
+        self.attempts = 0
+        #: Why the last attempt failed.
+        self.last_error: Exception | None = None
+        self.is_closed = False
+        #: Set when the batch is closed for good, that is when it is taken out to be sent.
+        self.record_count = 0
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        #: Whether it got another number than it was first sent with.
+        self.was_renumbered = False
+        self.encoded: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in a request; of records that are not compressed yet, their uncompressed size."""
+        return len(self.encoded) if self.encoded is not None else self.builder.size + BATCH_OVERHEAD
+
+    def close(self) -> None:
+        """No record may be added any more."""
+        self.is_closed = True
+        self.record_count = self.builder.count
+
+    def renumber(self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_new: bool = False) -> None:
+        """Give the batch another place in the producer's sequence; its bytes are framed again when it is next sent."""
+        self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
+        self.was_renumbered = not is_new
+        self.encoded = None
+
+    def encode(self, compression: Compression, level: int | None) -> bytes:
+        """The batch as it is sent; made once, unless it is numbered again."""
+        if self.encoded is None:
+            self.encoded = finish_batch(
+                self.builder,
+                compression=compression,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                base_sequence=self.base_sequence,
+                compression_level=level,
+            )
+        return self.encoded

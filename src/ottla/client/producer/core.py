@@ -1,0 +1,310 @@
+"""What the asyncio producer and the blocking one have in common: everything but how they wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from ottla.client.cluster import Cluster
+from ottla.client.configs import ProducerConfig
+from ottla.client.errors import (
+    ClientClosedError,
+    ClientTimeoutError,
+    DeliveryError,
+    InvalidArgumentError,
+    RecordTooLargeError,
+)
+from ottla.client.model import TopicMetadata
+from ottla.client.producer.accumulator import RECORD_OVERHEAD, Accumulator, AccumulatorSettings, TopicQueues
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.failures import Failures
+from ottla.client.producer.futures import Callback, RecordFuture
+from ottla.client.producer.partitioners import ClusterView, partitioner_of
+from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size
+from ottla.client.producer.sender import Sender
+from ottla.records.batch import BATCH_OVERHEAD
+from ottla.records.building import murmur2
+
+MAX_INT32 = 0x7FFFFFFF
+MAX_TIMESTAMP = 2**62
+CLOSED = "the producer is closed"
+FORKED = "this producer was made in another process; make one in each process that needs it, after the fork"
+
+
+class Wait(Enum):
+    """What a record has to wait for before it can be taken."""
+
+    TOPIC = "the topic's metadata"
+    MEMORY = "room in buffer.memory"
+
+
+class ProducerCore:
+    """Takes records in any thread; everything else belongs to the event loop of `cluster`.
+
+    `wake` is called, in the appending thread, when the sender may have work.
+    """
+
+    def __init__(self, config: ProducerConfig, cluster: Cluster, wake: Callable[[], None]) -> None:
+        self.config = config
+        self.cluster = cluster
+        #: Why no record is taken any more; None while they are.
+        self.refusal: str | None = None
+        self.failures = Failures()
+        settings = AccumulatorSettings(
+            config.batch_size, config.linger_ms, config.buffer_memory, config.delivery_timeout_ms
+        )
+        self.accumulator = Accumulator(settings, cluster.clock, wake, compresses=config.compression_type != "none")
+        self._sender: Sender | None = None
+        self._metadata = cluster.metadata
+        self._topics = self.accumulator.topics
+        self._append = self.accumulator.append
+        self._now_ms = cluster.clock.now_ms
+        self._largest = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
+        self._ignores_keys = config.partitioner_ignore_keys
+        self._partitioner = partitioner_of(config.partitioner_class, config.originals)
+        self._switches = hasattr(self._partitioner, "on_new_batch")
+        self._looked_again: set[str] = set()
+        _alive.add(self)
+
+    def start(self) -> None:
+        """Begin to send; in the event loop."""
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self.failures.add)
+
+    def step(self) -> None:
+        """In the event loop: the sender may have work."""
+        if self._sender is not None:
+            self._sender.wake()
+
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        timestamp: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: SendHeaders,
+        callback: Callback | None = None,
+        original: tuple[Any, Any] | None = None,
+    ) -> RecordFuture | Wait:
+        """Put a record into a batch, or say what it has to wait for. `original` are key and value as they were given.
+
+        Raises ClientClosedError, InvalidArgumentError, RecordTooLargeError.
+        """
+        if self.refusal is not None:
+            raise ClientClosedError(self.refusal)
+        queues = self._topics.get(topic)
+        known = self._metadata.topics.get(topic)
+        if queues is None or queues.metadata is not known:
+            if known is None:
+                return Wait.TOPIC
+            queues = self.accumulator.topic(known)
+        if key is None:
+            key_size = -1
+        else:
+            if key.__class__ is not bytes:
+                key = _octets("key", key)
+            key_size = len(key)
+        if value is None:
+            value_size = -1
+        else:
+            if value.__class__ is not bytes:
+                value = _octets("value", value)
+            value_size = len(value)
+        encoded_headers: EncodedHeaders = ()
+        size = key_size + value_size + (RECORD_OVERHEAD + 2)
+        if headers:
+            encoded_headers = checked_headers(headers)
+            size += headers_size(encoded_headers)
+        if size > self._largest:
+            self._check_size(topic, size)
+        if timestamp is None:
+            timestamp = self._now_ms()
+        else:
+            _check_timestamp(timestamp)
+        if partition is not None:
+            if partition < 0 or partition >= queues.count:
+                return self._check_partition(queues, partition)
+        elif self._partitioner is not None:
+            partition = self._ask_partitioner(queues, key, value, original or (key, value), size)
+        elif key is None or self._ignores_keys:
+            partition = -1
+        else:
+            partition = (murmur2(key) & MAX_INT32) % queues.count
+        future = self._append(
+            queues, partition, timestamp, key, value, encoded_headers, key_size, value_size, size, callback
+        )
+        return Wait.MEMORY if future is None else future
+
+    def _check_size(self, topic: str, size: int) -> None:
+        size += BATCH_OVERHEAD
+        if size > self.config.max_request_size:
+            limit = f"max.request.size of the producer ({self.config.max_request_size})"
+            raise RecordTooLargeError(topic, size, limit)
+        if size > self.config.buffer_memory:
+            raise RecordTooLargeError(topic, size, f"buffer.memory of the producer ({self.config.buffer_memory})")
+
+    def _check_partition(self, queues: TopicQueues, partition: int) -> Wait:
+        """A partition that is not known: it may be a new one, unless what is known of the topic is."""
+        name = queues.metadata.name
+        if partition >= 0 and self._metadata.is_fresh(name) and name not in self._looked_again:
+            self._looked_again.add(name)
+            self._metadata.expire([name])
+        if partition >= 0 and not self._metadata.is_fresh(name):
+            return Wait.TOPIC
+        self._looked_again.discard(name)
+        last = queues.count - 1
+        raise InvalidArgumentError(f"topic {name} has no partition {partition}; it has the partitions 0 to {last}")
+
+    def _ask_partitioner(
+        self, queues: TopicQueues, key: bytes | None, value: bytes | None, original: tuple[Any, Any], size: int
+    ) -> int:
+        """What the user's partitioner says; once more where that batch is full and it wants to be told so (KIP-480)."""
+        partitioner, name = self._partitioner, queues.metadata.name
+        view = ClusterView(self._metadata.topics)
+        chosen = partitioner.partition(name, original[0], key, original[1], value, view)
+        if self._switches and 0 <= chosen < queues.count and not self.accumulator.has_room(queues, chosen, size):
+            partitioner.on_new_batch(name, view, chosen)
+            chosen = partitioner.partition(name, original[0], key, original[1], value, view)
+        if not isinstance(chosen, int) or not 0 <= chosen < queues.count:
+            raise InvalidArgumentError(
+                f"{type(partitioner).__name__} chose partition {chosen!r} of topic {name}; "
+                f"it has the partitions 0 to {queues.count - 1}"
+            )
+        return chosen
+
+    # Waiting, in the event loop
+
+    async def find_topic(self, topic: str) -> TopicMetadata:
+        """The topic's metadata, asked for where they are missing. Raises UnknownTopicError and other ClientErrors."""
+        (found,) = await self.cluster.topics([topic], allow_auto_topic_creation=True)
+        return found
+
+    async def find_topic_within(self, topic: str, timeout_ms: float) -> bool:
+        """As `find_topic`; False where the time is up before."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self.find_topic(topic)
+        except ClientTimeoutError:
+            raise
+        except TimeoutError:
+            return False
+        return True
+
+    def check_open(self) -> None:
+        """ClientClosedError once the producer is closed, or in a forked child."""
+        if self.refusal is not None:
+            raise ClientClosedError(self.refusal)
+
+    def blocked(self, wait: Wait, topic: str) -> ClientTimeoutError:
+        """Why a record was not taken after `max.block.ms`."""
+        config = self.config
+        if wait is Wait.TOPIC:
+            return ClientTimeoutError(
+                f"topic {topic} was not known after max.block.ms ({config.max_block_ms}); check that "
+                f"{self.cluster.name} can be reached and that the topic exists"
+            )
+        return ClientTimeoutError(
+            f"buffer.memory ({config.buffer_memory} bytes) was full for max.block.ms ({config.max_block_ms}): the "
+            "brokers do not take records as fast as they are sent, or cannot be reached"
+        )
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Send everything and wait for the answers. Raises DeliveryError, ClientTimeoutError."""
+        batches = self.accumulator.begin_flush()
+        try:
+            self.step()
+            if not await self._all_done(batches, timeout_ms):
+                raise ClientTimeoutError(f"not all records were acknowledged within {timeout_ms} ms; they may still be")
+        finally:
+            self.accumulator.end_flush()
+        failure = self.failures.take()
+        if failure is not None:
+            raise failure
+
+    async def _all_done(self, batches: list[ProducerBatch], timeout_ms: int | None) -> bool:
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Future[None] = loop.create_future()
+        remaining = len(batches)
+
+        def one_is_done() -> None:
+            nonlocal remaining
+            remaining -= 1
+            if not remaining and not arrived.done():
+                arrived.set_result(None)
+
+        for batch in batches:
+            if not batch.result.when_done(one_is_done):
+                one_is_done()
+        if not batches:
+            return True
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await arrived
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Take no more records, wait for those that are pending, then stop. Raises DeliveryError for what was left."""
+        if self.refusal is None:
+            self.refusal = CLOSED
+        timed_out = False
+        if self._sender is not None:
+            batches = self.accumulator.begin_flush()
+            try:
+                self.step()
+                timed_out = timeout_ms == 0 or not await self._all_done(batches, timeout_ms)
+            finally:
+                self.accumulator.end_flush()
+        failure = self.stop(timeout_ms if timed_out else None)
+        if failure is not None:
+            raise failure
+
+    async def abort(self) -> DeliveryError | None:
+        """As `stop`, for callers in other threads."""
+        return self.stop()
+
+    def stop(self, timeout_ms: int | None = 0) -> DeliveryError | None:
+        """Give up what is still pending; what was not delivered."""
+        if self.refusal is None:
+            self.refusal = CLOSED
+        told = self.failures.take()
+        if self._sender is None:
+            return told
+        sender, self._sender = self._sender, None
+        left = sender.give_up_all(
+            ClientClosedError(f"the producer was closed (timeout {timeout_ms} ms) before the record was acknowledged")
+        )
+        sender.close()
+        if self._partitioner is not None and hasattr(self._partitioner, "close"):
+            self._partitioner.close()
+        return (self.failures.take(including_told=True) if left else None) or told
+
+
+def _octets(what: str, data: Any) -> bytes:
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise InvalidArgumentError(
+        f"the {what} is {type(data).__name__}, not bytes or None; encode it, or set {what}.serializer"
+    )
+
+
+def _check_timestamp(timestamp: Any) -> None:
+    if not isinstance(timestamp, int) or not 0 <= timestamp <= MAX_TIMESTAMP:
+        raise InvalidArgumentError(f"a timestamp is a number of milliseconds since 1970, not {timestamp!r}")
+
+
+_alive: weakref.WeakSet[ProducerCore] = weakref.WeakSet()
+
+
+def _refuse_in_child() -> None:
+    for core in _alive:
+        core.refusal = FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_in_child)

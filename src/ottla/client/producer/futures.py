@@ -1,0 +1,258 @@
+"""What became of a record: a light future per record, and one result per batch that all its futures look at.
+
+A future is an index into its batch. Nothing is allocated for waiting until somebody waits, and what is needed then
+(a lock, an event, an asyncio future) belongs to the batch, so that records whose futures are thrown away cost little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, InvalidArgumentError
+from ottla.client.model import NO_OFFSET, RecordMetadata, TopicPartition
+from ottla.records.batch import NO_TIMESTAMP
+from ottla.wire.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[RecordMetadata | None, Exception | None], Any]
+"""Told once per record: where it went, or why it did not. One of the two is None."""
+
+OTHER_RECORD_REFUSED = "another record of the batch was refused, so the broker took none of it"
+
+
+class BatchResult:
+    """What became of one batch; None of it may be changed once `is_done`. Any thread may ask, the sender answers."""
+
+    __slots__ = (
+        "_callbacks",
+        "_lock",
+        "_told",
+        "_waiters",
+        "append_time_ms",
+        "base_offset",
+        "error",
+        "is_done",
+        "partition",
+        "parts",
+        "record_errors",
+        "sender_thread",
+    )
+
+    def __init__(self, partition: TopicPartition, lock: threading.Lock) -> None:
+        self.partition = partition
+        self.is_done = False
+        self.base_offset = NO_OFFSET
+        self.append_time_ms = NO_TIMESTAMP
+        self.error: ClientError | None = None
+        self.record_errors: dict[int, str] = {}
+        #: Where the batch was split: first index and result of each part.
+        self.parts: list[tuple[int, BatchResult]] | None = None
+        self.sender_thread = 0
+        self._lock = lock
+        self._callbacks: list[tuple[Callback, RecordFuture]] | None = None
+        self._waiters: list[Callable[[], None]] | None = None
+        self._told: set[int] | None = None
+
+    def add_callback(self, callback: Callback, future: RecordFuture) -> None:
+        """To be called once the batch is done; the caller holds the lock, and the batch is not done."""
+        if self._callbacks is None:
+            self._callbacks = []
+        self._callbacks.append((callback, future))
+
+    def when_done(self, waiter: Callable[[], None]) -> bool:
+        """Have `waiter` called, in the sender's thread, once the batch is done; False where it is done already."""
+        with self._lock:
+            if self.is_done:
+                return False
+            if self._waiters is None:
+                self._waiters = []
+            self._waiters.append(waiter)
+            return True
+
+    def tell(self, index: int) -> None:
+        """Somebody learns, or will learn, of the fate of this record."""
+        if self._told is None:
+            self._told = set()
+        self._told.add(index)
+
+    def untold(self, count: int) -> int:
+        """Of the `count` records of a failed batch, how many nobody was told of."""
+        return count - len(self._told or ())
+
+    def complete(
+        self,
+        base_offset: int,
+        append_time_ms: int,
+        error: ClientError | None = None,
+        record_errors: dict[int, str] | None = None,
+    ) -> None:
+        """The batch is done: call back for its records in order, then wake who waits."""
+        with self._lock:
+            if self.is_done:
+                return
+            self.base_offset = base_offset
+            self.append_time_ms = append_time_ms
+            self.error = error
+            self.record_errors = record_errors or {}
+            self.sender_thread = threading.get_ident()
+            self.is_done = True
+            callbacks, self._callbacks = self._callbacks, None
+            waiters, self._waiters = self._waiters, None
+        for callback, future in callbacks or ():
+            call_back(callback, future)
+        for waiter in waiters or ():
+            waiter()
+
+    def split_into(self, parts: list[tuple[int, BatchResult]]) -> None:
+        """The records travel on in smaller batches; who waits for this one waits for all of them."""
+        remaining = len(parts)
+
+        def one_is_done() -> None:
+            nonlocal remaining
+            remaining -= 1
+            if not remaining:
+                self.complete(NO_OFFSET, NO_TIMESTAMP)
+
+        with self._lock:
+            self.parts = parts
+            callbacks, self._callbacks = self._callbacks, None
+            for callback, future in callbacks or ():
+                part, _ = self._part_of(future.index)
+                part.add_callback(callback, future)
+        for _, part in parts:
+            part.when_done(one_is_done)
+
+    def _part_of(self, index: int) -> tuple[BatchResult, int]:
+        assert self.parts is not None
+        first, part = next((first, part) for first, part in reversed(self.parts) if first <= index)
+        return part, index - first
+
+    def error_of(self, index: int) -> ClientError | None:
+        """Why the record at `index` was not delivered, None where it was. Only once the batch is done."""
+        self.tell(index)
+        if self.parts is not None:
+            part, index = self._part_of(index)
+            return part.error_of(index)
+        if self.error is None or not self.record_errors:
+            return self.error
+        code = getattr(self.error, "code", ErrorCode.INVALID_RECORD)
+        reason = self.record_errors.get(index, OTHER_RECORD_REFUSED)
+        return BrokerError(code, f"a record for {self.partition}", reason)
+
+    def place_of(self, index: int, timestamp: int) -> tuple[int, int]:
+        """Offset and timestamp of the record at `index` of a batch that was delivered."""
+        if self.parts is not None:
+            part, index = self._part_of(index)
+            return part.place_of(index, timestamp)
+        offset = self.base_offset + index if self.base_offset >= 0 else NO_OFFSET
+        return offset, timestamp if self.append_time_ms == NO_TIMESTAMP else self.append_time_ms
+
+
+class RecordFuture:
+    """The future of one record. Await it in asyncio, or use `result` from any thread but the sender's own."""
+
+    __slots__ = ("_batch", "_key_size", "_timestamp", "_value_size", "index")
+
+    def __init__(self, batch: BatchResult, index: int, timestamp: int, key_size: int, value_size: int) -> None:
+        self._batch = batch
+        self.index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+
+    def done(self) -> bool:
+        """Whether the record was delivered or given up."""
+        return self._batch.is_done
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record went; the caller waits. Raises why it was not delivered, ClientTimeoutError."""
+        error = self.exception(timeout_s)
+        if error is not None:
+            raise error
+        return self.metadata()
+
+    def exception(self, timeout_s: float | None = None) -> ClientError | None:
+        """Why the record was not delivered, None where it was; the caller waits. Raises ClientTimeoutError."""
+        batch = self._batch
+        if not batch.is_done:
+            self._wait(timeout_s)
+        return batch.error_of(self.index)
+
+    def _wait(self, timeout_s: float | None) -> None:
+        if _runs_a_loop():
+            raise InvalidArgumentError("result() would block the event loop that runs here; await the future instead")
+        arrived = threading.Event()
+        if self._batch.when_done(arrived.set) and not arrived.wait(timeout_s):
+            raise ClientTimeoutError(
+                f"a record for {self._batch.partition} was not acknowledged within {timeout_s} s; it may still be"
+            )
+
+    def metadata(self) -> RecordMetadata:
+        """Where the record went; only once it was delivered."""
+        offset, timestamp = self._batch.place_of(self.index, self._timestamp)
+        topic, partition = self._batch.partition
+        return RecordMetadata(topic, partition, offset, timestamp, self._key_size, self._value_size)
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
+        """Call `callback(future)` once the record is delivered or given up: in the sender's thread, or at once."""
+        self._batch.tell(self.index)
+        if not self._batch.when_done(lambda: callback(self)):
+            callback(self)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        batch = self._batch
+        if not batch.is_done:
+            loop = asyncio.get_running_loop()
+            arrived: asyncio.Future[None] = loop.create_future()
+            batch.tell(self.index)
+            if batch.when_done(lambda: _wake(loop, arrived)):
+                yield from arrived
+        error = batch.error_of(self.index)
+        if error is not None:
+            raise error
+        return self.metadata()
+
+    def __repr__(self) -> str:
+        state = "done" if self.done() else "pending"
+        return f"<RecordFuture {self._batch.partition} {state}>"
+
+
+def call_back(callback: Callback, future: RecordFuture) -> None:
+    """Tell `callback` of a record that is done; what it raises is logged, since there is nobody to raise it to."""
+    try:
+        error = future.exception(0)
+        if error is None:
+            callback(future.metadata(), None)
+        else:
+            callback(None, error)
+    except Exception:
+        logger.exception("the callback of a record failed")
+
+
+def _runs_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if running is loop:
+        _arrive(arrived)
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(_arrive, arrived)
+
+
+def _arrive(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)

@@ -1,0 +1,82 @@
+"""The sender's way to one broker: its connection, and the requests that are on their way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.client.cluster import PRODUCE, Cluster
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientError
+from ottla.client.producer.batch import ProducerBatch
+
+MAX_UNSENT_BYTES = 8 * 1024 * 1024
+"""Bytes that wait in a connection's own buffer before no further request is made (acks=0 has no other limit)."""
+
+
+class SentRequest(NamedTuple):
+    """A produce request on its way."""
+
+    sent_ms: float
+    batches: list[ProducerBatch]
+
+
+class BrokerLink:
+    """One broker. `wake` is called when the connection stands, or cannot be made.
+
+    A connection that cannot be made is tried again after a pause that grows; `error` says why the last try failed.
+    """
+
+    def __init__(self, cluster: Cluster, node_id: int, wake: Callable[[], None]) -> None:
+        self.node_id = node_id
+        self.in_flight: deque[SentRequest] = deque()
+        self.connection: Connection | None = None
+        self.error: ClientError | None = None
+        self.not_before_ms = 0.0
+        #: When requests were last taken, and when one last could have been: the difference is the broker's slowness.
+        self.drained_ms = 0.0
+        self.ready_ms = 0.0
+        self._cluster = cluster
+        self._wake = wake
+        self._failures = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def is_ready(self, now_ms: float) -> bool:
+        """Whether the connection stands; where it does not, one is begun."""
+        if self.connection is not None and self.connection.is_open:
+            return True
+        if self._task is None and now_ms >= self.not_before_ms:
+            self._task = asyncio.get_running_loop().create_task(self._connect())
+        return False
+
+    def can_send(self, most_in_flight: int) -> bool:
+        """Whether a further request may go on its way."""
+        connection = self.connection
+        return len(self.in_flight) < most_in_flight and (
+            connection is not None and connection.unsent_bytes <= MAX_UNSENT_BYTES
+        )
+
+    async def _connect(self) -> None:
+        settings = self._cluster.settings
+        try:
+            self.connection = await self._cluster.connection(self.node_id, PRODUCE)
+            self.connection.on_writable = self._wake
+        except ClientError as error:
+            self.error = error
+            pause_ms = min(settings.retry_backoff_ms * 2 ** min(self._failures, 16), settings.retry_backoff_max_ms)
+            self._failures += 1
+            self.not_before_ms = self._cluster.clock.monotonic_ms() + pause_ms
+            self._cluster.metadata.expire()  # the broker may have moved
+        else:
+            self.error = None
+            self._failures = 0
+        finally:
+            self._task = None
+        self._wake()
+
+    def close(self) -> None:
+        """Stop connecting."""
+        if self._task is not None:
+            self._task.cancel()

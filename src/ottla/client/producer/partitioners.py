@@ -1,0 +1,187 @@
+"""Which partition a record goes to (`partitioner.class`), as Kafka's own partitioners have it.
+
+The default is not one of these classes: it works on the accumulator's bytes (`sticky`, KIP-794). The classes here, and
+those of users, are asked once per record whose partition is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from random import Random
+from typing import Any, Protocol
+
+from ottla.client.errors import InvalidArgumentError
+from ottla.client.metadata import NOBODY
+from ottla.client.model import TopicMetadata
+from ottla.records.building import murmur2
+
+MAX_INT32 = 0x7FFFFFFF
+
+RandomInt = Callable[[], int]
+"""A random number of 0 to 2^31 - 1."""
+
+
+class ClusterView:
+    """What a partitioner sees of the cluster: the partitions of the topics that the producer knows."""
+
+    def __init__(self, topics: Mapping[str, TopicMetadata]) -> None:
+        self._topics = topics
+
+    def partitions_for_topic(self, topic: str) -> list[int]:
+        """The numbers of all partitions, from 0; empty where the topic is not known."""
+        known = self._topics.get(topic)
+        return [] if known is None else list(range(len(known.partitions)))
+
+    def available_partitions_for_topic(self, topic: str) -> list[int]:
+        """The numbers of the partitions that have a leader."""
+        known = self._topics.get(topic)
+        return [] if known is None else available_partitions(known)
+
+
+class Partitioner(Protocol):
+    """What `partitioner.class` may name or be. `on_new_batch`, `close` and `configure` may be missing."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: ClusterView,
+    ) -> int:
+        """The partition of a record, asked in the thread that sends it."""
+        ...
+
+
+def available_partitions(topic: TopicMetadata) -> list[int]:
+    """The numbers of the partitions that have a leader."""
+    return [each.partition for each in topic.partitions if each.leader != NOBODY]
+
+
+def random_int(random: Random | None = None) -> RandomInt:
+    """Random numbers of 31 bits."""
+    bits = (random or Random()).getrandbits
+    return lambda: bits(31)
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """The partition of a key, the same as the Java producer's default."""
+    return (murmur2(key) & MAX_INT32) % partition_count
+
+
+class RoundRobinPartitioner:
+    """One partition after the other whatever the key: over the available ones, over all where none is available."""
+
+    def __init__(self, random: RandomInt | None = None) -> None:
+        self._random = random or random_int()
+        self._counters: dict[str, int] = {}
+
+    def partition(
+        self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None, cluster: ClusterView
+    ) -> int:
+        """The next partition of the topic; a topic's first one is random."""
+        counter = self._counters.get(topic)
+        if counter is None:
+            counter = self._random()
+        self._counters[topic] = (counter + 1) & MAX_INT32
+        available = cluster.available_partitions_for_topic(topic)
+        if available:
+            return available[counter % len(available)]
+        return counter % len(cluster.partitions_for_topic(topic))
+
+
+class UniformStickyPartitioner:
+    """One partition until its batch is complete, then another available one at random; keys are ignored (KIP-480)."""
+
+    def __init__(self, random: RandomInt | None = None) -> None:
+        self._random = random or random_int()
+        self._current: dict[str, int] = {}
+
+    def partition(
+        self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None, cluster: ClusterView
+    ) -> int:
+        """The topic's sticky partition."""
+        current = self._current.get(topic)
+        return self._next(topic, cluster, None) if current is None else current
+
+    def on_new_batch(self, topic: str, cluster: ClusterView, previous_partition: int) -> None:
+        """A batch of `previous_partition` is complete: take another partition, unless that was done already."""
+        if self._current.get(topic) in (None, previous_partition):
+            self._next(topic, cluster, self._current.get(topic))
+
+    def _next(self, topic: str, cluster: ClusterView, previous: int | None) -> int:
+        available: Sequence[int] = cluster.available_partitions_for_topic(topic)
+        if not available:
+            chosen = self._random() % len(cluster.partitions_for_topic(topic))
+        elif len(available) == 1:
+            chosen = available[0]
+        else:
+            chosen = available[self._random() % len(available)]
+            while chosen == previous:
+                chosen = available[self._random() % len(available)]
+        self._current[topic] = chosen
+        return chosen
+
+
+class DefaultPartitioner(UniformStickyPartitioner):
+    """A key's hash decides; records without a key stay with a sticky partition. Kafka's default before KIP-794."""
+
+    def partition(
+        self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None, cluster: ClusterView
+    ) -> int:
+        """The partition of the key, else the sticky one."""
+        if key_bytes is not None:
+            return partition_for_key(key_bytes, len(cluster.partitions_for_topic(topic)))
+        return super().partition(topic, key, key_bytes, value, value_bytes, cluster)
+
+
+BUILT_IN: Mapping[str, type[RoundRobinPartitioner | UniformStickyPartitioner]] = {
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": RoundRobinPartitioner,
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": UniformStickyPartitioner,
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": DefaultPartitioner,
+    "RoundRobinPartitioner": RoundRobinPartitioner,
+    "UniformStickyPartitioner": UniformStickyPartitioner,
+    "DefaultPartitioner": DefaultPartitioner,
+}
+"""Kafka's partitioners by the names that `partitioner.class` may give them."""
+
+
+class _Called:
+    """A partitioner that is a plain function with the parameters of `Partitioner.partition`."""
+
+    def __init__(self, function: Callable[..., int]) -> None:
+        self.partition = function
+
+
+def partitioner_of(given: Any, originals: Mapping[str, Any]) -> Any:
+    """The partitioner that `partitioner.class` is or names: object, class, function, dotted name. None is the default.
+
+    Raises InvalidArgumentError where there is no such thing, or where it is no partitioner.
+    """
+    if given is None:
+        return None
+    found = BUILT_IN.get(given, given) if isinstance(given, str) else given
+    if isinstance(found, str):
+        found = _imported(found)
+    if isinstance(found, type):
+        found = found()
+    if not hasattr(found, "partition"):
+        if not callable(found):
+            raise InvalidArgumentError(f"partitioner.class: {given!r} is no partitioner, it has no method partition")
+        found = _Called(found)
+    if hasattr(found, "configure"):
+        found.configure(dict(originals))
+    return found
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        known = ", ".join(each for each in BUILT_IN if "." not in each)
+        raise InvalidArgumentError(
+            f"partitioner.class: {name} cannot be imported ({error}); give a dotted name, an object, or one of {known}"
+        ) from error

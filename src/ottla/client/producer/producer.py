@@ -1,0 +1,166 @@
+"""The producer for callers with an event loop; the one for other callers is `ottla.client.sync.Producer`.
+
+async with Producer(bootstrap_servers="localhost:9092") as producer:
+    future = await producer.send("clicks", value=b"v", key=b"k")
+    metadata = await future
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, overload
+
+from ottla.client.cluster import Cluster
+from ottla.client.configs import parse_producer_config
+from ottla.client.errors import ClientError, DeliveryError
+from ottla.client.model import PartitionMetadata
+from ottla.client.producer.core import ProducerCore, Wait
+from ottla.client.producer.futures import Callback, RecordFuture
+from ottla.client.producer.record import ProducerRecord, SendHeaders
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Producer(Generic[K, V]):
+    """Sends records in batches, idempotently unless told otherwise. For the tasks of one event loop.
+
+    Settings are Kafka's, by their names in `config` ("linger.ms") or as keywords (linger_ms). All errors are
+    `ClientError`s. Make it and use it in a running loop; `close` ends it, or a `with` block.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self.config = parse_producer_config(config, settings)
+        self._core = ProducerCore(self.config, Cluster(self.config.client_settings), self._wake)
+        self._started = False
+
+    def _wake(self) -> None:
+        self._core.step()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        elif isinstance(error, Exception):
+            try:
+                await self.close()
+            except ClientError as left:
+                error.add_note(f"besides, {left}")
+        else:  # cancelled or interrupted: do not wait
+            await self.abort()
+
+    @overload
+    async def send(self, record: ProducerRecord[K, V], callback: Callback | None = None, /) -> RecordFuture: ...
+
+    @overload
+    async def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: SendHeaders = (),
+        callback: Callback | None = None,
+    ) -> RecordFuture: ...
+
+    async def send(
+        self,
+        topic: Any,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: SendHeaders = (),
+        callback: Callback | None = None,
+    ) -> RecordFuture:
+        """Put a record into the batch of its partition; the future tells what becomes of it, and so does `callback`.
+
+        `send(record, callback)` takes a ProducerRecord. `timestamp` is in milliseconds, None for now. Waits, up to
+        `max.block.ms`, where the topic is not known yet or `buffer.memory` is full. Callbacks run in the loop, in the
+        order of their partition's records. Raises InvalidArgumentError, RecordTooLargeError, UnknownTopicError,
+        ClientTimeoutError, ClientClosedError; then the record was not taken, and the callback is not called.
+        """
+        if topic.__class__ is not str:
+            callback = value if callback is None else callback
+            topic, value, key, partition, timestamp, headers = topic
+        outcome = self._core.append(topic, partition, timestamp, key, value, headers, callback)
+        if outcome.__class__ is RecordFuture:
+            return outcome
+        return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
+
+    async def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
+        self._start()
+        timeout_ms = self.config.max_block_ms
+        deadline = self._core.cluster.clock.monotonic_ms() + timeout_ms
+        while outcome.__class__ is not RecordFuture:
+            left_ms = max(deadline - self._core.cluster.clock.monotonic_ms(), 0)
+            if outcome is Wait.TOPIC:
+                arrived = await self._core.find_topic_within(topic, left_ms)
+            else:
+                arrived = await self._wait_for_space(left_ms)
+            if not arrived:
+                raise self._core.blocked(outcome, topic)
+            outcome = self._core.append(topic, *rest)
+        return outcome
+
+    async def _wait_for_space(self, timeout_ms: float) -> bool:
+        loop = asyncio.get_running_loop()
+        freed: asyncio.Future[None] = loop.create_future()
+
+        def free() -> None:
+            if not freed.done():
+                freed.set_result(None)
+
+        self._core.accumulator.when_space(free)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await freed
+        except TimeoutError:
+            return False
+        else:
+            return True
+        finally:
+            self._core.accumulator.forget_waiter(free)
+
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._core.start()
+
+    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        """The topic's partitions with their leaders and replicas. Raises UnknownTopicError."""
+        self._core.check_open()
+        return list((await self._core.find_topic(topic)).partitions)
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Send everything and wait until it is acknowledged.
+
+        Raises DeliveryError where records were not acknowledged, since the last flush, and nobody was told of it by a
+        callback or a future; ClientTimeoutError where the time is up before.
+        """
+        self._core.check_open()
+        await self._core.flush(timeout_ms)
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Wait, `timeout_ms` at most, until everything is acknowledged, then stop. Closing twice does no harm.
+
+        What is not acknowledged by then is given up: its futures and callbacks get an error, and a DeliveryError tells
+        how many records it was.
+        """
+        try:
+            await self._core.close(timeout_ms)
+        finally:
+            await self._core.cluster.close()
+
+    async def abort(self) -> DeliveryError | None:
+        """Stop at once; what was not delivered."""
+        failure = self._core.stop()
+        await self._core.cluster.close()
+        return failure

@@ -1,0 +1,442 @@
+"""Takes batches to the brokers: grouped by leader, retried without loss of order and without duplicates.
+
+It lives in one event loop, as a step that runs when there may be work: a batch has become ready, an answer has come, a
+time is up. Up to `max.in.flight.requests.per.connection` requests are on their way per broker; with idempotence that
+changes nothing in the order (`sequences`), without it only a limit of 1 keeps the order, as in Java's client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ottla.client.cluster import Cluster
+from ottla.client.configs import ProducerConfig
+from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, ProtocolError, RecordTooLargeError
+from ottla.client.metadata import NOBODY
+from ottla.client.model import NO_OFFSET, TopicPartition
+from ottla.client.producer.accumulator import Accumulator, PartitionQueue
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.links import BrokerLink, SentRequest
+from ottla.client.producer.sequences import ProducerIdentity, Sequences
+from ottla.client.producer.splitting import split_batch
+from ottla.records.batch import MAX_INT32, NO_TIMESTAMP
+from ottla.records.compression import Compression
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+logger = logging.getLogger(__name__)
+
+REQUEST_OVERHEAD = 512
+"""Bytes of a produce request beside its batches, for the reckoning with `max.request.size`."""
+JITTER = 0.2
+STALE = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+)
+"""Answers that tell that what is known of the partition's leader is out of date."""
+
+
+class Sender:
+    """Works off an accumulator from `start` on. All methods but `request_step` belong to the event loop.
+
+    `failed` is called with each batch that was given up.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        failed: Callable[[ProducerBatch, ClientError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._accumulator = accumulator
+        self._failed = failed
+        self._compression = Compression[config.compression_type.upper()]
+        self._level = _compression_level(config, self._compression)
+        self._sequences = Sequences() if config.enable_idempotence else None
+        self._links: dict[int, BrokerLink] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0.0
+        self._scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._identifying: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+        self._refresh_not_before_ms = 0.0
+        self._refreshed_at_ms = cluster.clock.monotonic_ms()
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    def wake(self) -> None:
+        """There may be something to do; once per turn of the loop."""
+        if not self._scheduled and not self._closed:
+            self._scheduled = True
+            self._loop.call_soon(self._step)
+
+    def close(self) -> None:
+        """Stop; what is not delivered is for the caller to give up."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for link in self._links.values():
+            link.close()
+        for task in (*self._tasks, self._identifying, self._refreshing):
+            if task is not None:
+                task.cancel()
+
+    # One step
+
+    def _step(self) -> None:
+        self._scheduled = False
+        if self._closed:
+            return
+        now = self._cluster.clock.monotonic_ms()
+        self._expire(now)
+        if self._sequences is not None:
+            self._sequences.settle()
+        next_due = float("inf")
+        while True:
+            loads, due = self._collect(now)
+            next_due = min(next_due, due)
+            if not loads:
+                break
+            for link, batches in loads:
+                self._send(link, batches, now)
+        refresh_due = self._keep_metadata(now)
+        self._set_timer(min(next_due, refresh_due, self._next_deadline()), now)
+
+    def _collect(self, now: float) -> tuple[list[tuple[BrokerLink, list[ProducerBatch]]], float]:
+        """Batches that may go now, grouped by broker; and when the next one that waits for its time may."""
+        accumulator, most = self._accumulator, self._config.max_in_flight_requests_per_connection
+        loads: dict[BrokerLink, list[ProducerBatch]] = {}
+        sizes: dict[BrokerLink, int] = {}
+        next_due = float("inf")
+        with accumulator.lock:
+            for queue in list(accumulator.active):
+                due = accumulator.due_ms(queue)
+                if due > now:
+                    next_due = min(next_due, due)
+                    continue
+                link = self._link_for(queue.partition, now)
+                if link is None:
+                    continue
+                if not link.is_ready(now):
+                    next_due = min(next_due, max(link.not_before_ms, now + 1))
+                    continue
+                if not link.can_send(most) or not self._may_send(queue):
+                    continue
+                size = queue.batches[0].size
+                before = sizes.get(link, REQUEST_OVERHEAD)
+                if link in loads and before + size > self._config.max_request_size:
+                    continue
+                sizes[link] = before + size
+                batch = accumulator.take(queue)
+                if queue in accumulator.active:  # the others first, next time
+                    del accumulator.active[queue]
+                    accumulator.active[queue] = None
+                if self._sequences is not None:
+                    self._sequences.number(batch)
+                loads.setdefault(link, []).append(batch)
+        return list(loads.items()), next_due
+
+    def _link_for(self, partition: TopicPartition, now: float) -> BrokerLink | None:
+        leader = self._cluster.metadata.leader(*partition)
+        if leader is None or leader == NOBODY:
+            self._cluster.metadata.expire([partition.topic])
+            return None
+        link = self._links.get(leader)
+        if link is None:
+            link = self._links[leader] = BrokerLink(self._cluster, leader, self.wake)
+        return link
+
+    def _may_send(self, queue: PartitionQueue) -> bool:
+        if self._sequences is not None:
+            if not self._sequences.has_identity:
+                self._identify()
+                return False
+            return self._sequences.may_send(queue.batches[0])
+        # Without numbers only one batch at a time keeps the order.
+        return self._config.max_in_flight_requests_per_connection > 1 or not queue.in_flight
+
+    def _send(self, link: BrokerLink, batches: list[ProducerBatch], now: float) -> None:
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            batch.attempts += 1
+            batch.drained_ms = now
+            encoded = batch.encode(self._compression, self._level)
+            topic, partition = batch.partition
+            topics.setdefault(topic, []).append(PartitionProduceData(index=partition, records=encoded))
+        request = ProduceRequest(
+            acks=self._config.acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
+        )
+        sent = SentRequest(now, batches)
+        assert link.connection is not None
+        link.in_flight.append(sent)
+
+        def answered(answer: ProduceResponse | None, error: ClientError | None) -> None:
+            self._answered(link, sent, answer, error)
+
+        link.connection.submit(request, answered, awaits_response=self._config.acks != 0)
+
+    # Answers
+
+    def _answered(
+        self, link: BrokerLink, sent: SentRequest, answer: ProduceResponse | None, error: ClientError | None
+    ) -> None:
+        if self._closed:
+            return
+        if link.in_flight[0] is sent:
+            link.in_flight.popleft()
+        else:
+            link.in_flight.remove(sent)
+        if error is not None:
+            for batch in sent.batches:
+                self._attempt_failed(batch, error)
+            self._cluster.metadata.expire({batch.partition.topic for batch in sent.batches})
+        elif answer is None:
+            for batch in sent.batches:
+                self._delivered(batch, NO_OFFSET, NO_TIMESTAMP)
+        else:
+            told = {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
+            for batch in sent.batches:
+                self._told(link, batch, told.get(batch.partition))
+        self.wake()
+
+    def _told(self, link: BrokerLink, batch: ProducerBatch, told: PartitionProduceResponse | None) -> None:
+        if batch.result.is_done:  # given up while it was on its way
+            self._queue_of(batch).in_flight -= 1
+            return
+        if told is None:
+            left_out = ProtocolError(f"broker {link.node_id} left {batch.partition} out of its answer")
+            self._attempt_failed(batch, left_out)
+            return
+        code = told.error_code
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._delivered(batch, told.base_offset, told.log_append_time_ms)
+        elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            self._split(batch)
+        elif code == ErrorCode.MESSAGE_TOO_LARGE:
+            limit = "max.message.bytes of the topic (message.max.bytes of the broker)"
+            self._give_up(batch, RecordTooLargeError(batch.partition.topic, batch.size, limit))
+        else:
+            if code in STALE:
+                self._cluster.metadata.expire([batch.partition.topic])
+            error = BrokerError(code, f"{batch.partition} at broker {link.node_id}", told.error_message or None)
+            reasons = {each.batch_index: each.batch_index_error_message or str(error) for each in told.record_errors}
+            self._attempt_failed(batch, error, code, reasons)
+
+    def _attempt_failed(
+        self,
+        batch: ProducerBatch,
+        error: ClientError,
+        code: int | None = None,
+        record_errors: dict[int, str] | None = None,
+    ) -> None:
+        if batch.result.is_done:  # given up while it was on its way
+            self._queue_of(batch).in_flight -= 1
+            return
+        now = self._cluster.clock.monotonic_ms()
+        batch.last_error = error
+        again: bool | None = None
+        if self._sequences is not None:
+            again = self._sequences.can_retry(batch, code)
+        if again is None:
+            again = error.retriable
+        in_time = now - batch.created_ms < self._config.delivery_timeout_ms
+        if again and in_time and batch.attempts <= self._config.retries:
+            batch.not_before_ms = now + self._pause_ms(batch.attempts)
+            self._accumulator.put_back(self._queue_of(batch), [batch])
+        else:
+            if again and not in_time:
+                error = self._too_late(batch)
+            self._give_up(batch, error, record_errors)
+
+    def _pause_ms(self, attempts: int) -> float:
+        config = self._config
+        pause = min(config.retry_backoff_ms * 2.0 ** min(attempts - 1, 20), config.retry_backoff_max_ms)
+        return pause * random.uniform(1 - JITTER, 1 + JITTER)
+
+    def _delivered(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
+        self._queue_of(batch).in_flight -= 1
+        if self._sequences is not None:
+            self._sequences.acknowledged(batch)
+        self._accumulator.release(batch)
+        batch.result.complete(base_offset, append_time_ms)
+
+    def _give_up(self, batch: ProducerBatch, error: ClientError, record_errors: dict[int, str] | None = None) -> None:
+        """A batch that is on its way, or was just answered, is not sent any more."""
+        self._queue_of(batch).in_flight -= 1
+        self._fail(batch, error, record_errors)
+
+    def _fail(self, batch: ProducerBatch, error: ClientError, record_errors: dict[int, str] | None = None) -> None:
+        if self._sequences is not None:
+            self._sequences.gave_up(batch)
+        self._accumulator.release(batch)
+        batch.result.complete(NO_OFFSET, NO_TIMESTAMP, error, record_errors)
+        self._failed(batch, error)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        parts = split_batch(batch, self._accumulator.lock)
+        if self._sequences is not None:
+            self._sequences.split(batch, parts)
+        self._accumulator.replace(batch, parts)
+        first, indexed = 0, []
+        for part in parts:
+            indexed.append((first, part.result))
+            first += part.record_count
+        batch.result.split_into(indexed)
+        self._accumulator.put_back(self._queue_of(batch), parts)
+
+    def _queue_of(self, batch: ProducerBatch) -> PartitionQueue:
+        topic, partition = batch.partition
+        return self._accumulator.topics[topic].queues[partition]
+
+    # Time
+
+    def _expire(self, now: float) -> None:
+        """Give up the batches whose `delivery.timeout.ms` is over, waiting ones and those on their way."""
+        oldest = now - self._config.delivery_timeout_ms
+        first = next(iter(self._accumulator.incomplete), None)
+        if first is not None and first.created_ms <= oldest:
+            with self._accumulator.lock:
+                late = [batch for batch in self._accumulator.incomplete if batch.created_ms <= oldest]
+            for batch in late:
+                self._accumulator.remove(self._queue_of(batch), batch)
+                self._fail(batch, self._too_late(batch))
+        timeout = self._config.request_timeout_ms
+        for link in self._links.values():
+            if link.in_flight and link.in_flight[0].sent_ms + timeout <= now and link.connection is not None:
+                what = f"broker {link.node_id} did not answer Produce within {timeout} ms"
+                link.connection.close_because(ClientTimeoutError(what, retriable=True))
+
+    def _too_late(self, batch: ProducerBatch) -> ClientTimeoutError:
+        timeout = self._config.delivery_timeout_ms
+        leader = self._cluster.metadata.leader(*batch.partition)
+        link = self._links.get(NOBODY if leader is None else leader)
+        why: object = batch.last_error or (link.error if link is not None else None)
+        if why is None and leader in (None, NOBODY):
+            why = "the partition has no leader"
+        tried = f"after {batch.attempts} attempts" if batch.attempts else "never sent"
+        return ClientTimeoutError(
+            f"{batch.record_count or batch.builder.count} records for {batch.partition} were not delivered within "
+            f"delivery.timeout.ms ({timeout}), {tried}: {why or 'the brokers do not take records as fast as they come'}"
+        )
+
+    def _next_deadline(self) -> float:
+        """When a request has waited long enough for its answer, or a batch for its delivery."""
+        requests = [link.in_flight[0].sent_ms for link in self._links.values() if link.in_flight]
+        first = next(iter(self._accumulator.incomplete), None)
+        deadline = float("inf") if first is None else first.created_ms + self._config.delivery_timeout_ms
+        return min([deadline, *(sent + self._config.request_timeout_ms for sent in requests)])
+
+    def _set_timer(self, due_ms: float, now: float) -> None:
+        if self._timer is not None:
+            if self._due_ms == due_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_ms != float("inf"):
+            self._due_ms = due_ms
+            self._timer = self._loop.call_later(max(0.0, due_ms - now) / 1000 + 0.0005, self._timed)
+
+    def _timed(self) -> None:
+        self._timer = None
+        self.wake()
+
+    # What takes time
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _identify(self) -> None:
+        """Ask for a producer id, unless that is being done."""
+        if self._identifying is None:
+            self._identifying = self._spawn(self._ask_for_identity())
+
+    async def _ask_for_identity(self) -> None:
+        assert self._sequences is not None
+        try:
+            timeout_ms = self._config.delivery_timeout_ms
+            identity = await self._cluster.retry("getting a producer id", self._init_producer_id, timeout_ms)
+            self._sequences.take(identity)
+        except ClientError as error:
+            if not error.retriable:
+                self.give_up_all(error)
+        finally:
+            self._identifying = None
+        self.wake()
+
+    async def _init_producer_id(self) -> ProducerIdentity:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=MAX_INT32)
+        answer: InitProducerIdResponse = await self._cluster.request_any(request)
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerError(answer.error_code, f"{self._cluster.name} gives out no producer id")
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    def give_up_all(self, error: ClientError) -> int:
+        """Every batch that waits or is on its way fails with this error; how many records they hold."""
+        with self._accumulator.lock:
+            incomplete = list(self._accumulator.incomplete)
+        count = 0
+        for batch in incomplete:
+            self._accumulator.remove(self._queue_of(batch), batch)
+            count += batch.record_count
+            self._fail(batch, error)
+        return count
+
+    def _keep_metadata(self, now: float) -> float:
+        """Ask for metadata of the topics in use where they are old, or known to be wrong; when to look again."""
+        if self._refreshing is not None or not self._accumulator.topics:
+            return float("inf")
+        aged_at = self._refreshed_at_ms + self._config.metadata_max_age_ms
+        topics = self._accumulator.topics_in_use(now - self._config.metadata_max_idle_ms)
+        stale = [topic for topic in topics if now >= aged_at or not self._cluster.metadata.is_fresh(topic)]
+        if not stale:
+            return aged_at
+        if now >= self._refresh_not_before_ms:
+            self._refreshing = self._spawn(self._refresh(stale, aged=now >= aged_at))
+        return self._refresh_not_before_ms
+
+    async def _refresh(self, topics: list[str], *, aged: bool) -> None:
+        self._refresh_not_before_ms = self._cluster.clock.monotonic_ms() + self._config.retry_backoff_ms
+        try:
+            await self._cluster.refresh(topics)
+            if aged:
+                self._refreshed_at_ms = self._cluster.clock.monotonic_ms()
+        except ClientError as error:
+            logger.debug("metadata cannot be had: %s", error)
+        finally:
+            self._refreshing = None
+        self.wake()
+
+
+def _compression_level(config: ProducerConfig, compression: Compression) -> int | None:
+    levels = {
+        Compression.GZIP: None if config.compression_gzip_level < 0 else config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }
+    return levels.get(compression)

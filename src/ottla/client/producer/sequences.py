@@ -1,0 +1,204 @@
+"""The sequence numbers of an idempotent producer (KIP-98), and how it goes on when they are lost (KIP-360).
+
+Pure: it keeps, per partition, the next sequence and the batches on their way in order; what it decides is what
+Apache Kafka's `TransactionManager` decides for a producer without a transactional id:
+
+- A retried batch is sent only while it is the first of its partition that is not acknowledged.
+- A batch that cannot follow (its predecessor is lost) makes the epoch go up by one; the partition's batches on their
+  way are numbered again from 0. Other partitions take the new epoch when nothing of theirs is on its way.
+- A batch given up leaves the partition *unresolved*: nothing new is numbered until all its batches are back; then the
+  numbers either fit, or the epoch goes up. (Java raises the epoch at once where the broker refused the batch; waiting
+  costs a round trip and cannot write anything twice.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.client.model import TopicPartition
+from ottla.client.producer.batch import ProducerBatch
+from ottla.records.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.wire.errors import ErrorCode
+
+MAX_EPOCH = 0x7FFF
+NO_SEQUENCE = -1
+
+
+class ProducerIdentity(NamedTuple):
+    """A producer id with its epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY_YET = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+class PartitionSequence:
+    """The numbers of one partition: the next one, the last acknowledged, and the batches on their way by number."""
+
+    __slots__ = ("identity", "in_flight", "last_acked", "next")
+
+    def __init__(self) -> None:
+        self.identity = NOBODY_YET
+        self.next = 0
+        self.last_acked = NO_SEQUENCE
+        self.in_flight: list[ProducerBatch] = []
+
+    def begin(self, identity: ProducerIdentity) -> None:
+        """Count from 0 under this identity; batches on their way are numbered again, in their order."""
+        self.identity = identity
+        self.last_acked = NO_SEQUENCE
+        self.next = 0
+        for batch in self.in_flight:
+            batch.renumber(identity.producer_id, identity.epoch, self.next)
+            self.next = _after(self.next, batch.record_count)
+
+
+class Sequences:
+    """All partitions' numbers under one identity; `identity` is NOBODY_YET until a broker has given one."""
+
+    def __init__(self) -> None:
+        self.identity = NOBODY_YET
+        self._partitions: dict[TopicPartition, PartitionSequence] = {}
+        #: Partitions of which a batch was given up, and the number after it.
+        self._unresolved: dict[TopicPartition, int] = {}
+        self._to_renumber: set[TopicPartition] = set()
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether batches can be numbered."""
+        return self.identity.producer_id != NO_PRODUCER_ID
+
+    def _of(self, partition: TopicPartition) -> PartitionSequence:
+        found = self._partitions.get(partition)
+        if found is None:
+            found = self._partitions[partition] = PartitionSequence()
+        return found
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        """Whether the first waiting batch of its partition may go now."""
+        if not self.has_identity:
+            return False
+        known = self._of(batch.partition)
+        if batch.base_sequence == NO_SEQUENCE:
+            if batch.partition in self._unresolved:
+                return False
+            return not known.in_flight or known.identity == self.identity
+        return not known.in_flight or known.in_flight[0] is batch
+
+    def number(self, batch: ProducerBatch) -> None:
+        """Give a batch that goes out for the first time its number."""
+        if batch.base_sequence != NO_SEQUENCE:
+            return
+        known = self._of(batch.partition)
+        if known.identity != self.identity:
+            known.begin(self.identity)
+        batch.renumber(known.identity.producer_id, known.identity.epoch, known.next, is_new=True)
+        known.next = _after(known.next, batch.record_count)
+        known.in_flight.append(batch)
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        """The broker has the batch."""
+        known = self._of(batch.partition)
+        last = _after(batch.base_sequence, batch.record_count - 1)
+        is_current = known.identity == (batch.producer_id, batch.producer_epoch)
+        if is_current and (known.last_acked == NO_SEQUENCE or _is_later(last, known.last_acked)):
+            known.last_acked = last
+        self._remove(known, batch)
+
+    def split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+        """`parts` go in the place of a batch; together they have its numbers."""
+        known = self._of(batch.partition)
+        place = known.in_flight.index(batch)
+        sequence = batch.base_sequence
+        following = []
+        for part in parts:
+            part.renumber(batch.producer_id, batch.producer_epoch, sequence, is_new=True)
+            sequence = _after(sequence, part.record_count)
+            following.append(part)
+        known.in_flight[place : place + 1] = following
+
+    def can_retry(self, batch: ProducerBatch, code: int | None) -> bool | None:
+        """Whether a batch refused with `code` goes again; None where that does not depend on its numbers."""
+        known = self._of(batch.partition)
+        if code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            if not batch.was_renumbered:  # what the producer wrote before is gone from the log
+                self._request_bump(batch)
+            return True
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            unresolved = self._unresolved.get(batch.partition)
+            is_next = known.last_acked == NO_SEQUENCE and batch.base_sequence == 0
+            is_next = is_next or batch.base_sequence == _after(known.last_acked, 1)
+            if unresolved is None and (batch.was_renumbered or not is_next):
+                return True  # a batch before it failed; it goes again once that one is through
+            if unresolved is None or unresolved == batch.base_sequence:
+                self._request_bump(batch)
+            return True
+        if code == ErrorCode.INVALID_PRODUCER_EPOCH:
+            self._request_bump(batch)
+            return True
+        return None
+
+    def _request_bump(self, batch: ProducerBatch) -> None:
+        """The epoch has to go up, unless it did since this batch was numbered."""
+        if (batch.producer_id, batch.producer_epoch) == self.identity:
+            self._to_renumber.add(batch.partition)
+
+    def gave_up(self, batch: ProducerBatch) -> None:
+        """A numbered batch is not sent any more; whether the broker has it or not, its partition is unresolved."""
+        if batch.base_sequence == NO_SEQUENCE:
+            return
+        known = self._of(batch.partition)
+        after = _after(batch.base_sequence, batch.record_count)
+        before = self._unresolved.get(batch.partition)
+        if before is None or _is_later(after, before):
+            self._unresolved[batch.partition] = after
+        self._remove(known, batch)
+
+    def settle(self) -> bool:
+        """Resolve what can be resolved and raise the epoch where that was asked for; whether anything changed.
+
+        Without an identity afterwards (its epochs are used up) a new one has to be asked for.
+        """
+        for partition in [each for each in self._unresolved if not self._of(each).in_flight]:
+            known = self._of(partition)
+            del self._unresolved[partition]
+            if known.next != _after(known.last_acked, 1):  # a batch was lost, or nobody can know
+                self._to_renumber.add(partition)
+        if not self._to_renumber:
+            return False
+        if self.identity.epoch >= MAX_EPOCH:
+            self.identity = NOBODY_YET
+            return True
+        if self.has_identity:
+            self.take(ProducerIdentity(self.identity.producer_id, self.identity.epoch + 1))
+        return True
+
+    def take(self, identity: ProducerIdentity) -> None:
+        """Go on under this identity; partitions that lost their numbers count anew at once."""
+        self.identity = identity
+        for partition in self._to_renumber:
+            self._unresolved.pop(partition, None)
+            self._of(partition).begin(identity)
+        self._to_renumber.clear()
+
+    def in_flight(self, partition: TopicPartition) -> int:
+        """How many numbered batches of the partition are not acknowledged."""
+        return len(self._of(partition).in_flight)
+
+    @staticmethod
+    def _remove(known: PartitionSequence, batch: ProducerBatch) -> None:
+        if batch in known.in_flight:
+            known.in_flight.remove(batch)
+
+
+def _after(sequence: int, count: int) -> int:
+    """The number `count` after `sequence`; from 2^31 - 1 they go on at 0."""
+    return (sequence + count) & MAX_INT32
+
+
+def _is_later(sequence: int, other: int) -> bool:
+    """Whether a number comes after another, where they go around."""
+    return 0 < (sequence - other) & MAX_INT32 < MAX_INT32 // 2

@@ -1,0 +1,26 @@
+"""Two smaller batches in the place of one that the broker refused for its size."""
+
+from __future__ import annotations
+
+import threading
+
+from ottla.client.producer.batch import ProducerBatch
+from ottla.records.batch import BATCH_OVERHEAD
+from ottla.records.record import decode_columns
+
+
+def split_batch(batch: ProducerBatch, lock: threading.Lock) -> list[ProducerBatch]:
+    """Two closed batches with the records of one that has at least two, in their order."""
+    builder = batch.builder
+    records = decode_columns(builder.payload(), builder.count)
+    middle = builder.count // 2
+    parts = []
+    for start, stop in ((0, middle), (middle, builder.count)):
+        part = ProducerBatch(batch.partition, builder.size, 0, batch.created_ms, lock)
+        for at in range(start, stop):
+            timestamp = builder.base_timestamp + records.timestamp_deltas[at]
+            part.builder.append(timestamp, records.keys[at], records.values[at], records.headers[at])
+        part.reserved = part.builder.size + BATCH_OVERHEAD
+        part.close()
+        parts.append(part)
+    return parts

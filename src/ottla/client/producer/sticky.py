@@ -1,0 +1,69 @@
+"""The default partitioner for records without a key: stay with a partition for `batch.size` bytes (KIP-794).
+
+The next partition is chosen at random among those that have a leader; with adaptive partitioning, the less likely the
+longer its queue of batches is. Java's class of this name is `BuiltInPartitioner`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from ottla.client.model import TopicMetadata
+from ottla.client.producer.partitioners import RandomInt, available_partitions
+
+
+class StickyState:
+    """The sticky partition of one topic. The accumulator's lock guards it."""
+
+    __slots__ = ("_available", "_count", "_cumulative", "_loaded", "_random", "partition", "produced_bytes", "size")
+
+    def __init__(self, topic: TopicMetadata, sticky_batch_bytes: int, random: RandomInt) -> None:
+        #: Bytes after which the partition is left: `batch.size`.
+        self.size = sticky_batch_bytes
+        self._random = random
+        #: Partitions and their weights as running sums; None where all are alike.
+        self._cumulative: list[int] | None = None
+        self._loaded: list[int] = []
+        self.produced_bytes = 0
+        self.learn(topic)
+        self.partition = self._next()
+
+    def learn(self, topic: TopicMetadata) -> None:
+        """The topic's partitions or leaders have changed; the sticky partition stays until it is full."""
+        self._available = available_partitions(topic)
+        self._count = len(topic.partitions)
+
+    def add(self, size: int, *, may_switch: bool) -> None:
+        """`size` bytes went to the partition; `may_switch` where its queue holds no batch that is still open.
+
+        With an open batch the switch waits, up to twice the size, so that batches are not cut short by it.
+        """
+        self.produced_bytes += size
+        if (self.produced_bytes >= self.size and may_switch) or self.produced_bytes >= 2 * self.size:
+            self.switch()
+
+    def switch(self) -> None:
+        """Take another partition, which may be the same one again."""
+        self.partition, self.produced_bytes = self._next(), 0
+
+    def _next(self) -> int:
+        number = self._random()
+        if self._cumulative is not None:
+            return self._loaded[bisect_right(self._cumulative, number % self._cumulative[-1])]
+        if self._available:
+            return self._available[number % len(self._available)]
+        return number % self._count
+
+    def update_load(self, queue_lengths: Sequence[int] | None, partitions: Sequence[int] = (), total: int = 0) -> None:
+        """The batches waiting per partition; those left out are to be avoided. None, or all alike: no weights.
+
+        `total` is how many partitions the topic has; with one there is nothing to choose.
+        """
+        if not queue_lengths or total < 2 or (len(queue_lengths) == total and len(set(queue_lengths)) == 1):
+            self._cumulative = None
+            return
+        above = max(queue_lengths) + 1
+        self._loaded = list(partitions)
+        self._cumulative = list(accumulate(above - length for length in queue_lengths))

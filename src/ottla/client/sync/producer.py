@@ -1,0 +1,161 @@
+"""The producer for callers without an event loop: that of `ottla.client`, run by a thread.
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        future = producer.send("clicks", value=b"v", key=b"k")
+        metadata = future.result()
+
+Records are encoded into their batches in the caller's own thread; the loop is woken once per batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, overload
+
+from ottla.client.cluster import Cluster
+from ottla.client.configs import parse_producer_config
+from ottla.client.errors import ClientError, DeliveryError, InvalidArgumentError
+from ottla.client.loop_thread import LoopThread
+from ottla.client.model import PartitionMetadata
+from ottla.client.producer.core import ProducerCore, Wait
+from ottla.client.producer.futures import Callback, RecordFuture
+from ottla.client.producer.record import ProducerRecord, SendHeaders
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+STOP_TIMEOUT_MS = 500
+
+
+class Producer(Generic[K, V]):
+    """Sends records in batches, idempotently unless told otherwise. Any thread may use it.
+
+    Settings, methods and errors are those of `ottla.client.Producer`. Callbacks run in the producer's own thread.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self.config = parse_producer_config(config, settings)
+        self._core = ProducerCore(self.config, Cluster(self.config.client_settings), self._wake)
+        self._append = self._core.append
+        self._woken = False
+        self._thread = LoopThread(f"{self.config.client_id}-producer")
+        self._thread.run(self._start)
+
+    async def _start(self) -> None:
+        self._core.start()
+
+    def _wake(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self._thread.call(self._step)
+
+    def _step(self) -> None:
+        self._woken = False
+        self._core.step()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        elif isinstance(error, Exception):
+            try:
+                self.close()
+            except ClientError as left:
+                error.add_note(f"besides, {left}")
+        else:  # interrupted: do not wait
+            self.abort()
+
+    @overload
+    def send(self, record: ProducerRecord[K, V], callback: Callback | None = None, /) -> RecordFuture: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: SendHeaders = (),
+        callback: Callback | None = None,
+    ) -> RecordFuture: ...
+
+    def send(
+        self,
+        topic: Any,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: SendHeaders = (),
+        callback: Callback | None = None,
+    ) -> RecordFuture:
+        """As `ottla.client.Producer.send`."""
+        if topic.__class__ is not str:
+            callback = value if callback is None else callback
+            topic, value, key, partition, timestamp, headers = topic
+        outcome = self._append(topic, partition, timestamp, key, value, headers, callback)
+        if outcome.__class__ is RecordFuture:
+            return outcome
+        return self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
+
+    def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
+        clock = self._core.cluster.clock
+        deadline = clock.monotonic_ms() + self.config.max_block_ms
+        while outcome.__class__ is not RecordFuture:
+            left_ms = max(deadline - clock.monotonic_ms(), 0)
+            if self._thread.is_current:
+                raise InvalidArgumentError(f"send() in a callback would have to wait for {outcome.value}, for ever")
+            arrived = self._find(topic, left_ms) if outcome is Wait.TOPIC else self._wait_for_space(left_ms)
+            if not arrived:
+                raise self._core.blocked(outcome, topic)
+            outcome = self._append(topic, *rest)
+        return outcome
+
+    def _find(self, topic: str, timeout_ms: float) -> bool:
+        return self._thread.run(self._core.find_topic_within, topic, timeout_ms)
+
+    def _wait_for_space(self, timeout_ms: float) -> bool:
+        freed = threading.Event()
+        self._core.accumulator.when_space(freed.set)
+        try:
+            return freed.wait(timeout_ms / 1000)
+        finally:
+            self._core.accumulator.forget_waiter(freed.set)
+
+    def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        """As `ottla.client.Producer.partitions_for`."""
+        self._core.check_open()
+        return list(self._thread.run(self._core.find_topic, topic).partitions)
+
+    def flush(self, timeout_ms: int | None = None) -> None:
+        """As `ottla.client.Producer.flush`."""
+        self._core.check_open()
+        self._thread.run(self._core.flush, timeout_ms)
+
+    def close(self, timeout_ms: int | None = None) -> None:
+        """As `ottla.client.Producer.close`. Interrupted (Ctrl-C), it can be called again."""
+        if self._thread.is_closed:
+            return
+        try:
+            self._thread.run(self._core.close, timeout_ms)
+        except ClientError:
+            self._stop()
+            raise
+        self._stop()
+
+    def abort(self) -> DeliveryError | None:
+        """Stop at once; what was not delivered."""
+        if self._thread.is_closed:
+            return None
+        failure = self._thread.run(self._core.abort)
+        self._stop()
+        return failure
+
+    def _stop(self) -> None:
+        self._thread.run(self._core.cluster.close)
+        self._thread.close()

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.client import Producer as AsyncProducer
+from ottla.client import ProducerRecord, RecordMetadata
+from ottla.client.errors import ClientClosedError, InvalidArgumentError, RecordTooLargeError, UnknownTopicError
+from ottla.client.sync import Producer
+
+QUICK = {
+    "request_timeout_ms": 2000,
+    "delivery_timeout_ms": 8000,
+    "max_block_ms": 4000,
+    "retry_backoff_ms": 5,
+    "retry_backoff_max_ms": 20,
+    "client_id": "test",
+}
+
+
+def values(fake, partition):
+    return [record.value for record in fake.logs[partition].records()]
+
+
+@pytest.mark.spec("P1")
+def test_a_record_goes_out_and_its_future_and_callback_tell_where(fake):
+    [p] = fake.topic("t", 0)
+    told = []
+    with Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+        first = producer.send("t", b"value", b"key", headers=[("h", b"1")], timestamp=5)
+        assert first.result(5) == RecordMetadata("t", 0, 0, 5, 3, 5)
+        second = producer.send(ProducerRecord("t", b"other"), lambda *both: told.append(both))
+        metadata = second.result(5)
+        assert told == [(metadata, None)]
+        assert (metadata.offset, metadata.serialized_key_size) == (1, -1)
+        assert second.done()
+        assert second.exception() is None
+    assert [(r.key, r.value, r.headers) for r in fake.logs[p].records()] == [
+        (b"key", b"value", (("h", b"1"),)),
+        (None, b"other", ()),
+    ]
+
+
+@pytest.mark.spec("P1")
+def test_the_same_with_an_event_loop(fake):
+    fake.topic("t", 0)
+
+    async def work():
+        told = []
+        async with AsyncProducer({"bootstrap.servers": fake.bootstrap}, **QUICK) as producer:
+            futures = [
+                await producer.send("t", b"%d" % at, callback=lambda *both: told.append(both)) for at in range(50)
+            ]
+            found = await asyncio.gather(*futures)
+            assert [each.offset for each in found] == list(range(50))
+            assert told == [(each, None) for each in found]
+            assert [each.partition for each in await producer.partitions_for("t")] == [0]
+
+    asyncio.run(work())
+
+
+@pytest.mark.spec("P1")
+def test_records_of_a_partition_keep_their_order_and_flush_waits_for_them(fakes):
+    partitions = fakes.topic("t", 0, 1, 2)
+    with Producer(bootstrap_servers=fakes.bootstrap, batch_size=500, **QUICK) as producer:
+        futures = [producer.send("t", b"%d" % at, partition=at % 3) for at in range(600)]
+        producer.flush()
+        assert all(future.done() for future in futures)
+    for number, partition in enumerate(partitions):
+        assert values(fakes, partition) == [b"%d" % at for at in range(number, 600, 3)]
+
+
+def test_what_cannot_be_sent_is_refused_at_once(fake):
+    fake.topic("t", 0)
+    with Producer(bootstrap_servers=fake.bootstrap, max_request_size=1000, **QUICK) as producer:
+        for wrong in ({"value": "text"}, {"key": 5}, {"timestamp": -1}, {"partition": 7}, {"headers": [("a", "b")]}):
+            with pytest.raises(InvalidArgumentError):
+                producer.send("t", **wrong)
+        with pytest.raises(RecordTooLargeError):
+            producer.send("t", bytes(2000))
+        with pytest.raises(UnknownTopicError):
+            producer.send("nowhere", b"v")
+        assert producer.send("t", bytearray(b"fits")).result(5).offset == 0
+    with pytest.raises(ClientClosedError, match="closed"):
+        producer.send("t", b"v")
+    producer.close()
