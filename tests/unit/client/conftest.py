@@ -110,6 +110,7 @@ class FakeCluster:
     def __init__(self, count: int) -> None:
         self.leaders: dict[TopicPartition, int] = {}
         self.logs: dict[TopicPartition, Log] = defaultdict(Log)
+        self.leader_epochs: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.groups: dict[str, DescribedGroup] = {}
         self.coordinator = 0
@@ -194,7 +195,7 @@ class FakeCluster:
         if request is None:
             served = [ApiVersion(api_key=18, min_version=0, max_version=self.newest_api_versions)]
             return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served)
-        keys = (0, 1, 2, 3, 8, 9, 10, 15, 16, 18, 19, 20, 22, 42)
+        keys = (0, 1, 2, 3, 8, 9, 10, 15, 16, 18, 19, 20, 22, 23, 42)
         served = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in keys]
         return ApiVersionsResponse(error_code=code or 0, api_keys=served)
 
@@ -209,6 +210,7 @@ class FakeCluster:
                     error_code=0 if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                     partition_index=each.partition,
                     leader_id=leader,
+                    leader_epoch=self.leader_epochs.get(each, -1),
                     replica_nodes=[0],
                     isr_nodes=[0],
                 )

@@ -16,7 +16,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from ottla.assign.assignor import GroupMetadata
 from ottla.client.consumer.commits import CommitCallback, GivenOffsets
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Consumer(Generic[K, V]):
@@ -63,14 +64,10 @@ class Consumer(Generic[K, V]):
         result = await self._thread.in_caller(function, *arguments)
         return await result if inspect.isawaitable(result) else result
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
         """What a method of the consumer inside gives, run in the loop."""
         with self._guard:
-
-            async def whole() -> T:
-                return await work
-
-            return self._thread.run_serving(whole)
+            return self._thread.run_serving(work, *args, **options)
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """As `ottla.client.Consumer.close`."""
@@ -78,7 +75,7 @@ class Consumer(Generic[K, V]):
             return
         with self._guard:
             try:
-                self._run(self._async.close(timeout_ms))
+                self._run(self._async.close, timeout_ms)
             finally:
                 self._guard.closed = True
                 self._thread.close()
@@ -93,15 +90,15 @@ class Consumer(Generic[K, V]):
         self, topics: Iterable[str] | re.Pattern[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
         """As `ottla.client.Consumer.subscribe`."""
-        self._run(self._async.subscribe(topics, listener))
+        self._run(self._async.subscribe, topics, listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """As `ottla.client.Consumer.assign`."""
-        self._run(self._async.assign(partitions))
+        self._run(self._async.assign, partitions)
 
     def unsubscribe(self) -> None:
         """As `ottla.client.Consumer.unsubscribe`."""
-        self._run(self._async.unsubscribe())
+        self._run(self._async.unsubscribe)
 
     def subscription(self) -> set[str]:
         """As `ottla.client.Consumer.subscription`."""
@@ -144,7 +141,7 @@ class Consumer(Generic[K, V]):
         self._async.check_reads()
         while True:
             if core.needs_loop:
-                self._run(self._async.wait_for_data(deadline_ms))
+                self._run(self._async.wait_for_data, deadline_ms)
             gathered, moves = core.collect(most, take, **limits)
             if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
@@ -189,7 +186,7 @@ class Consumer(Generic[K, V]):
 
     def commit(self, offsets: GivenOffsets | None = None, timeout_ms: int | None = None) -> None:
         """As `ottla.client.Consumer.commit`."""
-        self._run(self._async.commit(offsets, timeout_ms))
+        self._run(self._async.commit, offsets, timeout_ms)
 
     def commit_async(self, offsets: GivenOffsets | None = None, callback: CommitCallback | None = None) -> None:
         """As `ottla.client.Consumer.commit_async`."""
@@ -197,13 +194,13 @@ class Consumer(Generic[K, V]):
         async def begin() -> None:
             self._async.commit_async(offsets, callback)
 
-        self._run(begin())
+        self._run(begin)
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """As `ottla.client.Consumer.committed`."""
-        return self._run(self._async.committed(partitions, timeout_ms))
+        return self._run(self._async.committed, partitions, timeout_ms)
 
     def group_metadata(self) -> GroupMetadata:
         """As `ottla.client.Consumer.group_metadata`."""
@@ -216,7 +213,7 @@ class Consumer(Generic[K, V]):
         async def begin() -> None:
             self._async.enforce_rebalance(reason)
 
-        self._run(begin())
+        self._run(begin)
 
     # Positions
 
@@ -237,25 +234,25 @@ class Consumer(Generic[K, V]):
 
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """As `ottla.client.Consumer.position`."""
-        return self._run(self._async.position(partition, timeout_ms))
+        return self._run(self._async.position, partition, timeout_ms)
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """As `ottla.client.Consumer.offsets_for_times`."""
-        return self._run(self._async.offsets_for_times(timestamps, timeout_ms))
+        return self._run(self._async.offsets_for_times, timestamps, timeout_ms)
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """As `ottla.client.Consumer.beginning_offsets`."""
-        return self._run(self._async.beginning_offsets(partitions, timeout_ms))
+        return self._run(self._async.beginning_offsets, partitions, timeout_ms)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """As `ottla.client.Consumer.end_offsets`."""
-        return self._run(self._async.end_offsets(partitions, timeout_ms))
+        return self._run(self._async.end_offsets, partitions, timeout_ms)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """As `ottla.client.Consumer.current_lag`."""
@@ -266,4 +263,4 @@ class Consumer(Generic[K, V]):
 
     def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[TopicPartition]:
         """As `ottla.client.Consumer.partitions_for`."""
-        return self._run(self._async.partitions_for(topic, timeout_ms))
+        return self._run(self._async.partitions_for, topic, timeout_ms)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
+from ottla.client.consumer.subscription_state import PartitionState
+from ottla.client.errors import CorruptBatchError, RecordDeserializationError
+from ottla.client.model import TopicPartition
+from ottla.records.batch import CRC_AT
+from ottla.records.control import ControlRecordType, end_transaction_record
+from ottla.records.record import Record, encode_batch
+
+P = TopicPartition("t", 0)
+PRODUCER, OTHER = 7, 8
+
+
+def batch(first, count, **options):
+    records = [Record(0, 1000 + at, b"k%d" % at, b"%d" % at) for at in range(first, first + count)]
+    return encode_batch(records, base_offset=first, leader_epoch=first // 10, **options)
+
+
+def damaged(first, count):
+    data = bytearray(batch(first, count))
+    data[CRC_AT] ^= 1
+    return bytes(data)
+
+
+def written(first, count, producer):
+    return batch(first, count, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+
+def marker(offset, kind, producer):
+    key, value = end_transaction_record(kind, 0)
+    options = {"producer_id": producer, "producer_epoch": 0, "is_transactional": True, "is_control": True}
+    return encode_batch([Record(0, 0, key, value)], base_offset=offset, **options)
+
+
+def fetched(data, offset=0, aborted=(), **options):
+    return CompletedFetch(P, PartitionState(), 0, offset, memoryview(data), Decoding(**options), aborted)
+
+
+def drain(fetch, most=1000):
+    found = []
+    while not fetch.is_drained:
+        found += [record.offset for record in fetch.take(most)]
+    return found
+
+
+def rows(fetch, most=1000):
+    found = []
+    while not fetch.is_drained:
+        for each in fetch.take_rows(most):
+            found += each.column(4).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("take", [drain, rows])
+@pytest.mark.parametrize("most", [1, 7, 10, 1000])
+def test_all_records_from_the_offset_on(take, most):
+    data = batch(0, 10) + batch(10, 10) + batch(25, 5)
+    fetch = fetched(data, offset=5)
+    assert take(fetch, most) == [*range(5, 20), *range(25, 30)]
+    assert (fetch.position, fetch.end) == (30, 30)
+
+
+def test_positions_and_epochs_go_with_the_records():
+    fetch = fetched(batch(0, 10) + batch(10, 10))
+    fetch.take(4)
+    assert (fetch.position, fetch.epoch) == (4, 0)
+    fetch.take(6)
+    assert (fetch.position, fetch.epoch) == (10, 0)
+    fetch.take(3)
+    assert (fetch.position, fetch.epoch) == (13, 1)
+    fetch.rewind(2)
+    assert [record.offset for record in fetch.take(100)] == list(range(2, 10))
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("take", [drain, rows])
+def test_aborted_transactions_are_left_out_and_passed_over(take):
+    data = b"".join(
+        [
+            written(0, 3, PRODUCER),
+            written(3, 3, OTHER),
+            batch(6, 2),
+            marker(8, ControlRecordType.ABORT, PRODUCER),
+            written(9, 3, PRODUCER),
+            marker(12, ControlRecordType.COMMIT, OTHER),
+            marker(13, ControlRecordType.COMMIT, PRODUCER),
+        ]
+    )
+    committed = fetched(data, aborted=[(0, PRODUCER)], read_committed=True)
+    assert take(committed) == [3, 4, 5, 6, 7, 9, 10, 11]
+    assert committed.position == 14
+    assert take(fetched(data)) == [*range(8), 9, 10, 11]
+
+
+def test_only_markers_move_the_position():
+    fetch = fetched(marker(4, ControlRecordType.COMMIT, PRODUCER), offset=4, read_committed=True)
+    assert fetch.take(10) == []
+    assert fetch.is_drained
+    assert fetch.position == 5
+
+
+@pytest.mark.parametrize("take", [drain, rows])
+def test_a_wrong_checksum(take):
+    data = batch(0, 10) + damaged(10, 10)
+    fetch = fetched(data)
+    assert len(fetch.take(100)) == 10
+    with pytest.raises(CorruptBatchError, match="seek to 20"):
+        take(fetch)
+    assert fetch.position == 10
+    assert take(fetched(data, check_crcs=False)) == list(range(20))
+
+
+def test_arrow_rows_before_a_wrong_checksum_are_handed_out():
+    data = batch(0, 10) + batch(10, 10) + damaged(20, 10)
+    fetch = fetched(data)
+    assert fetch.take_rows(1000)[0].num_rows == 20
+    with pytest.raises(CorruptBatchError, match="seek to 30"):
+        fetch.take_rows(1000)
+
+
+def test_garbage():
+    fetch = fetched(b"\x00" * 8)
+    assert isinstance(fetch.error, CorruptBatchError)
+
+
+@pytest.mark.spec("C1")
+def test_a_deserializer_that_fails():
+    def fails(topic, headers, data):
+        if data == b"5":
+            raise ValueError("five")
+        return int(data)
+
+    fetch = fetched(batch(0, 10), value=fails)
+    assert [record.value for record in fetch.take(100)] == [0, 1, 2, 3, 4]
+    for _ in range(2):
+        with pytest.raises(RecordDeserializationError, match="value of the record at offset 5 of t-0") as raised:
+            fetch.take(100)
+        assert (raised.value.partition, raised.value.offset, fetch.position) == (P, 5, 5)
+    fetch.rewind(6)
+    assert [record.value for record in fetch.take(100)] == [6, 7, 8, 9]
