@@ -1,0 +1,128 @@
+"""The serializers that settings name, made and configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.client.configs.instances import make_instance
+from ottla.client.configs.settings import CONSUMER, PRODUCER
+from ottla.client.errors import ClientError, InvalidConfigError
+from ottla.client.serialization.basic import (
+    ByteBufferDeserializer,
+    ByteBufferSerializer,
+    BytesDeserializer,
+    BytesSerializer,
+    CallableDeserializer,
+    CallableSerializer,
+    StringDeserializer,
+    StringSerializer,
+)
+from ottla.client.serialization.interfaces import Deserializer, Serializer, shown
+from ottla.client.serialization.scalars import (
+    BooleanDeserializer,
+    BooleanSerializer,
+    DoubleDeserializer,
+    DoubleSerializer,
+    FloatDeserializer,
+    FloatSerializer,
+    IntegerDeserializer,
+    IntegerSerializer,
+    LongDeserializer,
+    LongSerializer,
+    ShortDeserializer,
+    ShortSerializer,
+    UUIDDeserializer,
+    UUIDSerializer,
+    VoidDeserializer,
+    VoidSerializer,
+)
+from ottla.records.headers import Headers
+
+SERIALIZERS: dict[str, type] = {
+    "StringSerializer": StringSerializer,
+    "ByteArraySerializer": BytesSerializer,
+    "BytesSerializer": BytesSerializer,
+    "ByteBufferSerializer": ByteBufferSerializer,
+    "ShortSerializer": ShortSerializer,
+    "IntegerSerializer": IntegerSerializer,
+    "LongSerializer": LongSerializer,
+    "FloatSerializer": FloatSerializer,
+    "DoubleSerializer": DoubleSerializer,
+    "BooleanSerializer": BooleanSerializer,
+    "UUIDSerializer": UUIDSerializer,
+    "VoidSerializer": VoidSerializer,
+}
+"""By the names of Java's classes."""
+
+DESERIALIZERS: dict[str, type] = {
+    "StringDeserializer": StringDeserializer,
+    "ByteArrayDeserializer": BytesDeserializer,
+    "BytesDeserializer": BytesDeserializer,
+    "ByteBufferDeserializer": ByteBufferDeserializer,
+    "ShortDeserializer": ShortDeserializer,
+    "IntegerDeserializer": IntegerDeserializer,
+    "LongDeserializer": LongDeserializer,
+    "FloatDeserializer": FloatDeserializer,
+    "DoubleDeserializer": DoubleDeserializer,
+    "BooleanDeserializer": BooleanDeserializer,
+    "UUIDDeserializer": UUIDDeserializer,
+    "VoidDeserializer": VoidDeserializer,
+}
+"""By the names of Java's classes."""
+
+
+def make_serializer(given: object, config: Mapping[str, Any], *, is_key: bool) -> Serializer[Any]:
+    """The serializer that `key.serializer` or `value.serializer` stands for; bytes as they are for None.
+
+    One that is made here, from a class or name, is configured with the client's settings; an object is taken as it is.
+    Raises InvalidConfigError, SerializationError for an unknown encoding.
+    """
+    setting = f"{'key' if is_key else 'value'}.serializer"
+    made = _make(PRODUCER, setting, given, config, "serialize", is_key=is_key)
+    if callable(getattr(made, "serialize", None)):
+        return made  # type: ignore[no-any-return]
+    return CallableSerializer(_function(PRODUCER, setting, made, "serialize"))
+
+
+def make_deserializer(given: object, config: Mapping[str, Any], *, is_key: bool) -> Deserializer[Any]:
+    """The deserializer that `key.deserializer` or `value.deserializer` stands for; see `make_serializer`."""
+    setting = f"{'key' if is_key else 'value'}.deserializer"
+    made = _make(CONSUMER, setting, given, config, "deserialize", is_key=is_key)
+    if callable(getattr(made, "deserialize", None)):
+        return made  # type: ignore[no-any-return]
+    return CallableDeserializer(_function(CONSUMER, setting, made, "deserialize"))
+
+
+def deserialize_function(deserializer: Deserializer[Any]) -> Callable[[str, Headers, bytes | None], Any] | None:
+    """The function to decode records with; None where bytes stay as they are, so that nothing need be called."""
+    return None if type(deserializer) is BytesDeserializer else deserializer.deserialize
+
+
+def _make(kind: str, setting: str, given: object, config: Mapping[str, Any], method: str, *, is_key: bool) -> Any:
+    if given is None:
+        given = BytesSerializer if kind == PRODUCER else BytesDeserializer
+    if given is str:
+        advice = "StringSerializer" if kind == PRODUCER else "StringDeserializer"
+        raise InvalidConfigError(kind, [f"{setting}=str would give texts like \"b'...'\". Give {advice}."])
+    made, is_new = make_instance(kind, setting, given, SERIALIZERS if kind == PRODUCER else DESERIALIZERS, method)
+    configure = getattr(made, "configure", None)
+    if is_new and callable(configure):
+        try:
+            configure(config, is_key)
+        except ClientError:
+            raise
+        except Exception as error:  # the user's own code
+            raise InvalidConfigError(
+                kind, [f"{setting}: configure of {type(made).__qualname__} failed ({type(error).__name__}: {error})."]
+            ) from error
+    return made
+
+
+def _function(kind: str, setting: str, made: object, method: str) -> Callable[[Any], Any]:
+    if callable(made):
+        return made
+    raise InvalidConfigError(
+        kind,
+        [f"{setting}: {shown(made)} has no method {method}(topic, headers, data) and is no function of one argument."],
+    )
