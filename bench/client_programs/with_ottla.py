@@ -61,6 +61,19 @@ async def consume_batch(job: Job, meter: Meter) -> None:
         meter.stop(count)
 
 
+async def consume_arrow(job: Job, meter: Meter) -> None:
+    """`poll_arrow`, with as many rows a table as it likes."""
+    async with await _consumer(job, group=False) as consumer:
+        first = await consumer.poll_arrow(timeout_ms=int(WAIT_S * 1000), max_rows=1)
+        meter.start()
+        count = 0
+        while meter.reading(count + first.num_rows - 1):
+            table = await consumer.poll_arrow(timeout_ms=1000)
+            count += table.num_rows
+            meter.check_bytes(1, len(table.column("value")[-1].as_py()))
+        meter.stop(count)
+
+
 def _run(program: Callable[[Job, Meter], Coroutine[Any, Any, None]]) -> Callable[[Job, Meter], None]:
     return lambda job, meter: asyncio.run(program(job, meter))
 
@@ -68,4 +81,5 @@ def _run(program: Callable[[Job, Meter], Coroutine[Any, Any, None]]) -> Callable
 PROGRAMS: m.Programs = {
     m.CONSUME_LOOP: _run(consume_loop),
     m.CONSUME_BATCH: _run(consume_batch),
+    m.CONSUME_ARROW: _run(consume_arrow),
 }

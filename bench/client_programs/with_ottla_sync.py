@@ -59,7 +59,21 @@ def consume_batch(job: Job, meter: Meter) -> None:
         meter.stop(count)
 
 
+def consume_arrow(job: Job, meter: Meter) -> None:
+    """`poll_arrow`, with as many rows a table as it likes."""
+    with _consumer(job, group=False) as consumer:
+        first = consumer.poll_arrow(timeout_ms=int(WAIT_S * 1000), max_rows=1)
+        meter.start()
+        count = 0
+        while meter.reading(count + first.num_rows - 1):
+            table = consumer.poll_arrow(timeout_ms=1000)
+            count += table.num_rows
+            meter.check_bytes(1, len(table.column("value")[-1].as_py()))
+        meter.stop(count)
+
+
 PROGRAMS: m.Programs = {
     m.CONSUME_LOOP: consume_loop,
     m.CONSUME_BATCH: consume_batch,
+    m.CONSUME_ARROW: consume_arrow,
 }

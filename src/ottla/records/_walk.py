@@ -23,7 +23,7 @@ try:
 except ImportError:
     from ottla.records import uncompiled as cython
 if not cython.compiled:
-    from ottla.records.uncompiled import copy_bytes, tuple_of
+    from ottla.records.uncompiled import copy_octets, octets_of, resize, tuple_of
 
 SMALLEST_RECORD = 7
 NULL_SIZE = -1
@@ -228,7 +228,7 @@ def scan_keys(records: bytes, count: int) -> KeyScan:
 
 
 def read_records(
-    records: bytes,
+    records: bytes | bytearray | memoryview,
     count: int,
     kind: Any,
     topic: str,
@@ -255,13 +255,14 @@ def read_records(
             continue
         key: Any = None
         if cursor.key_size >= 0:
-            key = records[cursor.key_at : cursor.key_at + cursor.key_size]
+            key = octets_of(cursor.data, cursor.key_at, cursor.key_size)
         value: Any = None
         if cursor.value_size >= 0:
-            value = records[cursor.value_at : cursor.value_at + cursor.value_size]
+            value = octets_of(cursor.data, cursor.value_at, cursor.value_size)
         headers: Any = ()
         if cursor.headers_at != NO_HEADERS:
-            headers = read_headers(records, cursor.headers_at, cursor.record_end)
+            size = cursor.record_end - cursor.headers_at
+            headers = read_headers(octets_of(cursor.data, cursor.headers_at, size), 0, size)
         if key_deserializer is not None:
             key = key_deserializer(topic, headers, key)
         if value_deserializer is not None:
@@ -323,17 +324,22 @@ class BinaryColumn:
         room = (self.count + rows + 7) >> 3
         if len(self.valid) < room:
             self.valid.extend(bytes(max(room, 2 * len(self.valid)) - len(self.valid)))
+        self._reserve_bytes(size)
+
+    def _reserve_bytes(self, size: int) -> None:
         room = self.used + size
         if len(self.data) < room:
-            self.data.extend(bytes(max(room, 2 * len(self.data)) - len(self.data)))
+            resize(self.data, max(room, 2 * len(self.data)))
 
-    def append(self, source: bytes, at: int, size: int) -> None:
-        """Add `size` bytes of `source`, or null for a negative size. There has to be room."""
+    def append(self, source: bytes | bytearray | memoryview, at: int, size: int) -> None:
+        """Add `size` bytes of `source`, or null for a negative size. There has to be a row for it."""
         row = self.count
         if size < 0:
             self.nulls += 1
         else:
-            copy_bytes(self.data, self.used, source, at, size)
+            if size > len(self.data) - self.used:
+                self._reserve_bytes(size)
+            copy_octets(self.data, self.used, source, at, size)
             self.used += size
             self.valid[row >> 3] |= 1 << (row & 7)
         self.count = row + 1
@@ -369,14 +375,14 @@ class RowColumns:
         if len(self.offsets) < room:
             self.offsets = self._offsets = grown(self.offsets, room)
             self.timestamps = self._timestamps = grown(self.timestamps, room)
-        self.keys.reserve(rows, size)
+        self.keys.reserve(rows, 0)  # few have large keys: their room grows as it is needed
         self.values.reserve(rows, size)
         if self.with_headers and len(self.header_ends) <= room:
             self.header_ends = grown(self.header_ends, room + 1)
 
     def append(
         self,
-        records: bytes,
+        records: bytes | bytearray | memoryview,
         count: int,
         base_offset: int,
         base_timestamp: int,
@@ -402,15 +408,15 @@ class RowColumns:
             row = self.count
             self._offsets[row] = offset
             self._timestamps[row] = fixed_timestamp if is_append_time else _plus(base_timestamp, cursor.timestamp_delta)
-            self.keys.append(records, cursor.key_at, cursor.key_size)
-            self.values.append(records, cursor.value_at, cursor.value_size)
+            self.keys.append(cursor.data, cursor.key_at, cursor.key_size)
+            self.values.append(cursor.data, cursor.value_at, cursor.value_size)
             if self.with_headers:
                 self._add_headers(records, cursor.headers_at, row)
             self.count = row + 1
         _check_end(cursor, count)
         return self.count - before
 
-    def _add_headers(self, records: bytes, at: int, row: int) -> None:
+    def _add_headers(self, records: bytes | bytearray | memoryview, at: int, row: int) -> None:
         """Add the headers that begin with their count at `at`; they were found to be sound."""
         if at != NO_HEADERS:
             cursor = Cursor(records)
@@ -420,11 +426,11 @@ class RowColumns:
                 count -= 1
                 size = cursor.varint()
                 self.header_keys.reserve(1, size)
-                self.header_keys.append(records, cursor.at, size)
+                self.header_keys.append(cursor.data, cursor.at, size)
                 cursor.at += size
                 size = cursor.varint()
                 self.header_values.reserve(1, max(size, 0))
-                self.header_values.append(records, cursor.at, size)
+                self.header_values.append(cursor.data, cursor.at, size)
                 if size > 0:
                     cursor.at += size
         self.header_ends[row + 1] = self.header_keys.count

@@ -1,8 +1,8 @@
 # The C types of `_walk.py`, from which the module `ottla.records._walk_native` is compiled. Numbers on the way to being
 # decoded are unsigned, so that cutting them to their bits is defined; bounds checks stay on.
 import cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from libc.string cimport memcpy
@@ -17,18 +17,31 @@ cdef extern from *:
 
 ctypedef unsigned long long u64
 ctypedef long long i64
+ctypedef const unsigned char[::1] octets
 
 cdef Py_ssize_t SMALLEST_RECORD, NULL_SIZE, NO_HEADERS
 
 
-cdef inline int copy_bytes(bytearray into, Py_ssize_t at, bytes data, Py_ssize_t start, Py_ssize_t size) except -1:
-    if (
-        size < 0 or at < 0 or start < 0
-        or size > PyByteArray_GET_SIZE(into) - at or size > PyBytes_GET_SIZE(data) - start
-    ):
+cdef inline int copy_octets(bytearray into, Py_ssize_t at, octets data, Py_ssize_t start, Py_ssize_t size) except -1:
+    if size == 0:
+        return 0
+    if size < 0 or at < 0 or start < 0 or size > PyByteArray_GET_SIZE(into) - at or size > data.shape[0] - start:
         raise IndexError("copy beyond the end")
-    memcpy(PyByteArray_AS_STRING(into) + at, PyBytes_AS_STRING(data) + start, size)
+    memcpy(PyByteArray_AS_STRING(into) + at, &data[start], size)
     return 0
+
+
+cdef inline bytes octets_of(octets data, Py_ssize_t at, Py_ssize_t size):
+    if size == 0:
+        return b""
+    if size < 0 or at < 0 or size > data.shape[0] - at:
+        raise IndexError("a copy from beyond the end")
+    return PyBytes_FromStringAndSize(<const char *> &data[at], size)
+
+
+cdef inline int resize(bytearray data, Py_ssize_t size) except -1:
+    # What is new has not been written to.
+    return PyByteArray_Resize(data, size)
 
 
 cdef inline object tuple_of(type kind, tuple fields):
@@ -89,9 +102,9 @@ cpdef check_records(records, Py_ssize_t count, i64 base_timestamp)
 )
 cpdef scan_keys(bytes records, Py_ssize_t count)
 
-@cython.locals(cursor=Cursor, index=Py_ssize_t, offset=i64, made=list, fields=tuple)
+@cython.locals(cursor=Cursor, index=Py_ssize_t, offset=i64, made=list, fields=tuple, size=Py_ssize_t)
 cpdef read_records(
-    bytes records, Py_ssize_t count, kind, str topic, partition, i64 base_offset, i64 base_timestamp, timestamp_type,
+    records, Py_ssize_t count, kind, str topic, partition, i64 base_offset, i64 base_timestamp, timestamp_type,
     append_timestamp, leader_epoch, i64 start_offset, key_deserializer, value_deserializer,
 )
 
@@ -115,7 +128,10 @@ cdef class BinaryColumn:
     cpdef reserve(self, Py_ssize_t rows, Py_ssize_t size)
 
     @cython.locals(row=Py_ssize_t)
-    cdef inline int append(self, bytes source, Py_ssize_t at, Py_ssize_t size) except -1
+    cdef inline int append(self, octets source, Py_ssize_t at, Py_ssize_t size) except -1
+
+    @cython.locals(room=Py_ssize_t)
+    cdef int _reserve_bytes(self, Py_ssize_t size) except -1
 
 
 @cython.final
@@ -140,12 +156,12 @@ cdef class RowColumns:
         is_append_time=bint, fixed_timestamp=i64,
     )
     cpdef append(
-        self, bytes records, Py_ssize_t count, i64 base_offset, i64 base_timestamp, append_timestamp, i64 start_offset,
+        self, records, Py_ssize_t count, i64 base_offset, i64 base_timestamp, append_timestamp, i64 start_offset,
         i64 end_offset,
     )
 
     @cython.locals(cursor=Cursor, count=i64, size=i64)
-    cdef _add_headers(self, bytes records, Py_ssize_t at, Py_ssize_t row)
+    cdef _add_headers(self, records, Py_ssize_t at, Py_ssize_t row)
 
 
 @cython.locals(total=u64, mask=u64)

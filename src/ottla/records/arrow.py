@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.records.batch import BatchHeader
 from ottla.records.consumed import append_timestamp
 from ottla.records.errors import BatchError
-from ottla.records.record import batch_payload
+from ottla.records.record import batch_records
 from ottla.records.walk import RowColumns
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ArrowRows:
 
         What was gathered before is lost then.
         """
-        payload = batch_payload(buf, header)
+        payload = batch_records(buf, header)
         try:
             added = self._columns.append(
                 payload,

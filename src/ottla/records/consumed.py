@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.records.batch import BatchHeader, TimestampType
 from ottla.records.headers import Headers
-from ottla.records.record import batch_payload
+from ottla.records.record import batch_records
 from ottla.records.walk import read_records
 
 K = TypeVar("K")
@@ -55,7 +55,7 @@ def decode_consumed(
     Raises BatchError where they are malformed, and whatever the deserializers raise.
     """
     return read_records(
-        batch_payload(buffer, header),
+        batch_records(buffer, header),
         header.records_count,
         ConsumerRecord,
         topic,

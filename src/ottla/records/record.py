@@ -180,8 +180,15 @@ def batch_payload(
     buf: bytes | bytearray | memoryview, header: BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> bytes:
     """The uncompressed records of the batch that `header` describes in `buf`."""
+    return bytes(batch_records(buf, header, limit))
+
+
+def batch_records(
+    buf: bytes | bytearray | memoryview, header: BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES
+) -> bytes | memoryview:
+    """As `batch_payload`; where nothing is compressed it is a view of `buf`."""
     payload = memoryview(buf)[header.position + RECORDS_AT : header.position + header.length]
-    return bytes(decompress(header.compression, payload, limit))
+    return decompress(header.compression, payload, limit)
 
 
 def decode_columns(data: bytes, count: int) -> Columns:

@@ -16,9 +16,19 @@ def copy_bytes(into: bytearray, at: int, data: bytes, start: int, size: int) -> 
     into[at : at + size] = data[start : start + size]
 
 
-def copy_octets(into: bytearray, at: int, data: memoryview, start: int, size: int) -> None:
+def copy_octets(into: bytearray, at: int, data: Any, start: int, size: int) -> None:
     """As `copy_bytes`, out of any buffer of octets."""
     into[at : at + size] = data[start : start + size]
+
+
+def octets_of(data: Any, at: int, size: int) -> bytes:
+    """`size` bytes of `data` from place `at` on; the caller has seen that it has them."""
+    return bytes(data[at : at + size])
+
+
+def resize(data: bytearray, size: int) -> None:
+    """Make room for bytes that are written next."""
+    data.extend(bytes(size - len(data)))
 
 
 def tuple_of(kind: Any, fields: tuple[Any, ...]) -> Any:
