@@ -432,6 +432,21 @@ class Consumer(Generic[K, V]):
             (found,) = await self.core.interruptible(asking)
             return [TopicPartition(topic, each.partition) for each in found.partitions]
 
+    async def list_topics(self, timeout_ms: int | None = None) -> dict[str, list[TopicPartition]]:
+        """The partitions of all topics that this client may see, internal ones too."""
+        with self._guard:
+            self._begin(stop_iteration=False)
+            cluster = self.core.cluster
+
+            async def ask() -> dict[str, list[TopicPartition]]:
+                topics = (await cluster.refresh(None)).topics
+                return {
+                    name: [TopicPartition(name, each.partition) for each in topic.partitions]
+                    for name, topic in topics.items()
+                }
+
+            return await self.core.interruptible(cluster.retry("listing topics", ask, self._bounded(timeout_ms)))
+
     # What the parts have in common
 
     def _begin(self, *, stop_iteration: bool = True) -> None:

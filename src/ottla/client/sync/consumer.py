@@ -264,3 +264,7 @@ class Consumer(Generic[K, V]):
     def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[TopicPartition]:
         """As `ottla.client.Consumer.partitions_for`."""
         return self._run(self._async.partitions_for, topic, timeout_ms)
+
+    def list_topics(self, timeout_ms: int | None = None) -> dict[str, list[TopicPartition]]:
+        """As `ottla.client.Consumer.list_topics`."""
+        return self._run(self._async.list_topics, timeout_ms)
