@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import ottla
 from client_programs import meter as m
 from client_programs.meter import Job, Meter
-from ottla.client import Consumer, TopicPartition
+from ottla.client import Consumer, Producer, TopicPartition
 
 VERSION = ottla.__version__
 WAIT_S = 10.0
+
+
+def _producer(job: Job, linger_ms: int = m.LINGER_MS) -> Producer[bytes, bytes]:
+    return Producer(
+        bootstrap_servers=job.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        linger_ms=linger_ms,
+        batch_size=m.BATCH_SIZE,
+    )
 
 
 async def _consumer(job: Job, group: bool, max_poll_records: int = 500) -> Consumer[bytes, bytes]:
@@ -25,9 +36,30 @@ async def _consumer(job: Job, group: bool, max_poll_records: int = 500) -> Consu
         max_partition_fetch_bytes=m.MAX_PARTITION_FETCH_BYTES,
         max_poll_records=max_poll_records,
     )
-    await consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
-    consumer.seek_to_beginning()
+    if group:
+        await consumer.subscribe([job.topic])
+    else:
+        await consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
+        consumer.seek_to_beginning()
     return consumer
+
+
+async def produce_loop(job: Job, meter: Meter) -> None:
+    """`await send` for each record."""
+    async with _producer(job) as producer:
+        value, count = job.value, 0
+        for _ in range(m.WARM_UP_RECORDS):
+            await producer.send(job.topic, value)
+        await producer.flush()
+        send, topic = producer.send, job.topic
+        meter.start()
+        while meter.running():
+            for _ in range(m.RECORDS_PER_LOOK):
+                await send(topic, value)
+            count += m.RECORDS_PER_LOOK
+        await producer.flush()
+        meter.stop(count)
+    meter.measured.appended = count + m.WARM_UP_RECORDS
 
 
 async def consume_loop(job: Job, meter: Meter, group: bool = False) -> None:
@@ -74,12 +106,35 @@ async def consume_arrow(job: Job, meter: Meter) -> None:
         meter.stop(count)
 
 
+async def group_loop(job: Job, meter: Meter) -> None:
+    """`async for record in consumer`, as a member of a group."""
+    await consume_loop(job, meter, group=True)
+
+
+async def single(job: Job, meter: Meter) -> None:
+    """`await (await send(…))`."""
+    taken = []
+    async with _producer(job, linger_ms=0) as producer:
+        for number in range(m.WARM_UP_SENDS + job.sends):
+            if number == m.WARM_UP_SENDS:
+                meter.start()
+            begun = time.perf_counter()
+            await (await producer.send(job.topic, job.value))
+            taken.append(time.perf_counter() - begun)
+        meter.stop(job.sends)
+    meter.latencies(taken[m.WARM_UP_SENDS :])
+    meter.measured.appended = len(taken)
+
+
 def _run(program: Callable[[Job, Meter], Coroutine[Any, Any, None]]) -> Callable[[Job, Meter], None]:
     return lambda job, meter: asyncio.run(program(job, meter))
 
 
 PROGRAMS: m.Programs = {
+    m.PRODUCE_LOOP: _run(produce_loop),
     m.CONSUME_LOOP: _run(consume_loop),
     m.CONSUME_BATCH: _run(consume_batch),
     m.CONSUME_ARROW: _run(consume_arrow),
+    m.GROUP_LOOP: _run(group_loop),
+    m.SINGLE: _run(single),
 }

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import time
+
 import ottla
 from client_programs import meter as m
 from client_programs.meter import Job, Meter
 from ottla.client import TopicPartition
-from ottla.client.sync import Consumer
+from ottla.client.sync import Consumer, Producer
 
 VERSION = ottla.__version__
 WAIT_S = 10.0
+
+
+def _producer(job: Job, linger_ms: int = m.LINGER_MS) -> Producer[bytes, bytes]:
+    return Producer(
+        bootstrap_servers=job.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        linger_ms=linger_ms,
+        batch_size=m.BATCH_SIZE,
+    )
 
 
 def _consumer(job: Job, group: bool, max_poll_records: int = 500) -> Consumer[bytes, bytes]:
@@ -22,9 +34,30 @@ def _consumer(job: Job, group: bool, max_poll_records: int = 500) -> Consumer[by
         max_partition_fetch_bytes=m.MAX_PARTITION_FETCH_BYTES,
         max_poll_records=max_poll_records,
     )
-    consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
-    consumer.seek_to_beginning()
+    if group:
+        consumer.subscribe([job.topic])
+    else:
+        consumer.assign([TopicPartition(job.topic, number) for number in range(job.partitions)])
+        consumer.seek_to_beginning()
     return consumer
+
+
+def produce_loop(job: Job, meter: Meter) -> None:
+    """`send` for each record."""
+    with _producer(job) as producer:
+        value, count = job.value, 0
+        for _ in range(m.WARM_UP_RECORDS):
+            producer.send(job.topic, value)
+        producer.flush()
+        send, topic = producer.send, job.topic
+        meter.start()
+        while meter.running():
+            for _ in range(m.RECORDS_PER_LOOK):
+                send(topic, value)
+            count += m.RECORDS_PER_LOOK
+        producer.flush()
+        meter.stop(count)
+    meter.measured.appended = count + m.WARM_UP_RECORDS
 
 
 def consume_loop(job: Job, meter: Meter, group: bool = False) -> None:
@@ -72,8 +105,31 @@ def consume_arrow(job: Job, meter: Meter) -> None:
         meter.stop(count)
 
 
+def group_loop(job: Job, meter: Meter) -> None:
+    """`for record in consumer`, as a member of a group."""
+    consume_loop(job, meter, group=True)
+
+
+def single(job: Job, meter: Meter) -> None:
+    """`send(…).result()`."""
+    taken = []
+    with _producer(job, linger_ms=0) as producer:
+        for number in range(m.WARM_UP_SENDS + job.sends):
+            if number == m.WARM_UP_SENDS:
+                meter.start()
+            begun = time.perf_counter()
+            producer.send(job.topic, job.value).result(WAIT_S)
+            taken.append(time.perf_counter() - begun)
+        meter.stop(job.sends)
+    meter.latencies(taken[m.WARM_UP_SENDS :])
+    meter.measured.appended = len(taken)
+
+
 PROGRAMS: m.Programs = {
+    m.PRODUCE_LOOP: produce_loop,
     m.CONSUME_LOOP: consume_loop,
     m.CONSUME_BATCH: consume_batch,
     m.CONSUME_ARROW: consume_arrow,
+    m.GROUP_LOOP: group_loop,
+    m.SINGLE: single,
 }
