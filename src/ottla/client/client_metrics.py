@@ -1,0 +1,184 @@
+"""Figures of a client by Kafka's names: plain numbers while it works, rates and averages computed when they are read.
+
+Nothing is computed while records pass: a `Total` is a number to add to, a `Measured` keeps count, sum and largest.
+Rates, averages and largest values are those of the last `metrics.num.samples` times `metrics.sample.window.ms`, or of
+the time since the metrics were last read where that is longer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from math import nan
+from typing import NamedTuple
+
+from ottla.env.clock import Clock
+
+
+class MetricName(NamedTuple):
+    """A figure's group, as Kafka's, and what it tells. `tags` are the names of what it is told apart by."""
+
+    group: str
+    documentation: str
+    tags: tuple[str, ...] = ()
+
+
+PRODUCER_GROUP = "producer-metrics"
+FETCH_GROUP = "consumer-fetch-manager-metrics"
+COORDINATOR_GROUP = "consumer-coordinator-metrics"
+CONSUMER_GROUP = "consumer-metrics"
+
+TOTALS: dict[str, MetricName] = {
+    "record-send": MetricName(PRODUCER_GROUP, "Records that were sent."),
+    "record-error": MetricName(PRODUCER_GROUP, "Records that were given up."),
+    "record-retry": MetricName(PRODUCER_GROUP, "Records that were sent again."),
+    "batch-split": MetricName(PRODUCER_GROUP, "Batches that were split, being too large for the broker."),
+    "request": MetricName(PRODUCER_GROUP, "Produce requests."),
+    "records-consumed": MetricName(FETCH_GROUP, "Records that were handed out."),
+    "bytes-consumed": MetricName(FETCH_GROUP, "Bytes of batches that were fetched."),
+    "fetch": MetricName(FETCH_GROUP, "Fetch requests that were answered."),
+}
+"""Each gives two figures: NAME-total, and NAME-rate per second."""
+
+MEASURED: dict[str, MetricName] = {
+    "batch-size": MetricName(PRODUCER_GROUP, "Size in bytes of the batches that were sent, before compression."),
+    "records-per-request": MetricName(PRODUCER_GROUP, "Records in a request."),
+    "record-queue-time": MetricName(PRODUCER_GROUP, "Milliseconds that batches waited to be sent."),
+    "request-latency": MetricName(PRODUCER_GROUP, "Milliseconds until a produce request was answered."),
+    "fetch-size": MetricName(FETCH_GROUP, "Bytes that a fetch brought."),
+    "fetch-latency": MetricName(FETCH_GROUP, "Milliseconds until a fetch was answered."),
+    "time-between-poll": MetricName(CONSUMER_GROUP, "Milliseconds between two calls of `poll`."),
+}
+"""Each gives two figures: NAME-avg and NAME-max, NaN where there was none."""
+
+GAUGES: dict[str, MetricName] = {
+    "buffer-total-bytes": MetricName(PRODUCER_GROUP, "buffer.memory."),
+    "buffer-available-bytes": MetricName(PRODUCER_GROUP, "What of buffer.memory is free."),
+    "requests-in-flight": MetricName(PRODUCER_GROUP, "Produce requests without an answer yet."),
+    "records-lag-max": MetricName(FETCH_GROUP, "The most records that a partition is behind its end."),
+    "records-lag": MetricName(FETCH_GROUP, "Records that a partition is behind its end.", ("topic", "partition")),
+    "last-poll-seconds-ago": MetricName(CONSUMER_GROUP, "Seconds since the last call of `poll`; -1 before the first."),
+    "assigned-partitions": MetricName(COORDINATOR_GROUP, "Partitions that are assigned."),
+    "commit-total": MetricName(COORDINATOR_GROUP, "Commits that succeeded."),
+    "client-state": MetricName(
+        COORDINATOR_GROUP,
+        "What a member of a group is about: 0 down, 1 finding the coordinator, 2 member, 3 finding the coordinator "
+        "again (it goes on consuming), 4 stopped until a rebalance is over.",
+    ),
+}
+"""Each gives one figure of its own name."""
+
+
+class Total:
+    """A number that only grows: `total.value += 1`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Measured:
+    """Count, sum and largest of what was measured."""
+
+    __slots__ = ("count", "largest", "sum")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0.0
+        self.largest = nan
+
+    def add(self, value: float) -> None:
+        """One more measurement."""
+        self.count += 1
+        self.sum += value
+        if not self.largest >= value:
+            self.largest = value
+
+
+class _Sample(NamedTuple):
+    """Where totals, counts and sums stood at a time, and the largest values of the time before it."""
+
+    at_ms: float
+    totals: dict[str, int]
+    measured: dict[str, tuple[int, float]]
+    largest: dict[str, float]
+
+
+class Metrics:
+    """The figures of one client. Numbers are added in any thread, each by one; `read` is for everybody."""
+
+    def __init__(self, clock: Clock, num_samples: int = 2, sample_window_ms: int = 30_000) -> None:
+        self._clock = clock
+        self._num_samples = num_samples
+        self._window_ms = sample_window_ms
+        self._totals: dict[str, Total] = {}
+        self._measured: dict[str, Measured] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
+        self._tagged: dict[str, Callable[[], Mapping[tuple[object, ...], float]]] = {}
+        self._samples: deque[_Sample] = deque([self._sample()])
+
+    def total(self, name: str) -> Total:
+        """The total of that name; KeyError for one that is not declared."""
+        TOTALS[name]
+        return self._totals.setdefault(name, Total())
+
+    def measured(self, name: str) -> Measured:
+        """What is measured under that name; KeyError for one that is not declared."""
+        MEASURED[name]
+        return self._measured.setdefault(name, Measured())
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Have a figure read when it is asked for; KeyError for one that is not declared."""
+        GAUGES[name]
+        self._gauges[name] = read
+
+    def tagged(self, name: str, read: Callable[[], Mapping[tuple[object, ...], float]]) -> None:
+        """As `gauge`, for a figure that there is one of for each value of its tags."""
+        GAUGES[name]
+        self._tagged[name] = read
+
+    def read(self) -> dict[str, float]:
+        """All figures by name; tags stand behind the name, as `records-lag{topic=t,partition=0}`."""
+        now = self._clock.monotonic_ms()
+        self._forget(now)
+        base = self._samples[0]
+        seconds = (now - base.at_ms) / 1000
+        figures: dict[str, float] = {}
+        for name, total in self._totals.items():
+            figures[f"{name}-total"] = total.value
+            figures[f"{name}-rate"] = (total.value - base.totals.get(name, 0)) / seconds if seconds > 0 else 0.0
+        for name, measured in self._measured.items():
+            count, whole = base.measured.get(name, (0, 0.0))
+            more = measured.count - count
+            figures[f"{name}-avg"] = (measured.sum - whole) / more if more else nan
+            largest = [sample.largest.get(name, nan) for sample in list(self._samples)[1:]]
+            figures[f"{name}-max"] = max(
+                (value for value in (measured.largest, *largest) if value == value), default=nan
+            )
+        for name, gauge in self._gauges.items():
+            figures[name] = float(gauge())
+        for name, tagged in self._tagged.items():
+            tags = GAUGES[name].tags
+            for values, figure in tagged().items():
+                told = ",".join(f"{tag}={value}" for tag, value in zip(tags, values, strict=True))
+                figures[f"{name}{{{told}}}"] = float(figure)
+        if now - self._samples[-1].at_ms >= self._window_ms:
+            self._samples.append(self._sample())
+            for measured in self._measured.values():
+                measured.largest = nan
+        return figures
+
+    def _forget(self, now: float) -> None:
+        """Leave as the base of rates the last sample that is old enough."""
+        oldest = now - self._num_samples * self._window_ms
+        while len(self._samples) > 1 and self._samples[1].at_ms <= oldest:
+            self._samples.popleft()
+
+    def _sample(self) -> _Sample:
+        return _Sample(
+            self._clock.monotonic_ms(),
+            {name: total.value for name, total in self._totals.items()},
+            {name: (measured.count, measured.sum) for name, measured in self._measured.items()},
+            {name: measured.largest for name, measured in self._measured.items()},
+        )
