@@ -12,6 +12,7 @@ from typing import Any
 _EXPORTS = {
     "Consumer": "ottla.client.consumer.consumer",
     "ConsumerRebalanceListener": "ottla.client.consumer.listener",
+    "ConsumerHealth": "ottla.client.consumer.health",
     "ConsumerRecord": "ottla.records.consumed",
     "ConsumerRecords": "ottla.client.consumer.records",
     "OffsetAndMetadata": "ottla.client.model",

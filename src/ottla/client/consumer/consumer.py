@@ -23,6 +23,7 @@ from ottla.client.consumer.commits import CommitCallback, GivenOffsets, offsets_
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.core import FOREVER_MS, ConsumerCore
+from ottla.client.consumer.health import ConsumerHealth
 from ottla.client.consumer.listener import ConsumerRebalanceListener, UserCall, call_here
 from ottla.client.consumer.offset_lookup import find_offsets
 from ottla.client.consumer.records import ConsumerRecords
@@ -446,6 +447,18 @@ class Consumer(Generic[K, V]):
                 }
 
             return await self.core.interruptible(cluster.retry("listing topics", ask, self._bounded(timeout_ms)))
+
+    # What it tells of itself
+
+    def metrics(self) -> dict[str, float]:
+        """Figures by the names of Kafka's metrics (records-consumed-total, records-lag-max, …), since it was made."""
+        with self._guard:
+            self.core.settle(stop_iteration=False)
+            return self.core.metrics()
+
+    def health(self) -> ConsumerHealth:
+        """Whether records reach the caller and, if not, why. From any thread, at any time."""
+        return self.core.health()
 
     # What the parts have in common
 

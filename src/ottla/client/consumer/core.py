@@ -19,8 +19,11 @@ from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_collector import FetchCollector, Move
 from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, Fetcher, FetchSettings
+from ottla.client.consumer.figures import FetchFigures
 from ottla.client.consumer.group_config import GroupConfig
+from ottla.client.consumer.health import ConsumerHealth, partition_reasons
 from ottla.client.consumer.listener import UserCall, call_here
+from ottla.client.consumer.membership import ClientState
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.offset_lookup import PositionKeeper
 from ottla.client.consumer.subscription_state import (
@@ -32,6 +35,7 @@ from ottla.client.consumer.subscription_state import (
 )
 from ottla.client.errors import ClientError, NoOffsetForPartitionError, WakeupError
 from ottla.client.model import TopicPartition
+from ottla.client.serialization import deserialize_function, make_deserializer
 from ottla.records.consumed import ConsumerRecord
 
 T = TypeVar("T")
@@ -49,12 +53,16 @@ class ConsumerCore:
         self.read_committed = config.isolation_level == "read_committed"
         self.subscriptions = SubscriptionState(OffsetReset(config.auto_offset_reset))
         self.buffer = FetchBuffer(config.fetch_max_bytes)
+        self._deserializers = [
+            make_deserializer(config.key_deserializer, config.originals, is_key=True),
+            make_deserializer(config.value_deserializer, config.originals, is_key=False),
+        ]
         self.decoding = Decoding(
-            config.key_deserializer,
-            config.value_deserializer,
+            *map(deserialize_function, self._deserializers),
             check_crcs=config.check_crcs,
             read_committed=self.read_committed,
         )
+        self.figures = FetchFigures()
         self.collector = FetchCollector(self.subscriptions, self.buffer)
         self.keeper = MetadataKeeper(
             cluster, self.subscriptions, self._on_metadata, allow_auto_topic_creation=config.allow_auto_create_topics
@@ -67,7 +75,14 @@ class ConsumerCore:
             config.client_rack,
         )
         self.fetcher = Fetcher(
-            cluster, settings, self.decoding, self.subscriptions, self.buffer, self.keeper, self.notify
+            cluster,
+            settings,
+            self.decoding,
+            self.subscriptions,
+            self.buffer,
+            self.keeper,
+            self.figures,
+            self.notify,
         )
         self.positions = PositionKeeper(cluster, self.subscriptions, self.keeper, self.isolation_level, self.notify)
         self.coordinator: ConsumerCoordinator | None = None
@@ -107,6 +122,9 @@ class ConsumerCore:
         await self.fetcher.close()
         await self.positions.close()
         await self.cluster.close()
+        for each in self._deserializers:
+            if (close := getattr(each, "close", None)) is not None:
+                close()
 
     # Being woken
 
@@ -211,13 +229,63 @@ class ConsumerCore:
         """What can be handed out now; see `FetchCollector.collect`. A call that hands out nothing moves positions."""
         if self.coordinator is not None:
             self.coordinator.polled()
-        gathered, moves, drained = self.collector.collect(most, take, most_partitions=most_partitions, once=once)
+        gathered, moves, count, drained = self.collector.collect(most, take, most_partitions=most_partitions, once=once)
+        self.figures.polled(self.cluster.clock.monotonic_ms(), count)
         if not gathered:
             for move in moves.values():
                 move.settle()
         if drained:
             self.fetch_soon()
         return gathered, moves
+
+    # What it tells of itself
+
+    def metrics(self) -> dict[str, float]:
+        """Figures by Kafka's names, those of the group among them."""
+        partitions = self.subscriptions.snapshot()
+        now_ms = self.cluster.clock.monotonic_ms()
+        told = self.figures.metrics(now_ms, partitions, read_committed=self.read_committed)
+        return told if self.coordinator is None else told | self.coordinator.metrics()
+
+    def health(self) -> ConsumerHealth:
+        """Whether records reach the user and, if not, why."""
+        partitions = self.subscriptions.snapshot()
+        reasons, reads = partition_reasons(partitions)
+        state = self.subscriptions.type.value
+        if self.subscriptions.has_no_subscription_or_user_assignment:
+            reasons.append("the consumer reads nothing: call subscribe or assign")
+        if self.coordinator is not None and self.subscriptions.has_auto_assigned_partitions:
+            state, told = self._group_state()
+            reasons += told
+            if not partitions and not told:
+                reasons.append("no partitions are assigned: the group has more members than partitions, or no topics")
+        figures, now_ms = self.figures, self.cluster.clock.monotonic_ms()
+        since_s = None if figures.last_poll_at_ms is None else (now_ms - figures.last_poll_at_ms) / 1000
+        late = since_s is not None and since_s * 1000 > self.config.max_poll_interval_ms
+        if late:
+            reasons.append(f"poll was not called for {since_s:.0f} s, longer than max.poll.interval.ms")
+        reasons += [str(problem) for problem in self.fetcher.problems.values()]
+        reasons += [str(problem) for problem in (self.keeper.problem, self.positions.problem) if problem is not None]
+        lags = [self.subscriptions.partition_lag(each, read_committed=self.read_committed) for each in partitions]
+        known = [lag for lag in lags if lag is not None]
+        blocked = late or self.keeper.problem is not None or (bool(self.fetcher.problems) and not self.buffer)
+        return ConsumerHealth(
+            reads and not blocked, tuple(reasons), state, len(partitions), sum(known) if known else None, since_s
+        )
+
+    def _group_state(self) -> tuple[str, list[str]]:
+        assert self.coordinator is not None
+        membership = self.coordinator.membership
+        state = self.coordinator.client_state
+        reasons = []
+        if state in (ClientState.FINDING_COORDINATOR, ClientState.FINDING_COORDINATOR_AGAIN):
+            problem = membership.coordinator_problem
+            reasons.append(f"the group's coordinator is being looked for{f': {problem}' if problem else ''}")
+        elif state is ClientState.STOPPED:
+            reasons.append("the group is rebalancing; poll to take part")
+        elif state is ClientState.DOWN:
+            reasons.append("the group is not joined yet: poll")
+        return state.name.lower().replace("_", " "), reasons
 
     @property
     def needs_loop(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.consumer.fetch_buffer import FetchBuffer
@@ -33,6 +33,17 @@ class Move(NamedTuple):
             self.state.position = self.position
 
 
+class Collected(NamedTuple, Generic[T]):
+    """What was taken of which partitions, how far they were read by it, how many records that is, and whether fetches
+    are done, so that there is room for others.
+    """
+
+    gathered: dict[TopicPartition, list[T]]
+    moves: dict[TopicPartition, Move]
+    records: int
+    drained: bool
+
+
 class FetchCollector:
     """Takes records, or Arrow rows, out of the buffer."""
 
@@ -47,16 +58,16 @@ class FetchCollector:
         *,
         most_partitions: int = 0,
         once: bool = False,
-    ) -> tuple[dict[TopicPartition, list[T]], dict[TopicPartition, Move], bool]:
+    ) -> Collected[T]:
         """What `take(fetch, most)` gives of the fetches, with how many records it is, until `most` are gathered.
 
-        Gives what was taken, how far the partitions were read by it, and whether fetches are done, so that there is
-        room for others; with `once` only what the first `take` gives. Raises an error of a partition (OffsetOutOfRange,
+        With `once` only what the first `take` gives. Raises an error of a partition (OffsetOutOfRange,
         CorruptBatchError, …) where it is the first thing there is; what comes before it is handed out first.
         """
         gathered: dict[TopicPartition, list[T]] = {}
         moves: dict[TopicPartition, Move] = {}
         drained = False
+        wanted = most
         for fetch in self._buffer.fetches():
             if most <= 0 or (most_partitions and len(gathered) >= most_partitions):
                 break
@@ -74,7 +85,7 @@ class FetchCollector:
                         else:
                             before.extend(taken)
                         if once:
-                            most = 0
+                            wanted, most = count, 0
             except ClientError:
                 if gathered:
                     break
@@ -85,7 +96,7 @@ class FetchCollector:
             if fetch.is_drained:
                 drained = True
                 self._buffer.release(fetch)
-        return gathered, moves, drained
+        return Collected(gathered, moves, wanted - most, drained)
 
     def _moved(self, fetch: CompletedFetch) -> Move:
         known = fetch.state.position

@@ -15,6 +15,7 @@ from ottla.client.cluster import FETCH, Cluster
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
+from ottla.client.consumer.figures import FetchFigures
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, PartitionState, SubscriptionState
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange
@@ -73,8 +74,12 @@ class Fetcher:
         subscriptions: SubscriptionState,
         buffer: FetchBuffer,
         keeper: MetadataKeeper,
+        figures: FetchFigures,
         on_data: Callable[[], None],
     ) -> None:
+        #: What is wrong with brokers and partitions at the moment, for `health`.
+        self.problems: dict[int | TopicPartition, ClientError] = {}
+        self._figures = figures
         self._cluster = cluster
         self._settings = settings
         self._decoding = decoding
@@ -146,9 +151,9 @@ class Fetcher:
         del self._held_until_ms[what]
         return False
 
-    def _hold(self, what: int | TopicPartition) -> None:
-        """Leave it alone for `retry_backoff_ms`, then look again."""
-        pause_ms = self._cluster.settings.retry_backoff_ms
+    def _hold(self, what: int | TopicPartition, pause_ms: int | None = None) -> None:
+        """Leave it alone for so long (`retry_backoff_ms`), then look again."""
+        pause_ms = self._cluster.settings.retry_backoff_ms if pause_ms is None else pause_ms
         self._held_until_ms[what] = self._cluster.clock.monotonic_ms() + pause_ms
         if not self._closed:
             if self._timer is not None:
@@ -166,9 +171,11 @@ class Fetcher:
 
     async def _fetch(self, node_id: int, asked: dict[TopicPartition, _Asked]) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())
+        asked_at_ms = self._cluster.clock.monotonic_ms()
         try:
             answer: FetchResponse = await self._cluster.request(node_id, self._request(session, asked), purpose=FETCH)
-        except ClientError:
+        except ClientError as error:
+            self.problems[node_id] = error
             session.failed()
             for partition in asked:
                 self._subscriptions.clear_preferred_read_replica(partition)
@@ -177,7 +184,12 @@ class Fetcher:
             session.failed()
             raise
         else:
+            self.problems.pop(node_id, None)
             if session.handled(answer.error_code, answer.session_id):
+                latency_ms = self._cluster.clock.monotonic_ms() - asked_at_ms
+                self._figures.fetched(latency_ms, _records_bytes(answer), answer.throttle_time_ms)
+                if answer.throttle_time_ms:
+                    self._hold(node_id, answer.throttle_time_ms)  # its quota is used up (KIP-219)
                 await self._take(node_id, answer, asked)
             elif answer.error_code not in (
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -222,6 +234,8 @@ class Fetcher:
                     await self._take_error(node_id, partition, each, data)
 
     def _take_data(self, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
+        if self.problems:
+            self.problems.pop(partition, None)
         state = asked.state
         if data.high_watermark >= 0:
             state.high_watermark = data.high_watermark
@@ -252,6 +266,7 @@ class Fetcher:
         code = data.error_code
         replica = self._subscriptions.clear_preferred_read_replica(partition)
         error: ClientError = BrokerError(code, f"{partition} cannot be read from broker {node_id}")
+        self.problems[partition] = error
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if replica is not None and replica == node_id:
                 return  # the follower is behind, or ahead: the leader knows
@@ -275,3 +290,7 @@ class Fetcher:
         except ClientError:
             return OffsetOutOfRange(*partition, offset, NO_OFFSET, NO_OFFSET)
         return OffsetOutOfRange(*partition, offset, earliest[partition], latest[partition])
+
+
+def _records_bytes(answer: FetchResponse) -> int:
+    return sum(len(data.records) for topic in answer.responses for data in topic.partitions if data.records)

@@ -29,6 +29,8 @@ class MetadataKeeper:
     ) -> None:
         self.version = 0
         self.error: ClientError | None = None
+        #: Why the last request failed; None after one that succeeded.
+        self.problem: ClientError | None = None
         self._cluster = cluster
         self._subscriptions = subscriptions
         self._on_update = on_update
@@ -100,10 +102,12 @@ class MetadataKeeper:
         try:
             await self._cluster.refresh(topics, allow_auto_topic_creation=self._allow_auto_topic_creation)
         except ClientError as error:
+            self.problem = error
             if not error.retriable:
                 self.error = error
             self._backoff_ms = min(max(self._backoff_ms * 2, settings.retry_backoff_ms), settings.retry_backoff_max_ms)
         else:
+            self.problem = None
             self.version += 1
             self._complete = topics is None
             self._backoff_ms = settings.retry_backoff_ms

@@ -122,6 +122,8 @@ class PositionKeeper:
         on_change: Callable[[], None],
     ) -> None:
         self.error: ClientError | None = None
+        #: Why the last look-up failed; None after one that succeeded.
+        self.problem: ClientError | None = None
         self._cluster = cluster
         self._subscriptions = subscriptions
         self._keeper = keeper
@@ -172,6 +174,7 @@ class PositionKeeper:
         task.add_done_callback(self._tasks.discard)
 
     async def _attempt(self, work: Awaitable[None], partitions: list[TopicPartition]) -> None:
+        self.problem = None
         try:
             await work
         except ClientError as error:
@@ -179,6 +182,7 @@ class PositionKeeper:
         self._on_change()
 
     def _failed(self, failures: Mapping[TopicPartition, ClientError]) -> None:
+        self.problem = next(iter(failures.values()))
         again = [each for each, error in failures.items() if error.retriable]
         for error in failures.values():
             if not error.retriable:

@@ -23,6 +23,7 @@ from ottla.client.consumer.commits import CommitCallback, GivenOffsets
 from ottla.client.consumer.consumer import CLOSE_TIMEOUT_MS, MAX_ARROW_ROWS, Take, take_records
 from ottla.client.consumer.consumer import Consumer as AsyncConsumer
 from ottla.client.consumer.core import FOREVER_MS
+from ottla.client.consumer.health import ConsumerHealth
 from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.use_guard import Guard, UseGuard
@@ -268,3 +269,14 @@ class Consumer(Generic[K, V]):
     def list_topics(self, timeout_ms: int | None = None) -> dict[str, list[TopicPartition]]:
         """As `ottla.client.Consumer.list_topics`."""
         return self._run(self._async.list_topics, timeout_ms)
+
+    # What it tells of itself
+
+    def metrics(self) -> dict[str, float]:
+        """As `ottla.client.Consumer.metrics`."""
+        with self._guard:
+            return self._async.metrics()
+
+    def health(self) -> ConsumerHealth:
+        """As `ottla.client.Consumer.health`."""
+        return self._async.health()

@@ -5,6 +5,7 @@ import pytest
 from ottla.client.errors import IllegalStateError
 from ottla.client.model import TopicPartition
 from ottla.wire.apis import ApiKey
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("C1")
 
@@ -161,3 +162,38 @@ def test_arrow_batches(fake, consumer):
             break
     assert found == [8, 8]
     assert offsets(consumer.poll(1000)) == list(range(16, 30))
+
+
+def test_metrics_by_kafkas_names(fake, consumer):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 30)
+    consumer.assign([p])
+    consumer.seek(p, 10)
+    read(consumer, 20)
+    told = consumer.metrics()
+    assert told["records-consumed-total"] == 20
+    assert told["bytes-consumed-total"] >= 3 * len(fake.logs[p].batches[0]) - 100
+    assert told["assigned-partitions"] == 1
+    assert told["records-lag-max"] == 0
+    assert told["fetch-total"] >= 1
+    assert 0 < told["fetch-latency-avg"] <= told["fetch-latency-max"]
+    assert told["last-poll-seconds-ago"] < 10
+
+
+def test_health(fake, consumer):
+    assert "subscribe or assign" in consumer.health().reasons[0]
+    p0, p1 = fake.topic("t", 0, 0)
+    fake.fill(p0, 30)
+    consumer.assign([p0, p1])
+    assert not consumer.health().is_progressing
+    assert "t-0, t-1" in consumer.health().reasons[0]
+    read(consumer, 30)
+    healthy = consumer.health()
+    assert (healthy.is_progressing, healthy.reasons, healthy.assigned_partitions) == (True, (), 2)
+    consumer.pause([p0, p1])
+    paused = consumer.health()
+    assert (paused.is_progressing, paused.reasons) == (False, ("paused: t-0, t-1; resume them to read on",))
+    consumer.resume([p0, p1])
+    fake.stop(0)
+    wait_until(lambda: not consumer.poll(50) and not consumer.health().is_progressing, "the loss of the broker")
+    assert any("127.0.0.1" in reason for reason in consumer.health().reasons)

@@ -140,7 +140,7 @@ def test_a_record_that_cannot_be_deserialized(fakes, open_consumer):
     [p] = fakes.topic("t", 0)
     fakes.fill(p, 10, size=0)
 
-    def number(topic, headers, data):
+    def number(data):
         if data == b"5":
             raise ValueError("five")
         return int(data)
