@@ -10,12 +10,10 @@ value (length as varint, negative for null), headers (count, then key and value 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from typing import Any
 
 from ottla.records.errors import BatchError
-from ottla.records.headers import read_headers
 from ottla.records.walked import KeyScan, RecordFault, RecordsSummary
 
 try:
@@ -23,7 +21,7 @@ try:
 except ImportError:
     from ottla.records import uncompiled as cython
 if not cython.compiled:
-    from ottla.records.uncompiled import copy_octets, octets_of, resize, tuple_of
+    from ottla.records.uncompiled import copy_octets, octets_of, put_int, put_long, record_of, resize
 
 SMALLEST_RECORD = 7
 NULL_SIZE = -1
@@ -213,7 +211,7 @@ def scan_keys(records: bytes, count: int) -> KeyScan:
         else:
             if key_size > record_end - at:
                 raise BatchError(f"record {index} has a key that does not end with it, at byte {record_end}")
-            keys.append(records[at : at + key_size])
+            keys.append(octets_of(cursor.data, at, key_size))
             cursor.at = at = at + key_size
         has_values.append(cursor.varint() >= 0)
         cursor.at = at
@@ -239,44 +237,98 @@ def read_records(
     append_timestamp: int | None,
     leader_epoch: int,
     start_offset: int,
-    key_deserializer: Callable[[str, Any, bytes | None], Any] | None,
-    value_deserializer: Callable[[str, Any, bytes | None], Any] | None,
+    key_deserializer: Callable[[str, Any, bytes], Any] | None,
+    value_deserializer: Callable[[str, Any, bytes], Any] | None,
 ) -> list[Any]:
     """See `ottla.records.consumed.decode_consumed`; `kind` is the class of tuples to make."""
-    _check_count(len(records), count)
-    cursor = Cursor(records)
+    reader = _reader(records, count)
     made: list[Any] = []
     if not issubclass(kind, tuple):
         raise TypeError(f"{kind!r} is not a kind of tuple")
+    is_plain = key_deserializer is None and value_deserializer is None
+    is_append_time = append_timestamp is not None
+    timestamp = base_timestamp
+    time: Any = append_timestamp if is_append_time else base_timestamp
     for index in range(count):
-        cursor.read_record(index)
-        offset = _plus(base_offset, cursor.offset_delta)
+        reader.read_record(index)
+        offset = _plus(base_offset, reader.offset_delta)
         if offset < start_offset:
             continue
         key: Any = None
-        if cursor.key_size >= 0:
-            key = octets_of(cursor.data, cursor.key_at, cursor.key_size)
+        if reader.key_size >= 0:
+            key = octets_of(reader.data, reader.key_at, reader.key_size)
         value: Any = None
-        if cursor.value_size >= 0:
-            value = octets_of(cursor.data, cursor.value_at, cursor.value_size)
+        if reader.value_size >= 0:
+            value = octets_of(reader.data, reader.value_at, reader.value_size)
         headers: Any = ()
-        if cursor.headers_at != NO_HEADERS:
-            size = cursor.record_end - cursor.headers_at
-            headers = read_headers(octets_of(cursor.data, cursor.headers_at, size), 0, size)
-        if key_deserializer is not None:
-            key = key_deserializer(topic, headers, key)
-        if value_deserializer is not None:
-            value = value_deserializer(topic, headers, value)
-        timestamp: Any = append_timestamp
-        if append_timestamp is None:
-            timestamp = _plus(base_timestamp, cursor.timestamp_delta)
-        key_size, value_size = cursor.key_size, cursor.value_size
-        fields = (
-            topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch, key_size, value_size
+        if reader.headers_at != NO_HEADERS:
+            headers = _headers(records, reader.headers_at)
+        if not is_plain:
+            if key_deserializer is not None and key is not None:
+                key = key_deserializer(topic, headers, key)
+            if value_deserializer is not None and value is not None:
+                value = value_deserializer(topic, headers, value)
+        if not is_append_time:
+            added = _plus(base_timestamp, reader.timestamp_delta)
+            if added != timestamp:  # records that follow each other often have the same
+                time = timestamp = added
+        made.append(
+            record_of(
+                kind, is_plain, topic, partition, offset, time, timestamp_type, key, value, headers, leader_epoch,
+                reader.key_size, reader.value_size,
+            )
         )  # fmt: skip
-        made.append(tuple_of(kind, fields))
-    _check_end(cursor, count)
+    _check_end(reader, count)
     return made
+
+
+def _headers(records: bytes | bytearray | memoryview, at: int) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers that begin with their count at `at`; they were found to be sound.
+
+    What is no UTF-8 in their names is shown with replacements.
+    """
+    cursor = Cursor(records)
+    cursor.at = at
+    count = cursor.varint()
+    headers: list[tuple[str, bytes | None]] = []
+    while count > 0:
+        count -= 1
+        size = cursor.varint()
+        name = octets_of(cursor.data, cursor.at, size).decode("utf-8", "replace")
+        cursor.at += size
+        size = cursor.varint()
+        if size < 0:
+            headers.append((name, None))
+        else:
+            headers.append((name, octets_of(cursor.data, cursor.at, size)))
+            cursor.at += size
+    return tuple(headers)
+
+
+def read_columns(
+    records: bytes | bytearray | memoryview, count: int
+) -> tuple[list[int], list[int], list[bytes | None], list[bytes | None], list[tuple[tuple[str, bytes | None], ...]]]:
+    """See `ottla.records.record.decode_columns`."""
+    reader = _reader(records, count)
+    offset_deltas: list[int] = []
+    timestamp_deltas: list[int] = []
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    headers: list[tuple[tuple[str, bytes | None], ...]] = []
+    for index in range(count):
+        reader.read_record(index)
+        offset_deltas.append(reader.offset_delta)
+        timestamp_deltas.append(reader.timestamp_delta)
+        keys.append(None if reader.key_size < 0 else octets_of(reader.data, reader.key_at, reader.key_size))
+        values.append(None if reader.value_size < 0 else octets_of(reader.data, reader.value_at, reader.value_size))
+        headers.append(() if reader.headers_at == NO_HEADERS else _headers(records, reader.headers_at))
+    _check_end(reader, count)
+    return offset_deltas, timestamp_deltas, keys, values, headers
+
+
+def _reader(records: bytes | bytearray | memoryview, count: int) -> Cursor:
+    _check_count(len(records), count)
+    return Cursor(records)
 
 
 def _check_count(size: int, count: int) -> None:
@@ -290,95 +342,94 @@ def _check_end(cursor: Cursor, count: int) -> None:
         raise BatchError(f"{count} records declared, but {left} bytes follow them")
 
 
-def grown(numbers: array[int], room: int) -> array[int]:
-    """A copy with room for `room` numbers and for as many again as there were.
-
-    A new one, since what a compiled module looks into cannot be made longer.
-    """
-    longer = array(numbers.typecode, bytes(numbers.itemsize * max(room, 2 * len(numbers))))
-    longer[: len(numbers)] = numbers
-    return longer
+def room_for(buffer: bytearray, size: int) -> None:
+    """Make the buffer twice as large where it has not `size` bytes; what they are is open."""
+    if len(buffer) < size:
+        resize(buffer, max(size, 2 * len(buffer)))
 
 
 class BinaryColumn:
     """Byte strings, one behind the other, and nulls: what Arrow's binary arrays are made of.
 
-    String i begins at `ends[i]` in `data` and ends at `ends[i + 1]`; bit i of `valid` is 1 unless it is null.
+    String i lies in `data` from number i of `ends` (of 32 bits each) to number i + 1; bit i of `valid` is 1 unless it
+    is null. The buffers have room behind what they hold.
     """
 
-    __slots__ = ("_ends", "count", "data", "ends", "nulls", "used", "valid")
+    __slots__ = ("count", "data", "ends", "nulls", "used", "valid")
 
     def __init__(self) -> None:
         self.count = 0
         self.used = 0
         self.nulls = 0
-        self.ends = self._ends = array("i", bytes(4))
+        self.ends = bytearray(4)
         self.data = bytearray()
         self.valid = bytearray()
 
     def reserve(self, rows: int, size: int) -> None:
-        """Make room for so many more strings of so many bytes in all."""
-        room = self.count + rows + 1
-        if len(self.ends) < room:
-            self.ends = self._ends = grown(self.ends, room)
-        room = (self.count + rows + 7) >> 3
-        if len(self.valid) < room:
-            self.valid.extend(bytes(max(room, 2 * len(self.valid)) - len(self.valid)))
-        self._reserve_bytes(size)
+        """Make room for so many more strings of so many bytes in all. OverflowError beyond 2 GiB."""
+        most = 0x7FFFFFFF
+        if size > most - self.used:
+            raise OverflowError("a column holds at most 2 GiB; take what was gathered first")
+        room_for(self.ends, 4 * (self.count + rows + 1))
+        room_for(self.valid, (self.count + rows + 7) >> 3)
+        room_for(self.data, self.used + size)
 
-    def _reserve_bytes(self, size: int) -> None:
-        room = self.used + size
-        if len(self.data) < room:
-            resize(self.data, max(room, 2 * len(self.data)))
-
-    def append(self, source: bytes | bytearray | memoryview, at: int, size: int) -> None:
-        """Add `size` bytes of `source`, or null for a negative size. There has to be a row for it."""
+    def append(self, source: Cursor, at: int, size: int) -> None:
+        """Add `size` bytes of what `source` reads, or null for a negative size. There has to be a row for it."""
         row = self.count
+        bit = row & 7
+        if bit == 0:
+            self.valid[row >> 3] = 0
         if size < 0:
             self.nulls += 1
         else:
             if size > len(self.data) - self.used:
-                self._reserve_bytes(size)
-            copy_octets(self.data, self.used, source, at, size)
+                self.reserve(0, size)
+            copy_octets(self.data, self.used, source.data, at, size)
             self.used += size
-            self.valid[row >> 3] |= 1 << (row & 7)
+            self.valid[row >> 3] |= 1 << bit
         self.count = row + 1
-        self._ends[row + 1] = self.used
+        put_int(self.ends, row + 1, self.used)
+
+    def cut(self, count: int, used: int, nulls: int) -> None:
+        """Take away what was added since there were so many."""
+        self.count, self.used, self.nulls = count, used, nulls
+        if count & 7:
+            self.valid[count >> 3] &= (1 << (count & 7)) - 1
 
 
 class RowColumns:
-    """Records column by column, gathered from several batches, as `array` and bytes that Arrow takes over as they are.
+    """Records column by column, gathered from several batches, as buffers that Arrow takes over as they are.
 
-    The headers of a row lie in `header_keys` and `header_values` up to `header_ends[row + 1]`; they are gathered where
-    `with_headers` says so.
+    `offsets` and `timestamps` are numbers of 64 bits. The headers of row i lie in `header_keys` and `header_values`
+    from number i of `header_ends` (of 32 bits each) to number i + 1; they are gathered where `with_headers` says so.
     """
 
     __slots__ = (
-        "_offsets", "_timestamps", "count", "header_ends", "header_keys", "header_values", "keys", "offsets",
-        "timestamps", "values", "with_headers",
+        "count", "header_ends", "header_keys", "header_values", "keys", "offsets", "timestamps", "values",
+        "with_headers",
     )  # fmt: skip
 
     def __init__(self, with_headers: bool = False) -> None:
         self.with_headers = with_headers
         self.count = 0
-        self.offsets = self._offsets = array("q")
-        self.timestamps = self._timestamps = array("q")
+        self.offsets = bytearray()
+        self.timestamps = bytearray()
         self.keys = BinaryColumn()
         self.values = BinaryColumn()
-        self.header_ends = array("i", bytes(4))
+        self.header_ends = bytearray(4)
         self.header_keys = BinaryColumn()
         self.header_values = BinaryColumn()
 
     def reserve(self, rows: int, size: int) -> None:
         """Make room for so many more rows, which have so many bytes in all."""
         room = self.count + rows
-        if len(self.offsets) < room:
-            self.offsets = self._offsets = grown(self.offsets, room)
-            self.timestamps = self._timestamps = grown(self.timestamps, room)
         self.keys.reserve(rows, 0)  # few have large keys: their room grows as it is needed
         self.values.reserve(rows, size)
-        if self.with_headers and len(self.header_ends) <= room:
-            self.header_ends = grown(self.header_ends, room + 1)
+        room_for(self.offsets, 8 * room)
+        room_for(self.timestamps, 8 * room)
+        if self.with_headers:
+            room_for(self.header_ends, 4 * (room + 1))
 
     def append(
         self,
@@ -392,48 +443,61 @@ class RowColumns:
     ) -> int:
         """Add the records of a batch whose offsets are from `start_offset` to `end_offset` (exclusive); how many.
 
-        Raises BatchError where a record is malformed; what came before it in the batch may have been added then.
+        BatchError where a record is malformed, OverflowError where a column would have more than 2 GiB; nothing is
+        added then.
         """
-        _check_count(len(records), count)
+        reader = _reader(records, count)
         self.reserve(count, len(records))
-        cursor = Cursor(records)
         before = self.count
+        columns = (self.keys, self.values, self.header_keys, self.header_values)
+        held = [(column.count, column.used, column.nulls) for column in columns]
         is_append_time = append_timestamp is not None
-        fixed_timestamp = append_timestamp or 0
-        for index in range(count):
-            cursor.read_record(index)
-            offset = _plus(base_offset, cursor.offset_delta)
-            if offset < start_offset or offset >= end_offset:
-                continue
-            row = self.count
-            self._offsets[row] = offset
-            self._timestamps[row] = fixed_timestamp if is_append_time else _plus(base_timestamp, cursor.timestamp_delta)
-            self.keys.append(cursor.data, cursor.key_at, cursor.key_size)
-            self.values.append(cursor.data, cursor.value_at, cursor.value_size)
-            if self.with_headers:
-                self._add_headers(records, cursor.headers_at, row)
-            self.count = row + 1
-        _check_end(cursor, count)
+        timestamp = append_timestamp or 0
+        try:
+            for index in range(count):
+                reader.read_record(index)
+                offset = _plus(base_offset, reader.offset_delta)
+                if offset < start_offset or offset >= end_offset:
+                    continue
+                if not is_append_time:
+                    timestamp = _plus(base_timestamp, reader.timestamp_delta)
+                self._add(records, reader, offset, timestamp)
+            _check_end(reader, count)
+        except Exception:
+            self.count = before
+            for column, (rows, used, nulls) in zip(columns, held, strict=True):
+                column.cut(rows, used, nulls)
+            raise
         return self.count - before
 
-    def _add_headers(self, records: bytes | bytearray | memoryview, at: int, row: int) -> None:
+    def _add(self, records: bytes | bytearray | memoryview, reader: Cursor, offset: int, timestamp: int) -> None:
+        row = self.count
+        put_long(self.offsets, row, offset)
+        put_long(self.timestamps, row, timestamp)
+        self.keys.append(reader, reader.key_at, reader.key_size)
+        self.values.append(reader, reader.value_at, reader.value_size)
+        if self.with_headers:
+            if reader.headers_at != NO_HEADERS:
+                self._add_headers(records, reader.headers_at)
+            put_int(self.header_ends, row + 1, self.header_keys.count)
+        self.count = row + 1
+
+    def _add_headers(self, records: bytes | bytearray | memoryview, at: int) -> None:
         """Add the headers that begin with their count at `at`; they were found to be sound."""
-        if at != NO_HEADERS:
-            cursor = Cursor(records)
-            cursor.at = at
-            count = cursor.varint()
-            while count > 0:
-                count -= 1
-                size = cursor.varint()
-                self.header_keys.reserve(1, size)
-                self.header_keys.append(cursor.data, cursor.at, size)
+        cursor = Cursor(records)
+        cursor.at = at
+        count = cursor.varint()
+        while count > 0:
+            count -= 1
+            size = cursor.varint()
+            self.header_keys.reserve(1, size)
+            self.header_keys.append(cursor, cursor.at, size)
+            cursor.at += size
+            size = cursor.varint()
+            self.header_values.reserve(1, max(size, 0))
+            self.header_values.append(cursor, cursor.at, size)
+            if size > 0:
                 cursor.at += size
-                size = cursor.varint()
-                self.header_values.reserve(1, max(size, 0))
-                self.header_values.append(cursor.data, cursor.at, size)
-                if size > 0:
-                    cursor.at += size
-        self.header_ends[row + 1] = self.header_keys.count
 
 
 def _plus(left: int, right: int) -> int:

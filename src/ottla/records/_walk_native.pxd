@@ -4,7 +4,7 @@ import cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.string cimport memcpy
 
 
@@ -13,6 +13,7 @@ cdef extern from *:
     #define ottla_alloc(kind, size) PyType_GenericAlloc((PyTypeObject *) (kind), (size))
     """
     object ottla_alloc(object kind, Py_ssize_t size)
+    void PyObject_GC_UnTrack(object)
 
 
 ctypedef unsigned long long u64
@@ -39,21 +40,51 @@ cdef inline bytes octets_of(octets data, Py_ssize_t at, Py_ssize_t size):
     return PyBytes_FromStringAndSize(<const char *> &data[at], size)
 
 
-cdef inline int resize(bytearray data, Py_ssize_t size) except -1:
+cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
     # What is new has not been written to.
-    return PyByteArray_Resize(data, size)
+    return PyByteArray_Resize(buffer, size)
 
 
-cdef inline object tuple_of(type kind, tuple fields):
-    # What tuple.__new__(kind, fields) does, faster; `kind` was found to be a kind of tuple.
-    cdef Py_ssize_t size = PyTuple_GET_SIZE(fields)
-    cdef Py_ssize_t index
-    cdef object made
-    made = ottla_alloc(kind, size)
-    for index in range(size):
-        item = <object> PyTuple_GET_ITEM(fields, index)
-        Py_INCREF(item)
-        PyTuple_SET_ITEM(made, index, item)
+cdef inline int put_int(bytearray into, Py_ssize_t index, int number) except -1:
+    if index < 0 or index >= PyByteArray_GET_SIZE(into) >> 2:
+        raise IndexError("a number beyond the end")
+    memcpy(PyByteArray_AS_STRING(into) + 4 * index, &number, 4)
+    return 0
+
+
+cdef inline int put_long(bytearray into, Py_ssize_t index, i64 number) except -1:
+    if index < 0 or index >= PyByteArray_GET_SIZE(into) >> 3:
+        raise IndexError("a number beyond the end")
+    memcpy(PyByteArray_AS_STRING(into) + 8 * index, &number, 8)
+    return 0
+
+
+cdef inline int set_item(object made, Py_ssize_t index, object item) except -1:
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(made, index, item)
+    return 0
+
+
+cdef inline object record_of(
+    type kind, bint is_plain, topic, partition, i64 offset, time, timestamp_type, key, value, headers, leader_epoch,
+    Py_ssize_t key_size, Py_ssize_t value_size,
+):
+    # What tuple.__new__ does, without the tuple that it is given; `kind` was found to be a kind of tuple. Bytes,
+    # strings and numbers cannot make a cycle, so the garbage collector need not look at plain ones.
+    cdef object made = ottla_alloc(kind, 11)
+    set_item(made, 0, topic)
+    set_item(made, 1, partition)
+    set_item(made, 2, offset)
+    set_item(made, 3, time)
+    set_item(made, 4, timestamp_type)
+    set_item(made, 5, key)
+    set_item(made, 6, value)
+    set_item(made, 7, headers)
+    set_item(made, 8, leader_epoch)
+    set_item(made, 9, key_size)
+    set_item(made, 10, value_size)
+    if is_plain:
+        PyObject_GC_UnTrack(made)
     return made
 
 
@@ -102,11 +133,23 @@ cpdef check_records(records, Py_ssize_t count, i64 base_timestamp)
 )
 cpdef scan_keys(bytes records, Py_ssize_t count)
 
-@cython.locals(cursor=Cursor, index=Py_ssize_t, offset=i64, made=list, fields=tuple, size=Py_ssize_t)
+@cython.locals(
+    reader=Cursor, index=Py_ssize_t, offset=i64, made=list, is_plain=bint, is_append_time=bint, timestamp=i64, added=i64,
+)
 cpdef read_records(
     records, Py_ssize_t count, kind, str topic, partition, i64 base_offset, i64 base_timestamp, timestamp_type,
     append_timestamp, leader_epoch, i64 start_offset, key_deserializer, value_deserializer,
 )
+
+@cython.locals(cursor=Cursor, count=i64, size=i64, headers=list, name=str)
+cdef tuple _headers(records, Py_ssize_t at)
+
+@cython.locals(
+    reader=Cursor, index=Py_ssize_t, offset_deltas=list, timestamp_deltas=list, keys=list, values=list, headers=list
+)
+cpdef read_columns(records, Py_ssize_t count)
+
+cdef Cursor _reader(records, Py_ssize_t count)
 
 cdef int _check_count(Py_ssize_t size, Py_ssize_t count) except -1
 
@@ -114,54 +157,56 @@ cdef int _check_count(Py_ssize_t size, Py_ssize_t count) except -1
 cdef int _check_end(Cursor cursor, Py_ssize_t count) except -1
 
 
+cdef int room_for(bytearray buffer, Py_ssize_t size) except -1
+
+
 @cython.final
 cdef class BinaryColumn:
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t used
     cdef readonly Py_ssize_t nulls
-    cdef readonly object ends
+    cdef readonly bytearray ends
     cdef readonly bytearray data
     cdef readonly bytearray valid
-    cdef int[::1] _ends
 
-    @cython.locals(room=Py_ssize_t)
+    @cython.locals(most=Py_ssize_t)
     cpdef reserve(self, Py_ssize_t rows, Py_ssize_t size)
 
-    @cython.locals(row=Py_ssize_t)
-    cdef inline int append(self, octets source, Py_ssize_t at, Py_ssize_t size) except -1
+    @cython.locals(row=Py_ssize_t, bit=int)
+    cdef inline int append(self, Cursor source, Py_ssize_t at, Py_ssize_t size) except -1
 
-    @cython.locals(room=Py_ssize_t)
-    cdef int _reserve_bytes(self, Py_ssize_t size) except -1
+    cpdef cut(self, Py_ssize_t count, Py_ssize_t used, Py_ssize_t nulls)
 
 
 @cython.final
 cdef class RowColumns:
     cdef readonly bint with_headers
     cdef readonly Py_ssize_t count
-    cdef readonly object offsets
-    cdef readonly object timestamps
+    cdef readonly bytearray offsets
+    cdef readonly bytearray timestamps
     cdef readonly BinaryColumn keys
     cdef readonly BinaryColumn values
-    cdef readonly object header_ends
+    cdef readonly bytearray header_ends
     cdef readonly BinaryColumn header_keys
     cdef readonly BinaryColumn header_values
-    cdef i64[::1] _offsets
-    cdef i64[::1] _timestamps
 
     @cython.locals(room=Py_ssize_t)
     cpdef reserve(self, Py_ssize_t rows, Py_ssize_t size)
 
     @cython.locals(
-        cursor=Cursor, index=Py_ssize_t, offset=i64, row=Py_ssize_t, before=Py_ssize_t,
-        is_append_time=bint, fixed_timestamp=i64,
+        reader=Cursor, index=Py_ssize_t, offset=i64, before=Py_ssize_t, is_append_time=bint, timestamp=i64,
+        column=BinaryColumn, rows=Py_ssize_t, used=Py_ssize_t, nulls=Py_ssize_t,
     )
     cpdef append(
         self, records, Py_ssize_t count, i64 base_offset, i64 base_timestamp, append_timestamp, i64 start_offset,
         i64 end_offset,
     )
 
+    @cython.locals(row=Py_ssize_t)
+    cdef inline int _add(self, records, Cursor reader, i64 offset, i64 timestamp) except -1
+
     @cython.locals(cursor=Cursor, count=i64, size=i64)
-    cdef _add_headers(self, records, Py_ssize_t at, Py_ssize_t row)
+    cdef int _add_headers(self, records, Py_ssize_t at) except -1
 
 
 @cython.locals(total=u64, mask=u64)

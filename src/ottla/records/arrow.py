@@ -14,8 +14,6 @@ from ottla.records.record import batch_records
 from ottla.records.walk import RowColumns
 
 if TYPE_CHECKING:
-    from array import array
-
     import pyarrow
 
     from ottla.records._walk import BinaryColumn
@@ -77,24 +75,17 @@ class ArrowRows:
         return self._columns.count >= self._rows_per_batch or self._bytes >= MAX_ROWS_BYTES
 
     def add(self, buf: bytes | bytearray | memoryview, header: BatchHeader) -> None:
-        """Take in the records of the batch that `header` describes in `buf`; BatchError if they are malformed.
-
-        What was gathered before is lost then.
-        """
+        """Take in the records of the batch that `header` describes in `buf`; BatchError if they are malformed."""
         payload = batch_records(buf, header)
-        try:
-            added = self._columns.append(
-                payload,
-                header.records_count,
-                header.base_offset,
-                header.base_timestamp,
-                append_timestamp(header),
-                self._start,
-                self._end,
-            )
-        except BatchError:
-            self._clear()
-            raise
+        added = self._columns.append(
+            payload,
+            header.records_count,
+            header.base_offset,
+            header.base_timestamp,
+            append_timestamp(header),
+            self._start,
+            self._end,
+        )
         self._bytes += len(payload)
         self._timestamp_types.append((added, int(header.timestamp_type)))
 
@@ -130,14 +121,22 @@ class ArrowRows:
         try:
             return milliseconds.cast(pyarrow.timestamp("us", "UTC"))
         except pyarrow.ArrowInvalid as error:
-            where = f"{self._topic}-{self._partition}, offsets {rows.offsets[0]} to {rows.offsets[rows.count - 1]}"
+            offsets = memoryview(rows.offsets).cast("q")
+            where = f"{self._topic}-{self._partition}, offsets {offsets[0]} to {offsets[rows.count - 1]}"
             raise BatchError(f"a timestamp is out of range in {where}: {error}") from None
 
 
-def _int64(numbers: array[int], count: int, kind: pyarrow.DataType) -> pyarrow.Array:
+def _buffer(held: bytearray, size: int) -> pyarrow.Buffer:
+    """The first `size` bytes, not copied; what is behind them was never written."""
     import pyarrow
 
-    return pyarrow.Array.from_buffers(kind, count, [None, pyarrow.py_buffer(numbers)])
+    return pyarrow.py_buffer(memoryview(held)[:size])
+
+
+def _int64(numbers: bytearray, count: int, kind: pyarrow.DataType) -> pyarrow.Array:
+    import pyarrow
+
+    return pyarrow.Array.from_buffers(kind, count, [None, _buffer(numbers, 8 * count)])
 
 
 def _repeated(runs: list[tuple[int, int]]) -> pyarrow.Array:
@@ -153,9 +152,10 @@ def _binary_array(column: BinaryColumn, kind: pyarrow.DataType) -> pyarrow.Array
     """The column, which is not added to any more; nothing is copied."""
     import pyarrow
 
-    valid = pyarrow.py_buffer(column.valid) if column.nulls else None
-    buffers = [valid, pyarrow.py_buffer(column.ends), pyarrow.py_buffer(column.data)]
-    return pyarrow.Array.from_buffers(kind, column.count, buffers, null_count=column.nulls)
+    count = column.count
+    valid = _buffer(column.valid, (count + 7) // 8) if column.nulls else None
+    buffers = [valid, _buffer(column.ends, 4 * (count + 1)), _buffer(column.data, column.used)]
+    return pyarrow.Array.from_buffers(kind, count, buffers, null_count=column.nulls)
 
 
 def _headers_array(rows: RowColumns) -> pyarrow.Array:
@@ -172,7 +172,8 @@ def _headers_array(rows: RowColumns) -> pyarrow.Array:
     pairs = pyarrow.StructArray.from_arrays(
         [names, _binary_array(rows.header_values, pyarrow.binary())], fields=list(kind.value_type)
     )
-    ends = pyarrow.Array.from_buffers(pyarrow.int32(), rows.count + 1, [None, pyarrow.py_buffer(rows.header_ends)])
+    ends_buffer = _buffer(rows.header_ends, 4 * (rows.count + 1))
+    ends = pyarrow.Array.from_buffers(pyarrow.int32(), rows.count + 1, [None, ends_buffer])
     lists = pyarrow.ListArray.from_arrays(ends, pairs)
     return pyarrow.compute.if_else(
         pyarrow.compute.equal(ends[1:], ends[:-1]), pyarrow.scalar(None, lists.type), lists

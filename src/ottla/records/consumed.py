@@ -13,8 +13,8 @@ from ottla.records.walk import read_records
 K = TypeVar("K")
 V = TypeVar("V")
 
-Deserialize = Callable[[str, Headers, bytes | None], Any]
-"""Makes an object of the bytes of a key or value: `deserialize(topic, headers, data)`."""
+Deserialize = Callable[[str, Headers, bytes], Any]
+"""Makes an object of the bytes of a key or value: `deserialize(topic, headers, data)`. Null stays None, as in Java."""
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):

@@ -1,9 +1,9 @@
-"""Records inside a batch v2: encode and decode, in plain Python.
+"""Records inside a batch v2: encode from objects, decode to them.
 
 A record is: length (varint), attributes (1 byte, unused), timestamp delta (varlong), offset delta (varint), key and
 value (length as varint, -1 for null), headers (count, then key and value each). Varints are zig-zag encoded, as in
-Protocol Buffers. The loops below keep everything in local variables and decode one- and two-byte varints in line, since
-this is the one place where work is done per record.
+Protocol Buffers. Who has many records encodes them with `ottla.records.building` and reads them with
+`ottla.records.consumed` or `ottla.records.arrow`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ from ottla.records.batch import (
     frame_batch,
 )
 from ottla.records.compression import Compression, compress, decompress
-from ottla.records.errors import BatchError
 from ottla.records.headers import Headers as Headers
-from ottla.records.headers import decode_headers, encode_headers
-from ottla.records.varint import ENCODED, ENCODED_COUNT, encode_varint, read_varint, read_varlong
+from ottla.records.headers import encode_headers
+from ottla.records.varint import ENCODED, ENCODED_COUNT, encode_varint
+from ottla.records.walk import read_columns
 
-SMALLEST_RECORD = 7
-"""Bytes of a record with null key and value: seven one-byte fields."""
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 """What the records of one batch may grow to when they are expanded, unless the caller says otherwise."""
 
@@ -192,74 +190,8 @@ def batch_records(
 
 
 def decode_columns(data: bytes, count: int) -> Columns:
-    """Take `count` uncompressed records apart; they must fill `data` to the last byte, else BatchError."""
-    if not 0 <= count <= len(data) // SMALLEST_RECORD:
-        raise BatchError(f"{len(data)} bytes cannot hold the declared number of {count} records")
-    columns = Columns([], [], [], [], [])
-    try:
-        end = _decode_into(columns, data, count)
-    except IndexError:
-        raise BatchError("the records end within a field") from None
-    if end != len(data):
-        raise BatchError(f"{count} records declared, but {len(data) - end} bytes follow them")
-    return columns
+    """Take `count` uncompressed records apart; they must fill `data` to the last byte, else BatchError.
 
-
-def _decode_into(columns: Columns, data: bytes, count: int) -> int:
-    """Append `count` records to the columns and return where they end; IndexError beyond the data."""
-    add_offset, add_timestamp = columns.offset_deltas.append, columns.timestamp_deltas.append
-    add_key, add_value, add_headers = columns.keys.append, columns.values.append, columns.headers.append
-    position = 0
-    for _ in range(count):
-        number, position = data[position], position + 1
-        if number > 127:
-            if (high := data[position]) < 128:
-                number, position = number & 127 | high << 7, position + 1
-            else:
-                number, position = read_varint(data, position - 1)
-        record_end = position + ((number >> 1) ^ -(number & 1))
-        position += 1  # attributes, unused
-        number, position = data[position], position + 1
-        if number > 127:
-            if (high := data[position]) < 128:
-                number, position = number & 127 | high << 7, position + 1
-            else:
-                number, position = read_varlong(data, position - 1)
-        add_timestamp((number >> 1) ^ -(number & 1))
-        number, position = data[position], position + 1
-        if number > 127:
-            if (high := data[position]) < 128:
-                number, position = number & 127 | high << 7, position + 1
-            else:
-                number, position = read_varint(data, position - 1)
-        add_offset((number >> 1) ^ -(number & 1))
-        number, position = data[position], position + 1
-        if number > 127:
-            number, position = read_varint(data, position - 1)
-        if number & 1:
-            add_key(None)
-        else:
-            end = position + (number >> 1)
-            add_key(data[position:end])
-            position = end
-        number, position = data[position], position + 1
-        if number > 127:
-            if (high := data[position]) < 128:
-                number, position = number & 127 | high << 7, position + 1
-            else:
-                number, position = read_varint(data, position - 1)
-        if number & 1:
-            add_value(None)
-        else:
-            end = position + (number >> 1)
-            add_value(data[position:end])
-            position = end
-        number, position = data[position], position + 1
-        if number:
-            headers, position = decode_headers(data, position - 1, record_end)
-            add_headers(headers)
-        else:
-            add_headers(())
-        if position != record_end:
-            raise BatchError(f"a record says it ends at byte {record_end}, but its fields end at {position}")
-    return position
+    What is no UTF-8 in the names of headers is shown with replacements.
+    """
+    return Columns(*read_columns(data, count))

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any
+
+_INT = Struct("=i")
+_LONG = Struct("=q")
 
 compiled = False
 """Of a source that is compiled, Cython makes this True."""
@@ -26,11 +30,21 @@ def octets_of(data: Any, at: int, size: int) -> bytes:
     return bytes(data[at : at + size])
 
 
-def resize(data: bytearray, size: int) -> None:
-    """Make room for bytes that are written next."""
-    data.extend(bytes(size - len(data)))
+def resize(buffer: bytearray, size: int) -> None:
+    """Make the buffer longer; what is added may be anything."""
+    buffer.extend(bytes(size - len(buffer)))
 
 
-def tuple_of(kind: Any, fields: tuple[Any, ...]) -> Any:
-    """A tuple of a named kind with these fields."""
+def put_int(into: bytearray, index: int, number: int) -> None:
+    """Set one of numbers of 32 bits."""
+    _INT.pack_into(into, 4 * index, number)
+
+
+def put_long(into: bytearray, index: int, number: int) -> None:
+    """Set one of numbers of 64 bits."""
+    _LONG.pack_into(into, 8 * index, number)
+
+
+def record_of(kind: Any, is_plain: bool, *fields: Any) -> Any:
+    """A tuple of a named kind with these fields; plain where they are nothing but bytes, strings and numbers."""
     return tuple.__new__(kind, fields)

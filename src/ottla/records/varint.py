@@ -5,9 +5,7 @@ from __future__ import annotations
 from ottla.records.errors import BatchError
 
 _INT32_MASK = 0xFFFFFFFF
-_INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _VARINT_BYTES = 5
-_VARLONG_BYTES = 10
 
 
 def encode_varint(value: int) -> bytes:
@@ -28,23 +26,14 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
     BatchError for more than five bytes, IndexError where the data ends.
     """
-    return _read(data, position, _VARINT_BYTES, _INT32_MASK)
-
-
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_varint`, of at most 64 bits in ten bytes."""
-    return _read(data, position, _VARLONG_BYTES, _INT64_MASK)
-
-
-def _read(data: bytes, position: int, most_bytes: int, mask: int) -> tuple[int, int]:
     number = shift = 0
-    for at in range(position, position + most_bytes):
+    for at in range(position, position + _VARINT_BYTES):
         byte = data[at]
         number |= (byte & 127) << shift
         if byte < 128:
-            return number & mask, at + 1
+            return number & _INT32_MASK, at + 1
         shift += 7
-    raise BatchError(f"a varint at byte {position} is longer than {most_bytes} bytes")
+    raise BatchError(f"a varint at byte {position} is longer than {_VARINT_BYTES} bytes")
 
 
 ENCODED_COUNT = 1024

@@ -20,11 +20,11 @@ from typing import Final
 from ottla.records.walked import KeyScan, RecordFault, RecordsSummary
 
 try:
-    from ottla.records._walk_native import RowColumns, check_records, read_records, scan_keys
+    from ottla.records._walk_native import RowColumns, check_records, read_columns, read_records, scan_keys
 
     compiled = True
 except ImportError:
-    from ottla.records._walk import RowColumns, check_records, read_records, scan_keys
+    from ottla.records._walk import RowColumns, check_records, read_columns, read_records, scan_keys
 
     compiled = False
 
@@ -35,6 +35,7 @@ __all__ = [
     "RecordsSummary",
     "RowColumns",
     "check_records",
+    "read_columns",
     "read_records",
     "scan_keys",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from struct import calcsize
 
 import pytest
 from hypothesis import given
@@ -52,26 +53,34 @@ def rows(walker, data: bytes, count: int, base_timestamp: int) -> list[tuple[obj
     except BatchError:
         with pytest.raises(BatchError):
             columns.append(*gathered)
+        assert columns.count == columns.keys.count == columns.values.used == columns.header_keys.count == 0
+        with pytest.raises(BatchError):
+            walker.read_columns(data, count)
         return None
     assert columns.append(*gathered) == columns.count == len(made)
     header_values = strings(columns.header_values)
     header_names = [name.decode("utf-8", "replace") for name in strings(columns.header_keys)]
     pairs = list(zip(header_names, header_values, strict=True))
-    headers = [tuple(pairs[start:end]) for start, end in pairwise(columns.header_ends[: columns.count + 1])]
+    headers = [tuple(pairs[start:end]) for start, end in pairwise(numbers(columns.header_ends, "i", columns.count + 1))]
     by_column = [
-        list(columns.offsets[: columns.count]),
-        list(columns.timestamps[: columns.count]),
+        numbers(columns.offsets, "q", columns.count),
+        numbers(columns.timestamps, "q", columns.count),
         strings(columns.keys),
         strings(columns.values),
         headers,
     ]
     assert [[record[at] for record in made] for at in (2, 3, 5, 6, 7)] == by_column
+    assert walker.read_columns(data, count)[2:] == tuple(by_column[2:])
     assert all((record[9], record[10]) == (length(record[5]), length(record[6])) for record in made)
     return made
 
 
+def numbers(buffer: bytearray, kind: str, count: int) -> list[int]:
+    return memoryview(buffer)[: count * calcsize(kind)].cast(kind).tolist()
+
+
 def strings(column) -> list[bytes | None]:
-    ends, valid = column.ends, column.valid
+    ends, valid = numbers(column.ends, "i", column.count + 1), column.valid
     return [
         bytes(column.data[ends[at] : ends[at + 1]]) if valid[at >> 3] >> (at & 7) & 1 else None
         for at in range(column.count)

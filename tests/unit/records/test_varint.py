@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.records.errors import BatchError
-from ottla.records.varint import encode_varint, read_varint, read_varlong
+from ottla.records.varint import encode_varint, read_varint
 
 
 @pytest.mark.parametrize(
@@ -18,17 +18,12 @@ def test_known_values(value, encoded):
 
 @pytest.mark.parametrize("value", [2**63 - 1, -(2**63)])
 def test_longest_longs(value):
-    encoded = encode_varint(value)
-    assert len(encoded) == 10
-    number, end = read_varlong(b"x" + encoded, 1)
-    assert ((number >> 1) ^ -(number & 1), end) == (value, 11)
+    assert len(encode_varint(value)) == 10
 
 
 def test_too_long():
     with pytest.raises(BatchError, match="longer than 5 bytes"):
         read_varint(b"\x80" * 5 + b"\x00", 0)
-    with pytest.raises(BatchError, match="longer than 10 bytes"):
-        read_varlong(b"\x80" * 10 + b"\x00", 0)
 
 
 def test_cut_off():

@@ -288,4 +288,4 @@ class CompletedFetch:
 
 
 def _made(deserialize: Deserialize | None, topic: str, headers: Any, data: bytes | None) -> Any:
-    return data if deserialize is None else deserialize(topic, headers, data)
+    return data if deserialize is None or data is None else deserialize(topic, headers, data)
