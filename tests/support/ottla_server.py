@@ -64,7 +64,9 @@ class OttlaServer:
         """The command line of the next start."""
         # Unbuffered, so that what it says is on disk when it is killed.
         command = [sys.executable, "-u", "-m", "ottla", "serve"]
-        command += ["--host", LOOPBACK, "--port", str(self.port), "--data", str(self.data)]
+        if "listeners" not in self.overrides:
+            command += ["--host", LOOPBACK, "--port", str(self.port)]
+        command += ["--data", str(self.data)]
         for name, value in self.overrides.items():
             command += ["-c", f"{name}={value}"]
         return command + self.arguments
