@@ -7,7 +7,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import ottla
 from ottla.client.errors import (
@@ -211,8 +211,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Asyncio: the connection stands."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not every loop's transports are registered as asyncio's (uvloop's are not), but they have its methods.
+        self._transport = cast("asyncio.Transport", transport)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -90,6 +90,8 @@ class Accumulator:
         #: Batches that are not delivered nor given up, in the order in which they were begun.
         self.incomplete: dict[ProducerBatch, None] = {}
         self.used_bytes = 0
+        #: For who waits in the sender's event loop: what was woken and will run soon, runs now.
+        self.hurry: Callable[[], None] | None = None
         self._clock = clock
         self._monotonic_ms = clock.monotonic_ms
         self._wake = wake
@@ -177,7 +179,7 @@ class Accumulator:
         if self.used_bytes and self.used_bytes + reserved > self.settings.buffer_memory:
             return None
         topic.used_at_ms = now = self._monotonic_ms()
-        return ProducerBatch(queue.partition, limit, reserved, now, self.lock)
+        return ProducerBatch(queue.partition, limit, reserved, now, self.lock, self.hurry)
 
     def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         # Nothing is called between these two: an interrupt (Ctrl-C) cannot come between them.

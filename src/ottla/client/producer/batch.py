@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from ottla.client.model import TopicPartition
 from ottla.client.producer.futures import BatchResult
@@ -38,11 +39,17 @@ class ProducerBatch:
     )
 
     def __init__(
-        self, partition: TopicPartition, limit: int, reserved: int, created_ms: float, lock: threading.Lock
+        self,
+        partition: TopicPartition,
+        limit: int,
+        reserved: int,
+        created_ms: float,
+        lock: threading.Lock,
+        hurry: Callable[[], None] | None = None,
     ) -> None:
         self.partition = partition
         self.builder = RecordsBuilder(limit)
-        self.result = BatchResult(partition, lock)
+        self.result = BatchResult(partition, lock, hurry)
         self.reserved = reserved
         self.created_ms = created_ms
         self.drained_ms = 0.0

@@ -79,6 +79,16 @@ class ProducerCore:
         if self._sender is not None:
             self._sender.wake()
 
+    def step_now(self) -> None:
+        """In the event loop, called by it and not by somebody who is at work there: do what there is to do."""
+        if self._sender is not None:
+            self._sender.step()
+
+    def hurry(self) -> None:
+        """In the event loop, by who waits for what he sent: the sender need not wait until it is its turn."""
+        if self._sender is not None:
+            self._sender.hurry()
+
     def append(
         self,
         topic: str,

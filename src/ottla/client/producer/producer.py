@@ -34,6 +34,7 @@ class Producer(Generic[K, V]):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self.config = parse_producer_config(config, settings)
         self._core = ProducerCore(self.config, Cluster(self.config.client_settings), self._wake)
+        self._core.accumulator.hurry = self._core.hurry
         self._started = False
 
     def _wake(self) -> None:

@@ -89,7 +89,12 @@ class Sender:
         """There may be something to do; once per turn of the loop."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
-            self._loop.call_soon(self._step)
+            self._loop.call_soon(self.hurry)
+
+    def hurry(self) -> None:
+        """What `wake` has put off is done now."""
+        if self._scheduled:
+            self.step()
 
     def close(self) -> None:
         """Stop; what is not delivered is for the caller to give up."""
@@ -104,7 +109,8 @@ class Sender:
 
     # One step
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Do what there is to do."""
         self._scheduled = False
         if self._closed:
             return
@@ -220,7 +226,9 @@ class Sender:
             told = {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
             for batch in sent.batches:
                 self._told(link, batch, told.get(batch.partition))
-        self.wake()
+        # What is settled by good answers alone leaves nothing to do.
+        if self._accumulator.active or error is not None:
+            self.wake()
 
     def _told(self, link: BrokerLink, batch: ProducerBatch, told: PartitionProduceResponse | None) -> None:
         if batch.result.is_done:  # given up while it was on its way
@@ -351,7 +359,8 @@ class Sender:
 
     def _set_timer(self, due_ms: float, now: float) -> None:
         if self._timer is not None:
-            if self._due_ms == due_ms:
+            # One that comes too early finds nothing to do and sets the next: cheaper than a new one for every request.
+            if self._due_ms <= due_ms:
                 return
             self._timer.cancel()
             self._timer = None

@@ -53,7 +53,7 @@ class Producer(Generic[K, V]):
 
     def _step(self) -> None:
         self._woken = False
-        self._core.step()
+        self._core.step_now()
 
     def __enter__(self) -> Self:
         return self
