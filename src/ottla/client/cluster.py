@@ -132,9 +132,13 @@ class Cluster:
             return connection
 
     async def any_connection(self) -> Connection:
-        """An open connection to any broker: one that stands, else a new one to a known broker or bootstrap server."""
+        """An open connection to any broker: one that stands, else a new one to a known broker or bootstrap server.
+
+        Those with a purpose are left alone: behind a fetch or a join that waits, an answer would wait, too.
+        """
         async with self._opening.setdefault((NOBODY, PLAIN), asyncio.Lock()):
-            for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
+            plain = [connection for (_, purpose), connection in self._connections.items() if purpose == PLAIN]
+            for connection in [*plain, *filter(None, [self._bootstrap])]:
                 if connection.is_open:
                     return connection
             self._check_open()

@@ -50,7 +50,7 @@ Take = Callable[[CompletedFetch, int], tuple[list[Any], int]]
 
 MAX_ARROW_ROWS = 65_536
 """Rows that are given at once unless told otherwise."""
-CLOSE_TIMEOUT_MS = 900
+CLOSE_TIMEOUT_MS = 700
 """How long `close` waits for the coordinator unless told otherwise: it returns within a second at any point."""
 
 
@@ -329,8 +329,9 @@ class Consumer(Generic[K, V]):
         with self._guard:
             self.core.settle()
             at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+            partition = TopicPartition(*partition)
             leader = self.core.keeper.leader(partition)
-            self.core.subscriptions.seek(TopicPartition(*partition), FetchPosition(at.offset, at.leader_epoch, leader))
+            self.core.subscriptions.seek(partition, FetchPosition(at.offset, at.leader_epoch, leader))
             self.core.fetch_soon()
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:

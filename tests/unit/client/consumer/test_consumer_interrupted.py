@@ -1,0 +1,104 @@
+"""Ctrl-C and `close` while brokers hang: both come back within a second, wherever the consumer is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import ottla.client
+import ottla.client.sync
+from ottla.wire.apis import ApiKey
+from unit.client.conftest import SILENT
+
+pytestmark = [pytest.mark.spec("C1"), pytest.mark.slow]
+
+HANGS = [ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.FETCH, ApiKey.FIND_COORDINATOR]
+WITHIN_S = 1.0
+PRESSED_AFTER_S = 0.1
+
+
+@pytest.fixture
+def settings(fakes):
+    fakes.waits_for_records = True
+    fakes.topic("t", 0)
+    return {"bootstrap_servers": fakes.bootstrap, "auto_offset_reset": "earliest", "group_id": "g"}
+
+
+@pytest.fixture
+def pressed():
+    """When Ctrl-C was pressed, a moment from now."""
+    times = []
+
+    def press():
+        times.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(PRESSED_AFTER_S, press)
+    timer.start()
+    yield times
+    timer.cancel()
+    timer.join()
+
+
+def hang(fakes, api_key):
+    fakes.faults[api_key] += [SILENT] * 100
+
+
+@pytest.mark.parametrize("api_key", HANGS)
+def test_without_a_loop(fakes, settings, pressed, api_key):
+    hang(fakes, api_key)
+
+    def main():
+        with ottla.client.sync.Consumer(settings) as consumer:
+            if api_key is ApiKey.FIND_COORDINATOR:
+                consumer.subscribe(["t"])
+            else:
+                consumer.assign([("t", 0)])
+                consumer.seek(("t", 0), 0)
+            if api_key is ApiKey.LIST_OFFSETS:
+                consumer.end_offsets([("t", 0)])
+            consumer.poll(60_000)
+
+    with pytest.raises(KeyboardInterrupt):
+        main()
+    assert time.monotonic() - pressed[0] < WITHIN_S
+
+
+@pytest.mark.parametrize("api_key", HANGS)
+def test_with_a_loop(fakes, settings, pressed, api_key):
+    hang(fakes, api_key)
+
+    async def main():
+        async with ottla.client.Consumer(settings) as consumer:
+            if api_key is ApiKey.FIND_COORDINATOR:
+                await consumer.subscribe(["t"])
+            else:
+                await consumer.assign([("t", 0)])
+                consumer.seek(("t", 0), 0)
+            if api_key is ApiKey.LIST_OFFSETS:
+                await consumer.end_offsets([("t", 0)])
+            await consumer.poll(60_000)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert time.monotonic() - pressed[0] < WITHIN_S
+
+
+@pytest.mark.parametrize("api_key", HANGS)
+def test_close(fakes, settings, facade, api_key):
+    hang(fakes, api_key)
+    consumer = facade.consumer(settings)
+    if api_key is ApiKey.FIND_COORDINATOR:
+        consumer.subscribe(["t"])
+    else:
+        consumer.assign([("t", 0)])
+        consumer.seek(("t", 0), 0)
+    assert not consumer.poll(50)
+    started = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - started < WITHIN_S
