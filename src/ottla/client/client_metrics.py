@@ -47,6 +47,7 @@ MEASURED: dict[str, MetricName] = {
     "request-latency": MetricName(PRODUCER_GROUP, "Milliseconds until a produce request was answered."),
     "fetch-size": MetricName(FETCH_GROUP, "Bytes that a fetch brought."),
     "fetch-latency": MetricName(FETCH_GROUP, "Milliseconds until a fetch was answered."),
+    "fetch-throttle-time": MetricName(FETCH_GROUP, "Milliseconds that brokers put off fetches for, by quotas."),
     "time-between-poll": MetricName(CONSUMER_GROUP, "Milliseconds between two calls of `poll`."),
 }
 """Each gives two figures: NAME-avg and NAME-max, NaN where there was none."""
@@ -57,6 +58,7 @@ GAUGES: dict[str, MetricName] = {
     "requests-in-flight": MetricName(PRODUCER_GROUP, "Produce requests without an answer yet."),
     "records-lag-max": MetricName(FETCH_GROUP, "The most records that a partition is behind its end."),
     "records-lag": MetricName(FETCH_GROUP, "Records that a partition is behind its end.", ("topic", "partition")),
+    "records-lead-min": MetricName(FETCH_GROUP, "The fewest records between a log's start and a position."),
     "last-poll-seconds-ago": MetricName(CONSUMER_GROUP, "Seconds since the last call of `poll`; -1 before the first."),
     "assigned-partitions": MetricName(COORDINATOR_GROUP, "Partitions that are assigned."),
     "commit-total": MetricName(COORDINATOR_GROUP, "Commits that succeeded."),

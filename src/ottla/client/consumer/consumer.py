@@ -212,8 +212,9 @@ class Consumer(Generic[K, V]):
             self._begin()
             work = self._gather(self.deadline_ms(timeout_ms), take_records, self.config.max_poll_records)
             gathered, moves = await self.core.interruptible(work)
+            records: ConsumerRecords[K, V] = self.core.intercepted(gathered)
             self.core.handed_out = moves
-            return ConsumerRecords(gathered)
+            return records
 
     async def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
         core = self.core

@@ -12,20 +12,22 @@ from collections.abc import Awaitable, Callable, Iterator
 from operator import length_hint
 from typing import Any, TypeVar
 
+from ottla.client.client_metrics import Metrics
 from ottla.client.cluster import Cluster
 from ottla.client.configs.consumer import ConsumerConfig
-from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
+from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding, Records
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_collector import FetchCollector, Move
 from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, Fetcher, FetchSettings
-from ottla.client.consumer.figures import FetchFigures
+from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.health import ConsumerHealth, partition_reasons
 from ottla.client.consumer.listener import UserCall, call_here
 from ottla.client.consumer.membership import ClientState
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.offset_lookup import PositionKeeper
+from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.subscription_state import (
     FetchPosition,
     FetchState,
@@ -34,6 +36,7 @@ from ottla.client.consumer.subscription_state import (
     SubscriptionState,
 )
 from ottla.client.errors import ClientError, NoOffsetForPartitionError, WakeupError
+from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import TopicPartition
 from ottla.client.serialization import deserialize_function, make_deserializer
 from ottla.records.consumed import ConsumerRecord
@@ -62,7 +65,11 @@ class ConsumerCore:
             check_crcs=config.check_crcs,
             read_committed=self.read_committed,
         )
-        self.figures = FetchFigures()
+        self.interceptors = ConsumerInterceptors.of(config)
+        self._metrics = Metrics(cluster.clock, config.metrics_num_samples, config.metrics_sample_window_ms)
+        self.figures = ConsumerFigures(
+            self._metrics, cluster.clock, self.subscriptions, read_committed=self.read_committed
+        )
         self.collector = FetchCollector(self.subscriptions, self.buffer)
         self.keeper = MetadataKeeper(
             cluster, self.subscriptions, self._on_metadata, allow_auto_topic_creation=config.allow_auto_create_topics
@@ -89,7 +96,13 @@ class ConsumerCore:
         """None without group.id."""
         if config.group_id:
             self.coordinator = ConsumerCoordinator(
-                cluster, GroupConfig.of(config), self.subscriptions, self.keeper, self.notify, call=call
+                cluster,
+                GroupConfig.of(config),
+                self.subscriptions,
+                self.keeper,
+                self.notify,
+                call=call,
+                on_commit=self.interceptors.on_commit if self.interceptors else None,
             )
         self.error: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -122,6 +135,7 @@ class ConsumerCore:
         await self.fetcher.close()
         await self.positions.close()
         await self.cluster.close()
+        self.interceptors.close()
         for each in self._deserializers:
             if (close := getattr(each, "close", None)) is not None:
                 close()
@@ -203,6 +217,11 @@ class ConsumerCore:
                 position=move.position._replace(offset=last.offset + 1, offset_epoch=last.leader_epoch)
             ).settle()
 
+    def intercepted(self, gathered: dict[TopicPartition, Records]) -> ConsumerRecords[Any, Any]:
+        """The records for the user; interceptors see them before."""
+        records: ConsumerRecords[Any, Any] = ConsumerRecords(gathered)
+        return self.interceptors.on_consume(records) if gathered and self.interceptors else records
+
     def hand_out_chunk(
         self, gathered: dict[TopicPartition, list[ConsumerRecord[Any, Any]]], moves: dict[TopicPartition, Move]
     ) -> Iterator[ConsumerRecord[Any, Any]]:
@@ -211,6 +230,8 @@ class ConsumerCore:
         So the loop over it costs nothing.
         """
         ((partition, records),) = gathered.items()
+        if self.interceptors:
+            records = list(self.intercepted(gathered))
         move = moves.pop(partition)
         for passed_over in moves.values():
             passed_over.settle()
@@ -230,7 +251,7 @@ class ConsumerCore:
         if self.coordinator is not None:
             self.coordinator.polled()
         gathered, moves, count, drained = self.collector.collect(most, take, most_partitions=most_partitions, once=once)
-        self.figures.polled(self.cluster.clock.monotonic_ms(), count)
+        self.figures.polled(count)
         if not gathered:
             for move in moves.values():
                 move.settle()
@@ -242,9 +263,7 @@ class ConsumerCore:
 
     def metrics(self) -> dict[str, float]:
         """Figures by Kafka's names, those of the group among them."""
-        partitions = self.subscriptions.snapshot()
-        now_ms = self.cluster.clock.monotonic_ms()
-        told = self.figures.metrics(now_ms, partitions, read_committed=self.read_committed)
+        told = self._metrics.read()
         return told if self.coordinator is None else told | self.coordinator.metrics()
 
     def health(self) -> ConsumerHealth:
@@ -266,11 +285,10 @@ class ConsumerCore:
             reasons.append(f"poll was not called for {since_s:.0f} s, longer than max.poll.interval.ms")
         reasons += [str(problem) for problem in self.fetcher.problems.values()]
         reasons += [str(problem) for problem in (self.keeper.problem, self.positions.problem) if problem is not None]
-        lags = [self.subscriptions.partition_lag(each, read_committed=self.read_committed) for each in partitions]
-        known = [lag for lag in lags if lag is not None]
+        lags = self.figures.lags()
         blocked = late or self.keeper.problem is not None or (bool(self.fetcher.problems) and not self.buffer)
         return ConsumerHealth(
-            reads and not blocked, tuple(reasons), state, len(partitions), sum(known) if known else None, since_s
+            reads and not blocked, tuple(reasons), state, len(partitions), sum(lags.values()) if lags else None, since_s
         )
 
     def _group_state(self) -> tuple[str, list[str]]:

@@ -15,7 +15,7 @@ from ottla.client.cluster import FETCH, Cluster
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
-from ottla.client.consumer.figures import FetchFigures
+from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, PartitionState, SubscriptionState
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange
@@ -74,7 +74,7 @@ class Fetcher:
         subscriptions: SubscriptionState,
         buffer: FetchBuffer,
         keeper: MetadataKeeper,
-        figures: FetchFigures,
+        figures: ConsumerFigures,
         on_data: Callable[[], None],
     ) -> None:
         #: What is wrong with brokers and partitions at the moment, for `health`.

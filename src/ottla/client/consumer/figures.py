@@ -1,97 +1,75 @@
-"""What a consumer counts, and how it tells it by the names of Kafka's metrics. Plain numbers, counted per answer."""
+"""What a consumer counts: per answer and per poll, never per record."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import nan
 
-from ottla.client.consumer.subscription_state import PartitionState
+from ottla.client.client_metrics import Metrics
+from ottla.client.consumer.subscription_state import PartitionState, SubscriptionState
 from ottla.client.model import TopicPartition
+from ottla.env.clock import Clock
+
+NEVER = -1.0
 
 
-class FetchFigures:
-    """Counted since the consumer was made: the event loop counts answers, whoever polls counts records."""
+class ConsumerFigures:
+    """Counts into `metrics`; the event loop counts answers, whoever polls counts records."""
 
-    __slots__ = (
-        "bytes_consumed",
-        "fetch_latency_max_ms",
-        "fetch_latency_total_ms",
-        "fetch_size_max",
-        "fetches",
-        "last_poll_at_ms",
-        "polls",
-        "records_consumed",
-        "throttle_max_ms",
-        "throttle_total_ms",
-        "time_between_poll_max_ms",
-    )
-
-    def __init__(self) -> None:
-        self.fetches = 0
-        self.fetch_latency_total_ms = 0.0
-        self.fetch_latency_max_ms = 0.0
-        self.fetch_size_max = 0
-        self.throttle_total_ms = 0
-        self.throttle_max_ms = 0
-        self.bytes_consumed = 0
-        self.records_consumed = 0
-        self.polls = 0
+    def __init__(
+        self, metrics: Metrics, clock: Clock, subscriptions: SubscriptionState, *, read_committed: bool
+    ) -> None:
         self.last_poll_at_ms: float | None = None
-        self.time_between_poll_max_ms = 0.0
+        self._clock = clock
+        self._subscriptions = subscriptions
+        self._read_committed = read_committed
+        self._fetches = metrics.total("fetch")
+        self._bytes = metrics.total("bytes-consumed")
+        self._records = metrics.total("records-consumed")
+        self._latency = metrics.measured("fetch-latency")
+        self._size = metrics.measured("fetch-size")
+        self._throttle = metrics.measured("fetch-throttle-time")
+        self._between_polls = metrics.measured("time-between-poll")
+        metrics.gauge("records-lag-max", lambda: max(self.lags().values(), default=nan))
+        metrics.gauge("records-lead-min", lambda: min(self._leads(), default=nan))
+        metrics.gauge("last-poll-seconds-ago", self._last_poll_seconds_ago)
+        metrics.gauge("assigned-partitions", lambda: len(subscriptions.assigned_partitions))
+        metrics.tagged("records-lag", lambda: {tuple(each): lag for each, lag in self.lags().items()})
 
     def fetched(self, latency_ms: float, size_bytes: int, throttle_ms: int) -> None:
         """A broker answered a fetch."""
-        self.fetches += 1
-        self.fetch_latency_total_ms += latency_ms
-        self.fetch_latency_max_ms = max(self.fetch_latency_max_ms, latency_ms)
-        self.fetch_size_max = max(self.fetch_size_max, size_bytes)
-        self.bytes_consumed += size_bytes
-        self.throttle_total_ms += throttle_ms
-        self.throttle_max_ms = max(self.throttle_max_ms, throttle_ms)
+        self._fetches.value += 1
+        self._bytes.value += size_bytes
+        self._latency.add(latency_ms)
+        self._size.add(size_bytes)
+        self._throttle.add(throttle_ms)
 
-    def polled(self, now_ms: float, records: int) -> None:
+    def polled(self, records: int) -> None:
         """The user got so many records."""
-        before = self.last_poll_at_ms
-        if before is not None and now_ms - before > self.time_between_poll_max_ms:
-            self.time_between_poll_max_ms = now_ms - before
-        self.last_poll_at_ms = now_ms
-        self.polls += 1
-        self.records_consumed += records
-
-    def metrics(
-        self, now_ms: float, partitions: Mapping[TopicPartition, PartitionState], *, read_committed: bool
-    ) -> dict[str, float]:
-        """By the names of Apache Kafka's consumer-fetch-manager-metrics and consumer-metrics.
-
-        Totals, averages and maxima are since the consumer was made. Lag and lead are those of this moment; without any
-        position that is known they are left out.
-        """
-        fetches = self.fetches or 1
-        told = {
-            "bytes-consumed-total": float(self.bytes_consumed),
-            "records-consumed-total": float(self.records_consumed),
-            "records-per-request-avg": self.records_consumed / fetches,
-            "fetch-total": float(self.fetches),
-            "fetch-latency-avg": self.fetch_latency_total_ms / fetches,
-            "fetch-latency-max": self.fetch_latency_max_ms,
-            "fetch-size-avg": self.bytes_consumed / fetches,
-            "fetch-size-max": float(self.fetch_size_max),
-            "fetch-throttle-time-avg": self.throttle_total_ms / fetches,
-            "fetch-throttle-time-max": float(self.throttle_max_ms),
-            "time-between-poll-max": self.time_between_poll_max_ms,
-            "assigned-partitions": float(len(partitions)),
-        }
+        now_ms = self._clock.monotonic_ms()
         if self.last_poll_at_ms is not None:
-            told["last-poll-seconds-ago"] = (now_ms - self.last_poll_at_ms) / 1000
-        lags, leads = [], []
-        for state in partitions.values():
-            end = state.last_stable_offset if read_committed else state.high_watermark
-            if state.position is not None and end is not None:
-                lags.append(max(0, end - state.position.offset))
-            if state.position is not None and state.log_start_offset is not None:
-                leads.append(max(0, state.position.offset - state.log_start_offset))
-        if lags:
-            told["records-lag-max"] = float(max(lags))
-            told["records-lag-avg"] = sum(lags) / len(lags)
-        if leads:
-            told["records-lead-min"] = float(min(leads))
-        return told
+            self._between_polls.add(now_ms - self.last_poll_at_ms)
+        self.last_poll_at_ms = now_ms
+        self._records.value += records
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """Records between position and end, of the partitions for which both are known."""
+        partitions = self._partitions()
+        lags = {
+            each: self._subscriptions.partition_lag(each, read_committed=self._read_committed) for each in partitions
+        }
+        return {each: lag for each, lag in lags.items() if lag is not None}
+
+    def _leads(self) -> list[int]:
+        return [
+            max(0, state.position.offset - state.log_start_offset)
+            for state in self._partitions().values()
+            if state.position is not None and state.log_start_offset is not None
+        ]
+
+    def _partitions(self) -> Mapping[TopicPartition, PartitionState]:
+        return self._subscriptions.snapshot()
+
+    def _last_poll_seconds_ago(self) -> float:
+        at_ms = self.last_poll_at_ms
+        return NEVER if at_ms is None else (self._clock.monotonic_ms() - at_ms) / 1000

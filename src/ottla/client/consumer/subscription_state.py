@@ -15,13 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.errors import IllegalStateError, InvalidArgumentError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 
-Listener = Any
-"""A ConsumerRebalanceListener; it is kept here and called by the coordinator."""
 NO_EPOCH = -1
 NO_LEADER = -1
 
@@ -117,6 +116,12 @@ class PartitionState:
         """Whether records may be fetched and handed out."""
         return self.fetch_state is FetchState.FETCHING and not self.paused and not self.pending_revocation
 
+    def lag(self, *, read_committed: bool) -> int | None:
+        """Records between position and end as it was last told, None where either is not known."""
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        position = self.position
+        return None if end is None or position is None else max(0, end - position.offset)
+
     def settle_at(self, position: FetchPosition) -> None:
         """Read from there."""
         self.seeks += 1
@@ -146,7 +151,7 @@ class SubscriptionState:
     def __init__(self, default_reset: OffsetReset = OffsetReset.LATEST) -> None:
         self.default_reset = default_reset
         self.type = SubscriptionType.NONE
-        self.listener: Listener | None = None
+        self.listener: ConsumerRebalanceListener | None = None
         self.pattern: re.Pattern[str] | None = None
         self.subscription: frozenset[str] = frozenset()
         """Topics asked for by name, or found by the pattern."""
@@ -159,13 +164,13 @@ class SubscriptionState:
 
     # What is subscribed
 
-    def subscribe(self, topics: Collection[str], listener: Listener | None = None) -> bool:
+    def subscribe(self, topics: Collection[str], listener: ConsumerRebalanceListener | None = None) -> bool:
         """Subscribe to topics by name; whether that is a change. IllegalStateError beside another kind."""
         self._set_type(SubscriptionType.TOPICS)
         self.listener = listener
         return self._change_subscription(topics)
 
-    def subscribe_pattern(self, pattern: re.Pattern[str], listener: Listener | None = None) -> None:
+    def subscribe_pattern(self, pattern: re.Pattern[str], listener: ConsumerRebalanceListener | None = None) -> None:
         """Subscribe to all topics that match; `subscribe_from_pattern` says which there are."""
         self._set_type(SubscriptionType.PATTERN)
         self.listener = listener
@@ -466,9 +471,7 @@ class SubscriptionState:
 
     def partition_lag(self, partition: TopicPartition, *, read_committed: bool = False) -> int | None:
         """Records between position and end as it was last told, None where either is not known."""
-        state = self.state(partition)
-        end = state.last_stable_offset if read_committed else state.high_watermark
-        return None if end is None or state.position is None else max(0, end - state.position.offset)
+        return self.state(partition).lag(read_committed=read_committed)
 
     def snapshot(self) -> Mapping[TopicPartition, PartitionState]:
         """Assigned partitions and their states, for metrics and health."""

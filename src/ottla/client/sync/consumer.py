@@ -132,7 +132,7 @@ class Consumer(Generic[K, V]):
         """As `ottla.client.Consumer.poll`."""
         with self._guard:
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take_records, self._max_poll_records)
-            records: ConsumerRecords[K, V] = ConsumerRecords(gathered)
+            records: ConsumerRecords[K, V] = self._core.intercepted(gathered)
         self._core.handed_out = moves  # from here to the caller no signal is looked at
         return records
 

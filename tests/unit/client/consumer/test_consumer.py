@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.errors import IllegalStateError
+from ottla.client.interceptors import ConsumerInterceptor
 from ottla.client.model import TopicPartition
 from ottla.wire.apis import ApiKey
 from support.waiting import wait_until
@@ -177,7 +179,9 @@ def test_metrics_by_kafkas_names(fake, consumer):
     assert told["records-lag-max"] == 0
     assert told["fetch-total"] >= 1
     assert 0 < told["fetch-latency-avg"] <= told["fetch-latency-max"]
-    assert told["last-poll-seconds-ago"] < 10
+    assert 0 <= told["last-poll-seconds-ago"] < 10
+    assert told["records-lag{topic=t,partition=0}"] == 0
+    assert told["records-lead-min"] == 30
 
 
 def test_health(fake, consumer):
@@ -197,3 +201,26 @@ def test_health(fake, consumer):
     fake.stop(0)
     wait_until(lambda: not consumer.poll(50) and not consumer.health().is_progressing, "the loss of the broker")
     assert any("127.0.0.1" in reason for reason in consumer.health().reasons)
+
+
+@pytest.mark.spec("P4")
+def test_interceptors_see_records_before_the_caller(fake, facade):
+    class Upper(ConsumerInterceptor):
+        def on_consume(self, records):
+            kept = {
+                each: [record._replace(value=b"seen") for record in records.records(each) if record.offset % 2]
+                for each in records.partitions()
+            }
+            return ConsumerRecords(kept)
+
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 20)
+    settings = {"bootstrap.servers": fake.bootstrap, "auto.offset.reset": "earliest", "interceptor.classes": [Upper()]}
+    with facade.consumer(settings) as consumer:
+        consumer.assign([p])
+        assert [(r.offset, r.value) for r in read(consumer, 10)] == [(at, b"seen") for at in range(1, 20, 2)]
+        assert consumer.position(p) == 20
+        consumer.seek(p, 10)
+        iterator = iter(consumer)
+        assert [next(iterator).offset for _ in range(2)] == [11, 13]
+        assert consumer.position(p) == 14
