@@ -7,10 +7,11 @@ with growing pauses, on fresh metadata, until the operation's time is up.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from ottla.client.connection import Connection, open_connection
+from ottla.client.connection import Connection, canonical_servers, open_connection
 from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
@@ -18,12 +19,14 @@ from ottla.client.errors import (
     ClientError,
     ClientTimeoutError,
     ConnectError,
+    ConnectionLostError,
     NotLeaderError,
     UnknownTopicError,
 )
 from ottla.client.metadata import NOBODY, Metadata
 from ottla.client.model import TopicMetadata, TopicPartition
-from ottla.client.settings import ClientSettings, format_servers, parse_bootstrap_servers
+from ottla.client.reconnects import Reconnects
+from ottla.client.settings import CANONICAL, ClientSettings, format_servers, parse_bootstrap_servers
 from ottla.env.clock import Clock, SystemClock
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -36,6 +39,10 @@ FETCH = "fetch"
 PRODUCE = "produce"
 COORDINATOR = "coordinator"
 """Purposes: a broker works on one request of a connection at a time, so what may wait has connections of its own."""
+
+
+MIN_IDLE_CHECK_S = 0.01
+"""Pause between two looks for idle connections, at least."""
 
 
 class Cluster:
@@ -52,6 +59,9 @@ class Cluster:
         self._refreshing = asyncio.Lock()
         self._refreshed_at_ms = 0.0
         self._was_reached = False
+        self._reconnects = Reconnects(settings)
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._canonical = settings.client_dns_lookup != CANONICAL
         #: Addresses that once spoke Kafka's protocol: brokers of this cluster, and its bootstrap servers.
         self._spoken_to: set[tuple[str, int]] = set()
         self._closed = False
@@ -64,6 +74,8 @@ class Cluster:
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
             connection.close()
         self._connections.clear()
@@ -119,7 +131,7 @@ class Cluster:
                 if node is None:
                     raise BrokerUnreachableError(f"broker {node_id} is not part of {self.name} now", retriable=True)
                 try:
-                    connection = await open_connection(node.host, node.port, self.settings)
+                    connection = await self._open(node.host, node.port)
                 except ConnectError as error:
                     # Who spoke Kafka's protocol once and now closes the connection is being stopped, and comes back.
                     stopping = error.retriable and (node.host, node.port) in self._spoken_to
@@ -127,9 +139,39 @@ class Cluster:
                         f"{error} (broker {node_id} of {self.name} is known by this address: advertised.listeners)",
                         retriable=stopping or isinstance(error, BrokerUnreachableError),
                     ) from error
-                self._spoken_to.add((node.host, node.port))
                 self._connections[key] = connection
             return connection
+
+    async def _open(self, host: str, port: int) -> Connection:
+        """A new connection. Where the address failed just now the same error again, without another attempt."""
+        address = (host, port)
+        held_back = self._reconnects.holds_back(address, self.clock.monotonic_ms())
+        if held_back is not None:
+            raise held_back
+        try:
+            connection = await open_connection(host, port, self.settings, self._reconnects.timeout_ms(address))
+        except ConnectError as error:
+            self._reconnects.failed(address, self.clock.monotonic_ms(), error)
+            raise
+        self._reconnects.succeeded(address)
+        self._spoken_to.add(address)
+        if self._idle_timer is None and self.settings.connections_max_idle_ms >= 0:
+            self._close_idle()
+        return connection
+
+    def _close_idle(self) -> None:
+        """Close the connections that were not used for `connections.max.idle.ms`; then look again in time."""
+        idle_s = self.settings.connections_max_idle_ms / 1000
+        next_due_s = idle_s
+        for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
+            if connection.is_open and not connection.is_waiting:
+                left_s = connection.used_at_s + idle_s - time.monotonic()
+                if left_s <= 0:
+                    connection.close_because(ConnectionLostError(f"{connection.address} was idle", retriable=True))
+                else:
+                    next_due_s = min(next_due_s, left_s)
+        loop = asyncio.get_running_loop()
+        self._idle_timer = loop.call_later(max(next_due_s, MIN_IDLE_CHECK_S), self._close_idle)
 
     async def any_connection(self) -> Connection:
         """An open connection to any broker: one that stands, else a new one to a known broker or bootstrap server.
@@ -146,15 +188,18 @@ class Cluster:
 
     async def _open_any(self) -> Connection:
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
+        if not self._canonical:
+            self._servers, self._canonical = await canonical_servers(self._servers), True
         problems: list[ClientError] = []
         for host, port in dict.fromkeys([*known, *self._servers]):
+            if not self._was_reached:  # whoever asks anew wants to know how it is now
+                self._reconnects.succeeded((host, port))
             try:
-                self._bootstrap = await open_connection(host, port, self.settings)
+                self._bootstrap = await self._open(host, port)
             except ConnectError as error:
                 problems.append(error)
             else:
                 self._was_reached = True
-                self._spoken_to.add((host, port))
                 return self._bootstrap
         raise self._unreachable(problems)
 

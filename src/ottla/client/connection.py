@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -16,6 +17,7 @@ from ottla.client.errors import (
     ClientError,
     ClientTimeoutError,
     ConnectionLostError,
+    ConnectTimeoutError,
     NotKafkaError,
     ProtocolError,
     UnresolvableHostError,
@@ -63,6 +65,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
         self._closed_by: ClientError | None = None
+        #: When bytes last went either way, by time.monotonic.
+        self.used_at_s = time.monotonic()
         #: Called when the transport's own buffer has emptied after it was full.
         self.on_writable: Callable[[], None] | None = None
 
@@ -70,6 +74,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._closed_by is None and self._transport is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is expected."""
+        return bool(self._waiting)
 
     @property
     def unsent_bytes(self) -> int:
@@ -154,6 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport
 
     def _write(self, data: bytes) -> None:
+        self.used_at_s = time.monotonic()
         self._check_open().write(data)
 
     def _expect_answer(self) -> asyncio.Future[Any]:
@@ -172,11 +182,10 @@ class Connection(asyncio.BufferedProtocol):
             self._close(late)
             raise late from None
 
-    async def agree_on_versions(self) -> None:
+    async def agree_on_versions(self, timeout_ms: int) -> None:
         """Learn what the broker serves (KIP-35); a broker that knows an older version of the question says so."""
         version = USED[ApiKey.API_VERSIONS][1]
         question = ApiVersionsRequest(client_software_name="ottla", client_software_version=ottla.__version__)
-        timeout_ms = self._settings.socket_connection_setup_timeout_ms
         try:
             answer: ApiVersionsResponse = await self._exchange(question, version, timeout_ms)
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -215,6 +224,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for option, size in (
+            (socket.SO_SNDBUF, self._settings.send_buffer_bytes),
+            (socket.SO_RCVBUF, self._settings.receive_buffer_bytes),
+        ):
+            if size >= 0:
+                connected.setsockopt(socket.SOL_SOCKET, option, size)
 
     def resume_writing(self) -> None:
         """Asyncio: the transport's buffer has emptied."""
@@ -232,6 +247,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Asyncio: so many bytes have arrived."""
+        self.used_at_s = time.monotonic()
         try:
             answers = self._protocol.received(nbytes)
         except WireError as error:
@@ -256,16 +272,20 @@ def _what_it_is(address: str, refusal: FrameRefusal) -> str:
     return f"the answer of {address} cannot be read: {refusal.message}"
 
 
-async def open_connection(host: str, port: int, settings: ClientSettings) -> Connection:
-    """Connect and agree on versions. Raises the subclasses of ConnectError."""
+async def open_connection(
+    host: str, port: int, settings: ClientSettings, setup_timeout_ms: int | None = None
+) -> Connection:
+    """Connect and agree on versions, each within `setup_timeout_ms`. Raises the subclasses of ConnectError.
+
+    All addresses of the host are tried in turn, each for its share of the time.
+    """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    loop = asyncio.get_running_loop()
-    timeout_ms = settings.socket_connection_setup_timeout_ms
+    timeout_ms = setup_timeout_ms or settings.socket_connection_setup_timeout_ms
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            _, connection = await loop.create_connection(lambda: Connection(address, settings), host, port)
+            connection = await _connect(host, port, lambda: Connection(address, settings), timeout_ms / 1000)
     except TimeoutError:
-        raise BrokerUnreachableError(
+        raise ConnectTimeoutError(
             f"{address} did not accept a connection within {timeout_ms} ms; check address, network and firewall"
         ) from None
     except (socket.gaierror, UnicodeError) as error:
@@ -277,8 +297,46 @@ async def open_connection(host: str, port: int, settings: ClientSettings) -> Con
             f"cannot connect to {address} ({reason}); check that the broker runs and listens there"
         ) from error
     try:
-        await connection.agree_on_versions()
+        await connection.agree_on_versions(timeout_ms)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+async def _connect(host: str, port: int, make: Callable[[], Connection], timeout_s: float) -> Connection:
+    """A connection to the first address of the host that accepts one; the last one's error where none does."""
+    loop = asyncio.get_running_loop()
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    share_s = timeout_s / len(addresses)
+    for index, (*_, address) in enumerate(addresses):
+        try:
+            async with asyncio.timeout(share_s):
+                _, connection = await loop.create_connection(make, _literal(address), port)
+        except OSError:  # a TimeoutError is one
+            if index == len(addresses) - 1:
+                raise
+        else:
+            return connection
+    raise OSError("the host has no addresses")
+
+
+def _literal(address: tuple[Any, ...]) -> str:
+    """An address of getaddrinfo as text; one that holds on a single link only names that, too."""
+    return f"{address[0]}%{address[3]}" if len(address) > 3 and address[3] else str(address[0])
+
+
+async def canonical_servers(servers: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """The canonical names of all addresses of these hosts, with the same ports; a host that has none stays."""
+    loop = asyncio.get_running_loop()
+    found: list[tuple[str, int]] = []
+    for host, port in servers:
+        try:
+            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            names = [
+                (await loop.getnameinfo((str(address[0]), port), socket.NI_NUMERICSERV))[0] for *_, address in addresses
+            ]
+        except OSError:
+            names = [host]
+        found.extend((name, port) for name in names)
+    return list(dict.fromkeys(found))

@@ -51,6 +51,10 @@ class BrokerUnreachableError(ConnectError):
     """Nobody listens there, or nobody answers."""
 
 
+class ConnectTimeoutError(BrokerUnreachableError):
+    """Nobody answers there within socket.connection.setup.timeout.ms."""
+
+
 class NotKafkaError(ConnectError):
     """Something listens there, but it does not speak Kafka's protocol in plain text."""
 

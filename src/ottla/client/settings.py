@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ottla.client.errors import InvalidArgumentError
 
 MAX_PORT = 65535
+CANONICAL = "resolve_canonical_bootstrap_servers_only"
+"""A value of `client_dns_lookup`."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -32,6 +34,7 @@ class ClientSettings:
     receive_buffer_bytes: int = -1
     """Sizes of the sockets' buffers; -1 leaves them to the operating system, which adapts them."""
     client_dns_lookup: str = "use_all_dns_ips"
+    """Or `CANONICAL`."""
 
 
 @dataclass(slots=True, frozen=True)

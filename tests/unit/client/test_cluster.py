@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 
 import pytest
@@ -10,6 +11,7 @@ from ottla.client.errors import (
     ClientClosedError,
     ClientTimeoutError,
     ConnectionLostError,
+    ConnectTimeoutError,
     InvalidArgumentError,
     NotKafkaError,
     UnknownTopicError,
@@ -257,3 +259,85 @@ def test_after_close_nothing_works(fake, with_cluster):
             await cluster.connection(0)
 
     with_cluster(fake, work)
+
+
+def test_connections_that_are_not_used_are_closed(fake, with_cluster):
+    async def work(cluster):
+        await cluster.refresh([])
+        first = await cluster.connection(0)
+        for _ in range(500):
+            if first.is_open:
+                await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionLostError, match="was idle"):
+            await first.request(MetadataRequest(topics=[]))
+        second = await cluster.connection(0)
+        return second is not first and second.is_open
+
+    assert with_cluster(fake, work, connections_max_idle_ms=50)
+
+
+def test_connections_with_an_answer_to_come_are_not_idle(fake, with_cluster, faults):
+    fake.faults[ApiKey.METADATA] = deque([faults["SILENT"]])
+
+    async def work(cluster):
+        connection = await cluster.any_connection()
+        with pytest.raises(ClientTimeoutError):
+            await connection.request(MetadataRequest(topics=[]), timeout_ms=200)
+
+    with_cluster(fake, work, connections_max_idle_ms=50)
+
+
+def test_a_broker_that_refused_is_left_alone_for_a_moment(fake, with_cluster, monkeypatch):
+    attempts = []
+
+    async def refused(host, port, settings, timeout_ms):
+        attempts.append(timeout_ms)
+        raise ConnectTimeoutError("silent", retriable=True)
+
+    async def work(cluster):
+        await cluster.refresh([])
+        monkeypatch.setattr("ottla.client.cluster.open_connection", refused)
+        errors = []
+        for _ in range(3):
+            with pytest.raises(ConnectTimeoutError, match="silent") as caught:
+                await cluster.connection(0, "produce")
+            errors.append(caught.value)
+        return errors
+
+    errors = with_cluster(fake, work, reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000)
+    assert len(attempts) == 1
+    assert all(error.retriable for error in errors)
+
+
+def test_attempts_to_connect_get_more_time(fake, with_cluster, monkeypatch):
+    attempts = []
+
+    async def refused(host, port, settings, timeout_ms):
+        attempts.append(timeout_ms)
+        raise ConnectTimeoutError("silent", retriable=True)
+
+    async def work(cluster):
+        await cluster.refresh([])
+        monkeypatch.setattr("ottla.client.cluster.open_connection", refused)
+        for _ in range(2):
+            with pytest.raises(ConnectTimeoutError):
+                await cluster.connection(0, "produce")
+
+    with_cluster(
+        fake, work, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0, socket_connection_setup_timeout_max_ms=10_000
+    )
+    assert attempts[0] == 2000
+    assert 3200 <= attempts[1] <= 4800
+
+
+def test_canonical_names_take_the_place_of_bootstrap_servers(fake, with_cluster, monkeypatch):
+    async def canonical(servers):
+        assert servers == [("alias", 1)]
+        return [("127.0.0.1", fake.ports[0])]
+
+    monkeypatch.setattr("ottla.client.cluster.canonical_servers", canonical)
+
+    async def work(cluster):
+        return await cluster.refresh([])
+
+    assert with_cluster("alias:1", work, client_dns_lookup="resolve_canonical_bootstrap_servers_only") is not None

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.client.connection import open_connection
+from ottla.client.connection import canonical_servers, open_connection
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -214,3 +214,42 @@ def test_hosts_that_cannot_be_resolved(host):
 def test_errors_are_client_errors():
     assert issubclass(InvalidArgumentError, ValueError)
     assert issubclass(ClientTimeoutError, TimeoutError)
+
+
+def test_buffers_have_the_sizes_that_are_set(fake):
+    async def sizes(connection):
+        connected = connection._transport.get_extra_info("socket")
+        return [connected.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+
+    settings = ClientSettings("unused:1", send_buffer_bytes=20_000, receive_buffer_bytes=30_000)
+    assert connected(fake.ports[0], sizes, settings=settings) in ([20_000, 30_000], [40_000, 60_000])
+
+
+def test_all_addresses_of_a_host_are_tried(fake, monkeypatch):
+    """The first one refuses; the second one answers."""
+
+    async def body():
+        loop = asyncio.get_running_loop()
+        resolve = loop.getaddrinfo
+
+        async def two(host, port, **options):
+            if host != "two.example":
+                return await resolve(host, port, **options)
+            kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+            return [(*kind, ("127.0.0.2", port)), (*kind, ("127.0.0.1", port))]
+
+        monkeypatch.setattr(loop, "getaddrinfo", two)
+        connection = await open_connection("two.example", fake.ports[0], SETTINGS)
+        connection.close()
+        return connection.address
+
+    assert asyncio.run(body()) == f"two.example:{fake.ports[0]}"
+
+
+def test_canonical_servers_of_addresses_and_of_hosts_that_are_not_there():
+    async def body():
+        return await canonical_servers([("no-such-host.invalid", 1), ("127.0.0.1", 2)])
+
+    found = asyncio.run(body())
+    assert found[0] == ("no-such-host.invalid", 1)
+    assert [port for _, port in found[1:]] == [2]

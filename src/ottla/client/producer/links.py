@@ -65,7 +65,9 @@ class BrokerLink:
             self.connection.on_writable = self._wake
         except ClientError as error:
             self.error = error
-            pause_ms = min(settings.retry_backoff_ms * 2 ** min(self._failures, 16), settings.retry_backoff_max_ms)
+            pause_ms = min(
+                settings.reconnect_backoff_ms * 2 ** min(self._failures, 16), settings.reconnect_backoff_max_ms
+            )
             self._failures += 1
             self.not_before_ms = self._cluster.clock.monotonic_ms() + pause_ms
             self._cluster.metadata.expire()  # the broker may have moved
