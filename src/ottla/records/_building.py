@@ -88,42 +88,57 @@ class RecordsBuilder:
         self.count += 1
         return self.count - 1
 
-    def append_rows(
-        self,
-        keys: Strings | None,
-        values: Strings | None,
-        timestamps: Any,
-        timestamp: int,
-        start: int,
-        stop: int,
-    ) -> int:
+    def append_rows(self, columns: SourceColumns, start: int, stop: int, rows: Any = None) -> int:
         """Add rows `start` to `stop` (exclusive) of columns, as far as the limit leaves room; the next row.
 
-        `timestamps` is a buffer of numbers of 64 bits, or None where all rows have `timestamp`. IndexError where a
-        column is shorter.
+        With `rows`, a buffer of numbers of 64 bits, those are the rows, and `start` and `stop` count in it.
+        IndexError for a row that is not there, ValueError for a header without a name; what came before is added.
         """
-        times = timestamps
-        has_times = timestamps is not None
-        row = start
-        while row < stop:
-            if has_times:
-                timestamp = times[row]
-            key_size = -1 if keys is None else keys.length(row)
-            value_size = -1 if values is None else values.length(row)
-            if self._begin(timestamp, key_size, value_size, 1) < 0:
+        chosen = rows
+        is_chosen = rows is not None
+        at = start
+        if at < 0:
+            raise IndexError("no such row")
+        while at < stop:
+            row = chosen[at] if is_chosen else at
+            if not self._append_row(columns, row):
                 break
-            self._put(key_size)
-            if keys is not None and key_size > 0:
-                copy_octets(self._buffer, self.size, keys.data, keys.starts[keys.offset + row], key_size)
-                self.size += key_size
-            self._put(value_size)
-            if values is not None and value_size > 0:
-                copy_octets(self._buffer, self.size, values.data, values.starts[values.offset + row], value_size)
-                self.size += value_size
+            at += 1
+        return at
+
+    def _append_row(self, columns: SourceColumns, row: int) -> bool:
+        """Add a row; False where it has no room."""
+        columns.check(row)
+        keys, values = columns.keys, columns.values
+        key_size = keys.length(row) if columns.has_keys else -1
+        value_size = values.length(row) if columns.has_values else -1
+        headers_size = columns.headers_size(row) if columns.has_headers else 1
+        if self._begin(columns.timestamp_of(row), key_size, value_size, headers_size) < 0:
+            return False
+        self._put_string(keys, row, key_size)
+        self._put_string(values, row, value_size)
+        if columns.has_headers:
+            self._put_headers(columns, row)
+        else:
             self._put(0)
-            self.count += 1
-            row += 1
-        return row
+        self.count += 1
+        return True
+
+    def _put_string(self, strings: Strings, row: int, size: int) -> None:
+        """Write a size and what has it. There has to be room."""
+        self._put(size)
+        if size > 0:
+            copy_octets(self._buffer, self.size, strings.data, strings.starts[strings.offset + row], size)
+            self.size += size
+
+    def _put_headers(self, columns: SourceColumns, row: int) -> None:
+        at = columns.header_starts[row]
+        end = columns.header_ends[row]
+        self._put(end - at)
+        while at < end:
+            self._put_string(columns.header_names, at, columns.header_names.length(at))
+            self._put_string(columns.header_values, at, columns.header_values.length(at))
+            at += 1
 
     def payload(self) -> bytes:
         """The records so far, as they lie in an uncompressed batch."""
@@ -201,6 +216,112 @@ class Strings:
             raise IndexError("a row that is not within the data")
         size: int = end - first
         return size
+
+
+class SourceColumns:
+    """Records in columns of `count` rows, to be encoded; `ottla.records.from_arrow.source_of` makes it.
+
+    Keys and values are `Strings` or None for nothing but nulls. `timestamps` is a buffer of numbers of 64 bits, or None
+    where all have `timestamp`. The headers of row i are those from number i of `header_starts` to number i of
+    `header_ends` (buffers of numbers of 64 bits) in `header_names` and `header_values`; None where there are none.
+    """
+
+    __slots__ = (
+        "_times", "count", "has_headers", "has_keys", "has_times", "has_values", "header_ends", "header_names",
+        "header_starts", "header_values", "keys", "timestamp", "values",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        count: int,
+        keys: Strings | None,
+        values: Strings | None,
+        timestamps: Any,
+        timestamp: int,
+        headers: tuple[Any, Any, Strings, Strings] | None,
+    ) -> None:
+        """ValueError where a column has fewer than `count` rows."""
+        for column in (timestamps, *(headers or ())[:2]):
+            if column is not None and len(column) < count:
+                raise ValueError(f"a column of {len(column)} rows, where there are to be {count}")
+        none = memoryview(bytes(8)).cast("q")
+        nothing = Strings(none, b"", None, 0, 0)
+        self.count = count
+        self.has_keys = keys is not None
+        self.keys = nothing if keys is None else keys
+        self.has_values = values is not None
+        self.values = nothing if values is None else values
+        self.has_times = timestamps is not None
+        self._times = none if timestamps is None else timestamps
+        self.timestamp = timestamp
+        self.has_headers = headers is not None
+        starts, ends, names, texts = (none, none, nothing, nothing) if headers is None else headers
+        self.header_starts = starts
+        self.header_ends = ends
+        self.header_names = names
+        self.header_values = texts
+
+    def check(self, row: int) -> None:
+        """IndexError where there is no such row."""
+        if row < 0 or row >= self.count:
+            raise IndexError(f"row {row} of columns that have {self.count}")
+
+    def timestamp_of(self, row: int) -> int:
+        """In milliseconds; the row is known to be there."""
+        if self.has_times:
+            number: int = self._times[row]
+            return number
+        return self.timestamp
+
+    def headers_size(self, row: int) -> int:
+        """The bytes of a row's headers with their count."""
+        at = self.header_starts[row]
+        end = self.header_ends[row]
+        if end < at:
+            raise IndexError("headers that end before they begin")
+        size = varint_size(end - at)
+        while at < end:
+            length = self.header_names.length(at)
+            if length < 0:
+                raise ValueError(f"a header of row {row} has no name")
+            size += varint_size(length) + length
+            length = self.header_values.length(at)
+            size += varint_size(length) + max(length, 0)
+            at += 1
+        return size
+
+
+def rows_by_partition(partitions: Any, partition_count: int) -> list[array[int]]:
+    """The rows of each partition in their order, and, as the last, those that have none (-1).
+
+    `partitions` is what `partitions_for_keys` gives. ValueError for a partition that is not there.
+    """
+    chosen = partitions
+    counts = array("q", bytes(8 * (partition_count + 1)))
+    places = counts
+    rows = len(chosen)
+    for row in range(rows):
+        partition = chosen[row]
+        if partition < NO_PARTITION or partition >= partition_count:
+            raise ValueError(f"partition {partition}, where there are {partition_count}")
+        if partition < 0:
+            partition = partition_count
+        places[partition] += 1
+    first = 0
+    for partition in range(partition_count + 1):
+        size = places[partition]
+        places[partition] = first
+        first += size
+    order = array("q", bytes(8 * rows))
+    numbers = order
+    for row in range(rows):
+        partition = chosen[row]
+        if partition < 0:
+            partition = partition_count
+        numbers[places[partition]] = row
+        places[partition] += 1
+    ends = [0, *counts]
+    return [order[ends[at] : ends[at + 1]] for at in range(partition_count + 1)]
 
 
 def octets_of(data: bytes | bytearray | memoryview) -> bytes:

@@ -8,8 +8,11 @@ from libc.string cimport memcpy
 ctypedef unsigned long long u64
 ctypedef long long i64
 ctypedef const unsigned char[::1] octets
+ctypedef const int[::1] ints
+ctypedef const long long[::1] longs
 
-cdef Py_ssize_t MOST_BYTES, MOST_VARINT_BYTES
+cdef Py_ssize_t MOST_BYTES, FIRST_ROOM
+cdef int NO_PARTITION
 cdef i64 LARGEST
 cdef u64 SEED, MULTIPLIER, MASK, POSITIVE
 
@@ -45,10 +48,18 @@ cdef class RecordsBuilder:
     @cython.locals(encoded_headers=bytes, key_size=Py_ssize_t, value_size=Py_ssize_t)
     cpdef Py_ssize_t append(self, i64 timestamp, key, value, headers=*) except -2
 
-    @cython.locals(times="const long long[::1]", has_times=bint, row=Py_ssize_t, key_size=Py_ssize_t, value_size=Py_ssize_t)
-    cpdef append_rows(
-        self, Strings keys, Strings values, timestamps, i64 timestamp, Py_ssize_t start, Py_ssize_t stop
+    @cython.locals(chosen=longs, is_chosen=bint, at=Py_ssize_t, row=Py_ssize_t)
+    cpdef append_rows(self, SourceColumns columns, Py_ssize_t start, Py_ssize_t stop, rows=*)
+
+    @cython.locals(
+        keys=Strings, values=Strings, key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t
     )
+    cdef inline bint _append_row(self, SourceColumns columns, Py_ssize_t row) except -1
+
+    cdef inline int _put_string(self, Strings strings, Py_ssize_t row, Py_ssize_t size) except -1
+
+    @cython.locals(at=Py_ssize_t, end=Py_ssize_t)
+    cdef int _put_headers(self, SourceColumns columns, Py_ssize_t row) except -1
 
     @cython.locals(delta=i64, body=Py_ssize_t, needed=Py_ssize_t, room=Py_ssize_t)
     cdef inline int _begin(
@@ -61,7 +72,7 @@ cdef class RecordsBuilder:
 
 @cython.final
 cdef class Strings:
-    cdef const long long[::1] starts
+    cdef longs starts
     cdef octets data
     cdef octets valid
     cdef bint has_nulls
@@ -71,6 +82,37 @@ cdef class Strings:
     @cython.locals(at=Py_ssize_t, first=i64, end=i64, size=Py_ssize_t)
     cdef inline Py_ssize_t length(self, Py_ssize_t row) except -2
 
+
+@cython.final
+cdef class SourceColumns:
+    cdef readonly Py_ssize_t count
+    cdef readonly i64 timestamp
+    cdef bint has_keys
+    cdef bint has_values
+    cdef bint has_times
+    cdef bint has_headers
+    cdef Strings keys
+    cdef Strings values
+    cdef Strings header_names
+    cdef Strings header_values
+    cdef longs _times
+    cdef longs header_starts
+    cdef longs header_ends
+
+    cdef inline int check(self, Py_ssize_t row) except -1
+
+    @cython.locals(number=i64)
+    cdef inline i64 timestamp_of(self, Py_ssize_t row) noexcept
+
+    @cython.locals(at=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, length=Py_ssize_t)
+    cdef Py_ssize_t headers_size(self, Py_ssize_t row) except -2
+
+
+@cython.locals(
+    chosen=ints, places="long long[::1]", numbers="long long[::1]", row=Py_ssize_t, rows=Py_ssize_t,
+    partition=Py_ssize_t, first=i64, size=i64,
+)
+cpdef list rows_by_partition(partitions, Py_ssize_t partition_count)
 
 cdef inline bytes octets_of(data)
 

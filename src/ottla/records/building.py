@@ -1,12 +1,13 @@
-"""Batches built record by record, encoded at once, or from Arrow columns; compiled where that was built.
+"""Batches built record by record, encoded at once, or from columns; compiled where that was built.
 
-`RecordsBuilder` gathers the records of one batch, `finish_batch` frames them. `Strings` is a column of an Arrow array
-(`strings_of`), `partitions_for_keys` gives each key its partition, and `murmur2` is the hash behind that.
+`RecordsBuilder` gathers the records of one batch, `finish_batch` frames them. `SourceColumns` are columns that it takes
+as they are, `Strings` one of them (`ottla.records.from_arrow` makes both); `partitions_for_keys` gives each key its
+partition, `rows_by_partition` each partition its rows, and `murmur2` is the hash behind that.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.records.batch import (
     MAGIC,
@@ -21,18 +22,38 @@ from ottla.records.batch import (
 from ottla.records.compression import Compression, compress
 
 try:
-    from ottla.records._building_native import RecordsBuilder, Strings, murmur2, partitions_for_keys
+    from ottla.records._building_native import (
+        RecordsBuilder,
+        SourceColumns,
+        Strings,
+        murmur2,
+        partitions_for_keys,
+        rows_by_partition,
+    )
 
     compiled = True
 except ImportError:
-    from ottla.records._building import RecordsBuilder, Strings, murmur2, partitions_for_keys
+    from ottla.records._building import (
+        RecordsBuilder,
+        SourceColumns,
+        Strings,
+        murmur2,
+        partitions_for_keys,
+        rows_by_partition,
+    )
 
     compiled = False
 
-if TYPE_CHECKING:
-    import pyarrow
-
-__all__ = ["COMPILED", "RecordsBuilder", "Strings", "finish_batch", "murmur2", "partitions_for_keys", "strings_of"]
+__all__ = [
+    "COMPILED",
+    "RecordsBuilder",
+    "SourceColumns",
+    "Strings",
+    "finish_batch",
+    "murmur2",
+    "partitions_for_keys",
+    "rows_by_partition",
+]
 
 #: Whether the compiled builder is there.
 COMPILED: Final = compiled
@@ -74,23 +95,3 @@ def finish_batch(
         position=0,
     )
     return frame_batch(payload, header)
-
-
-def strings_of(column: pyarrow.Array) -> Strings:
-    """A column of binary, string, large ones of both, or fixed-size binary, for `RecordsBuilder.append_rows`.
-
-    The bytes are not copied. pyarrow.ArrowInvalid or ArrowNotImplementedError where the column is of another kind.
-    """
-    import pyarrow
-
-    wide = column if pyarrow.types.is_large_binary(column.type) else column.cast(pyarrow.large_binary())
-    valid, starts, data = wide.buffers()
-    return Strings(
-        memoryview(starts).cast("B").cast("q")
-        if starts is not None and starts.size
-        else memoryview(bytes(8)).cast("q"),
-        memoryview(data).cast("B") if data is not None and data.size else memoryview(b""),
-        memoryview(valid).cast("B") if valid is not None and wide.null_count else None,
-        wide.offset,
-        len(wide),
-    )

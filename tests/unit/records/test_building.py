@@ -7,7 +7,7 @@ from types import ModuleType
 import pyarrow
 import pytest
 
-from ottla.records import _building, building
+from ottla.records import _building, building, from_arrow
 from ottla.records.batch import check_crc, split_batches
 from ottla.records.building import finish_batch
 from ottla.records.compression import Compression
@@ -26,7 +26,8 @@ def builders(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     chosen = _building
     if request.param == "compiled":
         chosen = pytest.importorskip("ottla.records._building_native", reason="not compiled here")
-    monkeypatch.setattr(building, "Strings", chosen.Strings)
+    for name in ("RecordsBuilder", "SourceColumns", "Strings"):
+        monkeypatch.setattr(from_arrow, name, getattr(chosen, name))
     return chosen
 
 
@@ -133,10 +134,8 @@ def test_differences_of_timestamps_are_cut_as_java_cuts_them(builders):
 
 def arrow_batch(builders: ModuleType, keys, values, timestamps=None, start=0, stop=None, limit=1 << 30):
     builder = builders.RecordsBuilder(limit)
-    keys = building.strings_of(keys) if keys is not None else None
-    values = building.strings_of(values) if values is not None else None
-    times = memoryview(timestamps.buffers()[1]).cast("B").cast("q") if timestamps is not None else None
-    reached = builder.append_rows(keys, values, times, 5, start, values.count if stop is None else stop)
+    source = from_arrow.source_of(values, keys, timestamps, timestamp=5)
+    reached = builder.append_rows(source, start, source.count if stop is None else stop)
     return builder, reached
 
 
@@ -179,11 +178,10 @@ def test_columns_without_rows_or_shorter_than_said(builders):
 
 
 def test_a_column_whose_bytes_are_not_there(builders):
-    lying = builders.Strings(
-        memoryview(bytes(8) + (100).to_bytes(8, "little")).cast("q"), memoryview(b"abc"), None, 0, 1
-    )
+    starts = memoryview(bytes(8) + (100).to_bytes(8, "little")).cast("q")
+    lying = builders.SourceColumns(1, None, builders.Strings(starts, memoryview(b"abc"), None, 0, 1), None, 0, None)
     with pytest.raises(IndexError):
-        builders.RecordsBuilder().append_rows(None, lying, None, 0, 0, 1)
+        builders.RecordsBuilder().append_rows(lying, 0, 1)
 
 
 @pytest.mark.spec("P3")
@@ -199,5 +197,5 @@ def test_the_hash_of_a_key(builders, key, hashed):
 @pytest.mark.spec("P3")
 def test_partitions_of_a_column_of_keys(builders):
     keys = pyarrow.array([b"1", None, b"2", b"3", b""], pyarrow.binary())
-    chosen = list(builders.partitions_for_keys(building.strings_of(keys), 3))
+    chosen = list(builders.partitions_for_keys(from_arrow.strings_of(keys), 3))
     assert chosen == [0, -1, 2, 2, (builders.murmur2(b"") & 0x7FFFFFFF) % 3]
