@@ -21,6 +21,7 @@ _EXPORTS = {
     "ProducerRecord": "ottla.client.producer.record",
     "RecordFuture": "ottla.client.producer.futures",
     "RecordMetadata": "ottla.client.model",
+    "SimpleConsumer": "ottla.client.simple",
     "TopicPartition": "ottla.client.model",
 }
 

@@ -23,6 +23,16 @@ NO_SESSION = 0
 NO_SESSION_EPOCH = -1
 
 
+@dataclass(slots=True, frozen=True)
+class FetchLimits:
+    """How much one fetch may bring (bytes), and how long a broker may wait for it (ms)."""
+
+    max_bytes: int = FETCH_MAX_BYTES
+    min_bytes: int = FETCH_MIN_BYTES
+    max_wait_ms: int = FETCH_MAX_WAIT_MS
+    isolation_level: int = READ_UNCOMMITTED
+
+
 @dataclass(slots=True)
 class FetchedBatches:
     """Whole batches with application records in them: the bytes, and the headers that say where they lie."""
@@ -92,7 +102,7 @@ class RangeFetcher:
         what = f"reading {self._partition} from offset {position}"
         data = await self._cluster.retry(what, lambda: self._ask(position))
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise await self._out_of_range(position)
+            raise await out_of_range(self._cluster, self._partition, position)
         if not data.records:
             return None
         try:
@@ -112,34 +122,49 @@ class RangeFetcher:
         return FetchedBatches(buffer, headers)
 
     async def _ask(self, position: int) -> PartitionData:
-        topic, partition = self._partition
-        leader = await self._cluster.leader(self._partition)
-        wanted = FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=self._fetch_max_bytes)
-        request = FetchRequest(
-            replica_id=CONSUMER,
-            max_wait_ms=FETCH_MAX_WAIT_MS,
-            min_bytes=FETCH_MIN_BYTES,
-            max_bytes=self._fetch_max_bytes,
-            isolation_level=READ_UNCOMMITTED,
-            session_id=NO_SESSION,
-            session_epoch=NO_SESSION_EPOCH,
-            topics=[FetchTopic(topic=topic, partitions=[wanted])],
-        )
-        answer: FetchResponse = await self._cluster.request(leader, request, purpose=FETCH)
-        context = f"{self._partition} cannot be read from broker {leader}"
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerError(answer.error_code, context)
-        for each in answer.responses:
-            for data in each.partitions:
-                if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
-                    raise BrokerError(data.error_code, context)
-                return data
-        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{context}: its answer leaves the partition out")
-
-    async def _out_of_range(self, position: int) -> OffsetOutOfRange:
-        earliest = await offsets_at(self._cluster, [self._partition], EARLIEST)
-        latest = await offsets_at(self._cluster, [self._partition], LATEST)
-        return OffsetOutOfRange(*self._partition, position, earliest[self._partition], latest[self._partition])
+        limits = FetchLimits(self._fetch_max_bytes)
+        data, _ = await ask_leader(self._cluster, self._partition, position, limits)
+        return data
 
     def _has_records(self, header: BatchHeader) -> bool:
         return header.records_count > 0 and not header.is_control and header.base_offset < self._end
+
+
+async def ask_leader(
+    cluster: Cluster, partition: TopicPartition, position: int, limits: FetchLimits
+) -> tuple[PartitionData, int]:
+    """What the partition's leader answers to one fetch without a session, and who that was.
+
+    OFFSET_OUT_OF_RANGE is left to the caller; any other error is raised as BrokerError, and `Cluster.retry` knows by it
+    whether to look for another leader.
+    """
+    topic, number = partition
+    leader = await cluster.leader(partition)
+    wanted = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=limits.max_bytes)
+    request = FetchRequest(
+        replica_id=CONSUMER,
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=limits.isolation_level,
+        session_id=NO_SESSION,
+        session_epoch=NO_SESSION_EPOCH,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+    )
+    answer: FetchResponse = await cluster.request(leader, request, purpose=FETCH)
+    context = f"{partition} cannot be read from broker {leader}"
+    if answer.error_code != ErrorCode.NONE:
+        raise BrokerError(answer.error_code, context)
+    for each in answer.responses:
+        for data in each.partitions:
+            if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+                raise BrokerError(data.error_code, context)
+            return data, leader
+    raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{context}: its answer leaves the partition out")
+
+
+async def out_of_range(cluster: Cluster, partition: TopicPartition, position: int) -> OffsetOutOfRange:
+    """The error for a position that is not in the log, with the offsets that are."""
+    earliest = await offsets_at(cluster, [partition], EARLIEST)
+    latest = await offsets_at(cluster, [partition], LATEST)
+    return OffsetOutOfRange(*partition, position, earliest[partition], latest[partition])

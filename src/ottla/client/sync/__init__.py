@@ -3,5 +3,6 @@
 from ottla.client.sync.client import Client, ClientError, TopicPartition
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer
+from ottla.client.sync.simple import SimpleConsumer
 
-__all__ = ["Client", "ClientError", "Consumer", "Producer", "TopicPartition"]
+__all__ = ["Client", "ClientError", "Consumer", "Producer", "SimpleConsumer", "TopicPartition"]

@@ -1,0 +1,190 @@
+"""The consumer without a group, without positions and without anything going on behind the scenes (SPEC C9).
+
+    async with SimpleConsumer(bootstrap_servers="broker1:9092,broker2:9092") as consumer:
+        offset = await consumer.earliest_or_latest_offset("clicks", 0, EARLIEST)
+        while True:
+            fetched = await consumer.fetch("clicks", 0, offset)
+            for record in fetched.records: ...
+            offset = fetched.next_offset
+
+Each call says what it wants; the caller keeps his own offsets, reads what he likes as often as he likes. The consumer
+finds a broker that lives among those it is given, asks it for each partition's leader, and looks for the new one where
+the leader has changed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.configs import parse_consumer_config
+from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
+from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED
+from ottla.client.consumer.offset_lookup import find_offsets
+from ottla.client.consumer.subscription_state import PartitionState
+from ottla.client.errors import ClientError, InvalidArgumentError
+from ottla.client.fetcher import FetchLimits, ask_leader, out_of_range
+from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, Node, TopicPartition
+from ottla.client.serialization import deserialize_function, make_deserializer
+from ottla.records.consumed import ConsumerRecord
+from ottla.wire.errors import ErrorCode
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionLeader:
+    """Who has a partition. Replicas and those in sync are brokers as the cluster tells them, in its order."""
+
+    leader: Node
+    leader_epoch: int
+    replicas: tuple[Node, ...]
+    in_sync: tuple[Node, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class FetchedRecords(Generic[K, V]):
+    """What one fetch brought. `next_offset` is where to go on: behind the last record, or behind what holds none.
+
+    `high_watermark` is the offset behind the last record that consumers may see, `log_start_offset` the first one that
+    is kept; `leader` is the id of the broker that answered.
+    """
+
+    records: list[ConsumerRecord[K, V]]
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+    leader: int
+
+
+class SimpleConsumer(Generic[K, V]):
+    """Reads partitions, one fetch a call. For the tasks of one event loop; any number of them at once.
+
+    Settings are those of consumers; those about groups, positions and sessions have no part in it.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self.config = parse_consumer_config(config, settings)
+        self._cluster = Cluster(self.config.client_settings)
+        self._read_committed = self.config.isolation_level == "read_committed"
+        self._deserializers = [
+            make_deserializer(self.config.key_deserializer, self.config.originals, is_key=True),
+            make_deserializer(self.config.value_deserializer, self.config.originals, is_key=False),
+        ]
+        self._decoding = Decoding(
+            *map(deserialize_function, self._deserializers),
+            check_crcs=self.config.check_crcs,
+            read_committed=self._read_committed,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; closing twice does no harm."""
+        await self._cluster.close()
+        for each in self._deserializers:
+            close = getattr(each, "close", None)
+            if close is not None:
+                close()
+
+    async def find_leader(self, topic: str, partition: int) -> PartitionLeader:
+        """The partition's leader and replicas, asked anew of the first broker that answers.
+
+        Raises UnknownTopicError, BrokerError for a partition that the topic has not, ClientTimeoutError where no leader
+        turns up within `default.api.timeout.ms`, and what tells that no broker can be reached.
+        """
+        wanted = TopicPartition(topic, partition)
+
+        async def attempt() -> PartitionLeader:
+            self._cluster.metadata.expire([topic])
+            leader = await self._cluster.leader(wanted)
+            nodes = self._cluster.metadata.nodes
+            known = self._cluster.metadata.topics[topic].partitions[partition]
+            return PartitionLeader(
+                nodes[leader],
+                known.leader_epoch,
+                tuple(nodes.get(node_id, Node(node_id, "", -1)) for node_id in known.replicas),
+                tuple(nodes.get(node_id, Node(node_id, "", -1)) for node_id in known.isr),
+            )
+
+        return await self._cluster.retry(f"finding the leader of {wanted}", attempt)
+
+    async def earliest_or_latest_offset(self, topic: str, partition: int, at: int = LATEST) -> int:
+        """The first offset that is kept (`EARLIEST`), or the one behind the last record that may be seen (`LATEST`).
+
+        For a timestamp in milliseconds, the offset of the first record with it or a later one, -1 where there is none.
+        Raises what `find_leader` does.
+        """
+        if at < EARLIEST:
+            raise InvalidArgumentError(f"at is EARLIEST ({EARLIEST}), LATEST ({LATEST}) or a timestamp in ms, not {at}")
+        wanted = TopicPartition(topic, partition)
+        isolation_level = READ_COMMITTED if self._read_committed else READ_UNCOMMITTED
+        found = (await find_offsets(self._cluster, {wanted: at}, isolation_level))[wanted]
+        return NO_OFFSET if found is None else found.offset
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int | None = None,
+        *,
+        min_bytes: int | None = None,
+        max_wait_ms: int | None = None,
+    ) -> FetchedRecords[K, V]:
+        """The records from `offset` on, as many as fit into `max_bytes` (one batch at least), from the leader.
+
+        The broker waits up to `max_wait_ms` for `min_bytes`; without any by then, there are no records. The limits are
+        those of the configuration (`max.partition.fetch.bytes`, `fetch.min.bytes`, `fetch.max.wait.ms`) unless given.
+        Raises OffsetOutOfRange where the offset is not in the log, with the offsets that are, CorruptBatchError,
+        RecordDeserializationError where it is the first record's, and what `find_leader` does.
+        """
+        wanted = TopicPartition(topic, partition)
+        if offset < 0:
+            raise InvalidArgumentError(f"offset {offset} of {wanted}: offsets count from 0; look up EARLIEST or LATEST")
+        config = self.config
+        limits = FetchLimits(
+            config.max_partition_fetch_bytes if max_bytes is None else max_bytes,
+            config.fetch_min_bytes if min_bytes is None else min_bytes,
+            config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms,
+            READ_COMMITTED if self._read_committed else READ_UNCOMMITTED,
+        )
+        data, leader = await self._cluster.retry(
+            f"reading {wanted} from offset {offset}", lambda: ask_leader(self._cluster, wanted, offset, limits)
+        )
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise await out_of_range(self._cluster, wanted, offset)
+        records: list[ConsumerRecord[K, V]] = []
+        next_offset = offset
+        if data.records:
+            aborted = [(each.first_offset, each.producer_id) for each in data.aborted_transactions or ()]
+            fetch = CompletedFetch(
+                wanted, PartitionState(), 0, offset, memoryview(data.records), self._decoding, aborted
+            )
+            records, next_offset = _all_of(fetch)
+        return FetchedRecords(records, next_offset, data.high_watermark, data.log_start_offset, leader)
+
+
+def _all_of(fetch: CompletedFetch) -> tuple[list[ConsumerRecord[Any, Any]], int]:
+    """The records up to the first that cannot be read, and where to go on; its error where it is the very first."""
+    records: list[ConsumerRecord[Any, Any]] = []
+    try:
+        while not fetch.is_drained:
+            if fetch.error is not None:
+                raise fetch.error
+            records += fetch.take(sys.maxsize)
+    except ClientError:
+        if not records:
+            raise
+    return records, fetch.position
