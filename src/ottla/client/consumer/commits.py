@@ -140,7 +140,10 @@ class Commits:
         else:
             await self.drain(deadline_ms)
 
-    async def _commit_until(self, offsets: Offsets, deadline_ms: float, timeout_ms: float) -> None:
+    async def _commit_until(
+        self, offsets: Offsets, deadline_ms: float, timeout_ms: float, final: tuple[ErrorCode, ...] = ()
+    ) -> None:
+        """Commit, again and again; refusals with the codes in `final` are not retried."""
         settings = self._membership.settings
         backoff_ms = float(settings.retry_backoff_ms)
         while True:
@@ -153,7 +156,7 @@ class Commits:
                 if isinstance(error, ClientError) and not error.retriable:
                     raise
             except ClientError as error:
-                if not error.retriable:
+                if not error.retriable or (isinstance(error, BrokerError) and error.code in final):
                     raise
                 problem = error
             if self._now_ms() + backoff_ms >= deadline_ms:
@@ -164,9 +167,10 @@ class Commits:
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
 
     async def commit_patiently(self, offsets: Offsets, timeout_ms: float) -> None:
-        """Before partitions are given up: commit, and only log what goes wrong."""
+        """Before partitions are given up: commit, and only log what goes wrong. Topics may have been deleted."""
+        final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
         try:
-            await self._commit_until(offsets, self._now_ms() + timeout_ms, timeout_ms)
+            await self._commit_until(offsets, self._now_ms() + timeout_ms, timeout_ms, final)
         except ClientError as error:
             log.warning("group %s: offsets are not committed: %s", self._membership.settings.group_id, error)
         else:
@@ -255,11 +259,16 @@ class Commits:
         except ClientError as error:
             self._unanswered(error)
             raise
-        for topic in answer.topics:
-            for each in topic.partitions:
-                if each.error_code != ErrorCode.NONE:
-                    what = f"the offset of {topic.name}-{each.partition_index} is not committed"
-                    self._refused(each.error_code, what, sent_as)
+        refused = [
+            (each.error_code, f"the offset of {topic.name}-{each.partition_index} is not committed")
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.error_code != ErrorCode.NONE
+        ]
+        # That a topic is gone says least: what else was refused comes first.
+        refused.sort(key=lambda one: one[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for code, what in refused:
+            self._refused(code, what, sent_as)
         self.total += 1
 
     def _unanswered(self, error: ClientError) -> None:

@@ -177,8 +177,8 @@ class Membership:
 
     @property
     def consumes(self) -> bool:
-        """Whether it has partitions to consume by right: it is stable, or a rebalance leaves them to it meanwhile."""
-        return self.generation.generation_id != NO_GENERATION_ID and self.assignment is None and not self.gave_up_all
+        """Whether it consumes by right: it is stable, or a rebalance leaves it its partitions meanwhile."""
+        return self.generation.generation_id != NO_GENERATION_ID and not self.gave_up_all
 
     @property
     def is_rebalancing(self) -> bool:

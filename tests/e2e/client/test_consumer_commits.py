@@ -1,0 +1,189 @@
+"""What consumers commit when, and what becomes of it: C3 against ottla and Apache Kafka."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from ottla.client import OffsetAndMetadata, TopicPartition
+from ottla.client.errors import CommitFailedError, RebalanceListenerError
+from support.told_listener import Polled, ToldListener, poll_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.spec("C3")]
+
+TIMEOUT_S = 20.0
+RANGE = {"partition_assignment_strategy": "range"}
+
+
+@pytest.fixture
+def filled(topics, broker, unique):
+    """A topic of one partition with ten records."""
+    topics.create(unique, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(10):
+        producer.produce(unique, str(number).encode(), partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    return TopicPartition(unique, 0)
+
+
+def read(member: Polled, count: int) -> list[int]:
+    """Offsets, until there are that many."""
+    poll_until([member], lambda: len(member.records) >= count)
+    return [record.offset for record in member.records]
+
+
+def test_closing_commits_what_was_polled(join, filled):
+    first = join("c1", [filled.topic], max_poll_records=4)
+    assert read(first, 4) == [0, 1, 2, 3]
+    first.close()
+    second = join("c2", [filled.topic], max_poll_records=2)
+    assert read(second, 2) == [4, 5]
+
+
+def test_nothing_is_committed_by_itself_without_auto_commit(join, filled):
+    first = join("c1", [filled.topic], enable_auto_commit=False)
+    read(first, 10)
+    first.close()
+    assert read(join("c2", [filled.topic]), 10) == list(range(10))
+
+
+def test_auto_commit_at_intervals_covers_what_earlier_polls_gave(join, filled):
+    member = join("c1", [filled.topic], auto_commit_interval_ms=50, max_poll_records=4)
+    read(member, 10)
+    committed = lambda: member.consumer.committed([filled])[filled]  # noqa: E731
+    poll_until([member], lambda: (found := committed()) is not None and found.offset == 10)
+
+
+def test_a_rebalance_commits_first_and_nothing_is_read_twice(join, filled):
+    first = join("c1", [filled.topic], max_poll_records=5, **RANGE)
+    assert read(first, 5) == [0, 1, 2, 3, 4]
+    first.consumer.pause([filled])
+    # Its id is less than the first's, so it is given the only partition.
+    second = join("a1", [filled.topic], **RANGE)
+    poll_until([first, second], lambda: len(second.records) == 5)
+    assert [record.offset for record in second.records] == [5, 6, 7, 8, 9]
+    assert first.listener.counts == (1, 2, 0)
+
+
+def test_sync_commits_of_everything_or_of_given_offsets(join, filled):
+    member = join("c1", [filled.topic], enable_auto_commit=False, max_poll_records=4)
+    assert member.consumer.committed([filled]) == {filled: None}
+    read(member, 4)
+    member.consumer.commit()
+    found = member.consumer.committed([filled])[filled]
+    assert (found.offset, found.metadata, found.leader_epoch) == (4, "", 0)
+    member.consumer.commit({filled: OffsetAndMetadata(2, "from here", 0)})
+    assert member.consumer.committed([filled]) == {filled: OffsetAndMetadata(2, "from here", 0)}
+
+
+def test_async_commits_call_back_in_order_in_a_later_call(join, filled):
+    member = join("c1", [filled.topic], enable_auto_commit=False)
+    read(member, 10)
+    calls = []
+    for offset in range(1, 8):
+        member.consumer.commit_async({filled: offset}, lambda offsets, error: calls.append((offsets, error)))
+    assert calls == []
+    member.consumer.commit({filled: 8})
+    assert [(offsets[filled].offset, error) for offsets, error in calls] == [(offset, None) for offset in range(1, 8)]
+    assert member.consumer.committed([filled])[filled].offset == 8
+
+
+def test_committing_for_assigned_partitions(facade, broker, filled, unique):
+    with facade.consumer(bootstrap_servers=broker.bootstrap, group_id=unique, auto_offset_reset="earliest") as consumer:
+        consumer.assign([filled])
+        member = Polled(consumer)
+        read(member, 10)
+        consumer.commit()
+        assert consumer.committed([filled])[filled].offset == 10
+    with facade.consumer(bootstrap_servers=broker.bootstrap, group_id=unique, auto_offset_reset="earliest") as consumer:
+        consumer.assign([filled])
+        assert consumer.position(filled) == 10
+
+
+@pytest.mark.spec("G10", "C7")
+def test_who_does_not_poll_in_time_has_lost_its_partitions(join, filled):
+    late = join("c1", [filled.topic], enable_auto_commit=False, max_poll_interval_ms=400, max_poll_records=4)
+    read(late, 4)
+    other = join("c2", [filled.topic])
+    poll_until([other], lambda: other.owned == [0])
+    with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
+        late.consumer.commit()
+    assert late.listener.counts == (0, 1, 0), "the listener is told by the next poll"
+    poll_until([late, other], lambda: late.listener.counts[1] == 2)
+    assert late.listener.calls[:2] == [("assigned", [0]), ("lost", [0])]
+    assert [record.offset for record in other.records] == list(range(10))
+
+
+@pytest.mark.spec("G2")
+def test_a_static_member_comes_back_without_a_rebalance(join, filled):
+    first = join("c1", [filled.topic], group_instance_id="one")
+    other = join("c2", [filled.topic], group_instance_id="two")
+    poll_until([first, other], lambda: first.owned == [0] and other.listener.calls == [("assigned", [])])
+    first.close()
+    again = join("c3", [filled.topic], group_instance_id="one")
+    poll_until([again, other], lambda: again.owned == [0])
+    assert other.listener.calls == [("assigned", [])]
+
+
+@pytest.mark.spec("G2", "G10")
+def test_the_earlier_of_two_with_one_instance_id_is_fenced(join, filled):
+    first = join("c1", [filled.topic], group_instance_id="one")
+    poll_until([first], lambda: first.owned == [0])
+    second = join("c2", [filled.topic], group_instance_id="one")
+    poll_until([second], lambda: second.owned == [0])
+    with pytest.raises(Exception, match="FENCED_INSTANCE_ID"):
+        poll_until([first, second], lambda: False)
+    with pytest.raises(Exception, match=r"group\.instance\.id"):
+        first.poll()
+    second.poll()
+    assert second.owned == [0]
+
+
+class Failing(ToldListener):
+    """Fails when it is given partitions."""
+
+    def on_partitions_assigned(self, partitions):
+        super().on_partitions_assigned(partitions)
+        raise RuntimeError("broken")
+
+
+@pytest.mark.spec("C7")
+def test_an_error_of_the_listener_comes_out_of_poll_after_the_rebalance(join, filled):
+    member = join("c1", [filled.topic], Failing())
+    with pytest.raises(RebalanceListenerError, match="broken") as raised:
+        poll_until([member], lambda: False)
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    assert member.owned == [0]
+    assert len(read(member, 10)) == 10
+    assert member.listener.counts == (0, 1, 0)
+
+
+class Slow(ToldListener):
+    """Its methods are coroutines."""
+
+    async def on_partitions_assigned(self, partitions):
+        super().on_partitions_assigned(partitions)
+
+
+def test_methods_of_the_listener_may_be_coroutines(join, filled):
+    member = join("c1", [filled.topic], Slow())
+    poll_until([member], lambda: member.owned == [0])
+    assert member.listener.calls == [("assigned", [0])]
+
+
+@pytest.mark.spec("C1")
+def test_closing_takes_no_longer_than_a_second_where_the_broker_hangs(facade, ottla_server, unique):
+    consumer = facade.consumer(bootstrap_servers=ottla_server.bootstrap, group_id=unique)
+    member = Polled(consumer)
+    consumer.subscribe([unique], member.listener)
+    poll_until([member], lambda: bool(member.listener.calls))
+    ottla_server.server.signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        consumer.close()
+        assert time.monotonic() - began < 1.5
+    finally:
+        ottla_server.server.signal(signal.SIGCONT)

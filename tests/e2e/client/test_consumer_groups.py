@@ -1,0 +1,239 @@
+"""Consumers in groups, against ottla and Apache Kafka: who owns what, and which callbacks are called how often."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from confluent_kafka import Producer
+
+from ottla.assign.assignor import AbstractPartitionAssignor
+from support.told_listener import Polled, poll_until
+
+pytestmark = pytest.mark.slow
+
+TIMEOUT_S = 20.0
+
+
+def settle(members: list[Polled], *expected: list[int]) -> None:
+    """Poll until they own just that, in their order."""
+    poll_until(members, lambda: [one.owned for one in members] == list(expected))
+
+
+def produce(broker, topic: str, values: dict[int, list[str]]) -> None:
+    """Values to partitions."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for partition, some in values.items():
+        for value in some:
+            producer.produce(topic, value.encode(), partition=partition)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+@pytest.mark.spec("C6", "G6")
+def test_the_walk(topics, join, unique):
+    topics.create(unique)
+    c1 = join("c1", [unique], partition_assignment_strategy="range")
+    settle([c1], [0, 1, 2])
+    c2 = join("c2", [unique], partition_assignment_strategy="range")
+    settle([c1, c2], [0, 1], [2])
+    c3 = join("c3", [unique], partition_assignment_strategy="range")
+    settle([c1, c2, c3], [0], [1], [2])
+    # As G6 says, less the revoke call of the first join, which consumers since Kafka 2.4 do not make.
+    assert [one.listener.counts for one in (c1, c2, c3)] == [(2, 3, 0), (1, 2, 0), (0, 1, 0)]
+    c4 = join("c4", [unique], partition_assignment_strategy="range")
+    poll_until([c1, c2, c3, c4], lambda: c4.listener.calls == [("assigned", [])])
+    settle([c1, c2, c3, c4], [0], [1], [2], [])
+    c1.close()
+    settle([c2, c3, c4], [0], [1], [2])
+    c2.close()
+    settle([c3, c4], [0, 1], [2])
+    c3.close()
+    settle([c4], [0, 1, 2])
+    c4.close()
+    assert [one.listener.counts for one in (c1, c2, c3, c4)] == [(4, 4, 0)] * 4
+    assert c1.listener.calls == [
+        ("assigned", [0, 1, 2]),
+        ("revoked", [0, 1, 2]),
+        ("assigned", [0, 1]),
+        ("revoked", [0, 1]),
+        ("assigned", [0]),
+        ("revoked", [0]),
+        ("assigned", [0]),
+        ("revoked", [0]),
+    ]
+    assert c4.listener.calls == [
+        ("assigned", []),
+        ("revoked", []),
+        ("assigned", [2]),
+        ("revoked", [2]),
+        ("assigned", [2]),
+        ("revoked", [2]),
+        ("assigned", [0, 1, 2]),
+        ("revoked", [0, 1, 2]),
+    ]
+
+
+@pytest.mark.spec("G5")
+def test_two_rebalances(topics, join, broker, unique):
+    topics.create(unique)
+    first = join("c1", [unique], partition_assignment_strategy="range")
+    settle([first], [0, 1, 2])
+    produce(broker, unique, {0: ["a"], 1: ["b"], 2: ["c"]})
+    poll_until([first], lambda: len(first.records) == 3)
+    # The first is told of the rebalance only when both others have joined.
+    others = [join(name, [unique], partition_assignment_strategy="range") for name in ("c2", "c3")]
+    others_wait = 20
+    for _ in range(others_wait):
+        for one in others:
+            one.poll()
+    settle([first, *others], [0], [1], [2])
+    assert [one.listener.counts for one in (first, *others)] == [(1, 2, 0), (0, 1, 0), (0, 1, 0)]
+    assert [one.records for one in others] == [[], []], "what was committed is not read again"
+
+
+@pytest.mark.spec("C5")
+def test_every_group_gets_every_record_and_one_member_of_each(topics, join, broker, facade, unique):
+    topics.create(unique)
+    alone = Polled(
+        facade.consumer(
+            bootstrap_servers=broker.bootstrap,
+            group_id=f"{unique}-1",
+            auto_offset_reset="earliest",
+            partition_assignment_strategy="range",
+        )
+    )
+    try:
+        alone.consumer.subscribe([unique], alone.listener)
+        members = [join(f"c{index}", [unique], partition_assignment_strategy="range") for index in range(3)]
+        poll_until([alone, *members], lambda: alone.owned == [0, 1, 2] and all(len(one.owned) == 1 for one in members))
+        produce(broker, unique, {0: ["one"], 2: ["two"], 1: ["three"]})
+        poll_until([alone, *members], lambda: len(alone.records) == 3 and all(one.records for one in members))
+        assert sorted(record.value for record in alone.records) == [b"one", b"three", b"two"]
+        assert sorted(record.value for one in members for record in one.records) == [b"one", b"three", b"two"]
+        assert [len(one.records) for one in members] == [1, 1, 1]
+    finally:
+        alone.close()
+
+
+@pytest.mark.spec("A4", "C7")
+def test_cooperative_members_keep_what_they_own(topics, join, broker, unique):
+    topics.create(unique)
+    strategy = {"partition_assignment_strategy": "cooperative-sticky"}
+    c1, c2 = join("c1", [unique], **strategy), join("c2", [unique], **strategy)
+    poll_until([c1, c2], lambda: {len(c1.owned), len(c2.owned)} == {1, 2})
+    two, one = (c1, c2) if len(c1.owned) == 2 else (c2, c1)
+    kept, before = list(one.owned), list(two.owned)
+    for member in (c1, c2):
+        member.listener.calls.clear()
+    c3 = join("c3", [unique], **strategy)
+    poll_until([c1, c2, c3], lambda: len(c3.owned) == 1 and len(two.owned) == 1)
+    (moved,) = c3.owned
+    assert one.owned == kept
+    assert set(before) - set(two.owned) == {moved}
+    # Only what moves is revoked, in the first of two rebalances; in both, each member is told what is new to it.
+    assert [call for call in two.listener.calls if call[1]] == [("revoked", [moved])]
+    assert [call for call in one.listener.calls if call[1]] == []
+    assert c3.listener.calls == [("assigned", []), ("assigned", [moved])]
+
+
+@pytest.mark.spec("A5")
+def test_eager_to_cooperative_by_two_bounces(topics, join, unique):
+    topics.create(unique, 4)
+    members = [join(f"a{index}", [unique], partition_assignment_strategy="range") for index in range(2)]
+    settle(members, [0, 1], [2, 3])
+    for bounce, strategies in enumerate(("cooperative-sticky,range", "cooperative-sticky")):
+        for index in range(2):
+            members[index].close()
+            name = f"b{bounce}{index}"
+            members[index] = join(name, [unique], partition_assignment_strategy=strategies)
+            poll_until(members, lambda: sorted(members[0].owned + members[1].owned) == [0, 1, 2, 3])
+    poll_until(members, lambda: [len(one.owned) for one in members] == [2, 2])
+
+
+@pytest.mark.spec("C7")
+def test_partitions_that_are_added_are_shared_out(topics, join, unique):
+    topics.create(unique, 2)
+    settings = {"partition_assignment_strategy": "range", "metadata_max_age_ms": 200}
+    members = [join(name, [unique], **settings) for name in ("c1", "c2")]
+    settle(members, [0], [1])
+    topics.add_partitions(unique, 4)
+    settle(members, [0, 1], [2, 3])
+
+
+@pytest.mark.spec("C7")
+def test_topics_that_match_a_pattern_come_and_go(topics, join, unique):
+    topics.create(f"{unique}-a", 1)
+    topics.create(f"not-{unique}", 1)
+    member = join("c1", re.compile(f"{unique}-.*"), metadata_max_age_ms=200, partition_assignment_strategy="range")
+
+    def names() -> list[str]:
+        return sorted(each.topic for each in member.consumer.assignment())
+
+    poll_until([member], lambda: names() == [f"{unique}-a"])
+    topics.create(f"{unique}-b", 1)
+    poll_until([member], lambda: names() == [f"{unique}-a", f"{unique}-b"])
+    topics.delete(f"{unique}-a")
+    poll_until([member], lambda: names() == [f"{unique}-b"])
+    assert member.consumer.subscription() == {f"{unique}-b"}
+
+
+@pytest.mark.spec("C7")
+def test_a_topic_that_is_made_after_the_subscription(topics, join, unique):
+    member = join("c1", [unique], allow_auto_create_topics=False, retry_backoff_max_ms=200)
+    poll_until([member], lambda: member.listener.calls == [("assigned", [])])
+    topics.create(unique, 2)
+    poll_until([member], lambda: member.owned == [0, 1])
+
+
+@pytest.mark.spec("A5")
+def test_members_with_nothing_in_common(topics, join, unique):
+    topics.create(unique)
+    first = join("c1", [unique], partition_assignment_strategy="range")
+    settle([first], [0, 1, 2])
+    other = join("c2", [unique], partition_assignment_strategy="roundrobin")
+    with pytest.raises(Exception, match="INCONSISTENT_GROUP_PROTOCOL"):
+        poll_until([other], lambda: False)
+
+
+class LastTakesAll(AbstractPartitionAssignor):
+    """A custom assignor: the member with the greatest id gets everything."""
+
+    name = "last-takes-all"
+
+    def assign_partitions(self, partition_counts, subscriptions):
+        assigned = {member_id: {} for member_id in subscriptions}
+        assigned[max(subscriptions)] = {topic: tuple(range(count)) for topic, count in partition_counts.items()}
+        return assigned
+
+
+@pytest.mark.spec("A6")
+def test_a_custom_assignor(topics, join, unique):
+    topics.create(unique)
+    named = f"{LastTakesAll.__module__}.{LastTakesAll.__qualname__}"
+    members = [
+        join(name, [unique], partition_assignment_strategy=given)
+        for name, given in (("c1", named), ("c2", [LastTakesAll]))
+    ]
+    settle(members, [], [0, 1, 2])
+
+
+@pytest.mark.spec("C1")
+def test_unsubscribing_leaves_the_group_at_once(topics, join, unique):
+    topics.create(unique)
+    members = [join(name, [unique], partition_assignment_strategy="range") for name in ("c1", "c2")]
+    settle(members, [0, 1], [2])
+    members[0].consumer.unsubscribe()
+    assert members[0].listener.calls[-1] == ("revoked", [0, 1])
+    settle(members[1:], [0, 1, 2])
+    members[0].consumer.subscribe([unique], members[0].listener)
+    settle(members, [0, 1], [2])
+
+
+@pytest.mark.spec("C7")
+def test_a_changed_subscription_rebalances(topics, join, unique):
+    topics.create(f"{unique}-a", 1)
+    topics.create(f"{unique}-b", 1)
+    member = join("c1", [f"{unique}-a"])
+    poll_until([member], lambda: len(member.consumer.assignment()) == 1)
+    member.consumer.subscribe([f"{unique}-b"], member.listener)
+    poll_until([member], lambda: [each.topic for each in member.consumer.assignment()] == [f"{unique}-b"])
