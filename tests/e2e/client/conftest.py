@@ -69,3 +69,11 @@ def join(broker: RunningBroker, facade: Facade, unique: str) -> Iterator[Join]:
     yield start
     for one in made:
         one.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Both kinds of client against ottla, one of them against Apache Kafka; the other in long runs."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if parameters.get("broker") == "apache" and parameters.get("facade") == "asyncio":
+            item.add_marker(pytest.mark.long)

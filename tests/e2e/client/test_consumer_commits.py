@@ -63,7 +63,7 @@ def test_a_rebalance_commits_first_and_nothing_is_read_twice(join, filled):
     first.consumer.pause([filled])
     # Its id is less than the first's, so it is given the only partition.
     second = join("a1", [filled.topic], **RANGE)
-    poll_until([first, second], lambda: len(second.records) == 5)
+    poll_until([first, second], lambda: len(second.records) == 5 and len(first.listener.calls) == 3)
     assert [record.offset for record in second.records] == [5, 6, 7, 8, 9]
     assert first.listener.counts == (1, 2, 0)
 
@@ -115,6 +115,14 @@ def test_who_does_not_poll_in_time_has_lost_its_partitions(join, filled):
     poll_until([late, other], lambda: late.listener.counts[1] == 2)
     assert late.listener.calls[:2] == [("assigned", [0]), ("lost", [0])]
     assert [record.offset for record in other.records] == list(range(10))
+
+
+@pytest.mark.spec("G10")
+def test_who_waits_in_poll_is_alive(join, filled):
+    member = join("c1", [filled.topic], max_poll_interval_ms=400)
+    read(member, 10)
+    assert not member.consumer.poll(1500)
+    assert member.listener.calls == [("assigned", [0])]
 
 
 @pytest.mark.spec("G2")

@@ -330,6 +330,9 @@ class ConsumerCoordinator:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        # Who waits in a poll is told in time that it has to poll again to stay in the group.
+        halfway_ms = self.membership.last_poll_ms + self.membership.settings.max_poll_interval_ms / 2
+        due.append(halfway_ms if self.membership.is_active and halfway_ms > now_ms else None)
         soonest = min((each for each in due if each is not None), default=None)
         if soonest is not None and not self._closed:
             loop = asyncio.get_running_loop()
@@ -340,6 +343,7 @@ class ConsumerCoordinator:
         self._timer = None
         self.membership.wake(self._now_ms())
         self._changed()
+        self._notify()
 
     def _carry_out(self) -> list[asyncio.Task[None]]:
         """Begin what the machine wants done; the tasks of the goodbyes among it."""
