@@ -30,10 +30,10 @@ TIMEOUT_S = 20.0
 PRODUCE_EVERY_S = 0.05
 MOST_ROUNDS = 4_000
 
-EAGER = ["java", "librdkafka", "kafka-python", "aiokafka", "franz-go", "kafkajs"]
-COOPERATIVE = ["java", "librdkafka", "kafka-python", "franz-go"]
+EAGER = ["ottla", "java", "librdkafka", "kafka-python", "aiokafka", "franz-go", "kafkajs"]
+COOPERATIVE = ["ottla", "java", "librdkafka", "kafka-python", "franz-go"]
 #: librdkafka and kafka-python refuse an eager and a cooperative assignor in one configuration.
-BOUNCING = ["java", "franz-go", "java", "franz-go"]
+BOUNCING = ["java", "ottla", "franz-go", "ottla"]
 
 
 class Load:
@@ -215,7 +215,7 @@ def test_eager_to_cooperative_by_two_bounces(group: Group, load: Load, seed: int
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
 def test_cooperative_members_through_churn(group: Group, load: Load, seed: int) -> None:
     chance = random.Random(seed)
-    members = [group.start(client, ["cooperative-sticky"]) for client in chance.sample(COOPERATIVE, 4)]
+    members = [group.start(client, ["cooperative-sticky"]) for client in chance.sample(COOPERATIVE, len(COOPERATIVE))]
     group.wait_until_settled()
     killed, leaver, *staying = chance.sample(members, len(members))
     kept = {member: member.owned() for member in staying}

@@ -35,6 +35,7 @@ def _built() -> Path:
 CLIENTS: dict[str, Callable[[], list[str]]] = {
     "java": lambda: java_command(str(MEMBERS / "Member.java")),
     "librdkafka": lambda: [sys.executable, str(MEMBERS / "librdkafka.py")],
+    "ottla": lambda: [sys.executable, str(MEMBERS / "ottla_member.py")],
     "kafka-python": lambda: [sys.executable, str(MEMBERS / "kafka_python.py")],
     "aiokafka": lambda: [sys.executable, str(MEMBERS / "aio.py")],
     "franz-go": lambda: [str(_built() / "franz-go")],

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ottla.client import ConsumerRebalanceListener, TopicPartition
+from ottla.client.consumer.listener import ConsumerRebalanceListener
+from ottla.client.model import TopicPartition
 
 SETTLED_TIMEOUT_S = 30.0
 POLL_MS = 20
