@@ -94,7 +94,7 @@ class Consumer(Generic[K, V]):
             return
         with self._guard:
             self.core.open()
-            self.core.settle()
+            self.core.handed_out.settle()
             try:
                 try:
                     if self.core.coordinator is not None:
@@ -185,13 +185,13 @@ class Consumer(Generic[K, V]):
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """`poll` gives nothing of these until `resume`; they stay assigned."""
         with self._guard:
-            self.core.settle()
+            self.core.handed_out.settle()
             self.core.subscriptions.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """`poll` gives records of these again."""
         with self._guard:
-            self.core.settle()
+            self.core.handed_out.settle()
             self.core.subscriptions.resume(partitions)
             self.core.fetch_soon()
 
@@ -213,7 +213,7 @@ class Consumer(Generic[K, V]):
             work = self._gather(self.deadline_ms(timeout_ms), take_records, self.config.max_poll_records)
             gathered, moves = await self.core.interruptible(work)
             records: ConsumerRecords[K, V] = self.core.intercepted(gathered)
-            self.core.handed_out = moves
+            self.core.handed_out.moves = moves
             return records
 
     async def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
@@ -263,7 +263,7 @@ class Consumer(Generic[K, V]):
             self._begin()
             work = self._gather(self.deadline_ms(timeout_ms), taker(include_headers=include_headers), max_rows)
             gathered, moves = await self.core.interruptible(work)
-            self.core.handed_out = moves
+            self.core.handed_out.moves = moves
             return table_of(gathered, include_headers=include_headers)
 
     async def arrow_batches(
@@ -277,7 +277,7 @@ class Consumer(Generic[K, V]):
             with self._guard:
                 self._begin()
                 gathered, moves = await self.core.interruptible(self._gather(FOREVER_MS, take, max_rows, once=True))
-                self.core.handed_out = moves
+                self.core.handed_out.moves = moves
             ((batch,),) = gathered.values()
             yield batch
 
@@ -300,7 +300,7 @@ class Consumer(Generic[K, V]):
         `callback(offsets, error)` is called in a later `poll`, `commit` or `close`, in the order of the commits.
         """
         with self._guard:
-            self.core.settle(stop_iteration=False)
+            self.core.handed_out.settle(stop_iteration=False)
             self._coordinator().commit_async(offsets_to_commit(offsets), callback)
 
     async def committed(
@@ -328,7 +328,7 @@ class Consumer(Generic[K, V]):
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Read the partition from this offset on. What was fetched ahead is dropped."""
         with self._guard:
-            self.core.settle()
+            self.core.handed_out.settle()
             at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
             partition = TopicPartition(*partition)
             leader = self.core.keeper.leader(partition)
@@ -345,7 +345,7 @@ class Consumer(Generic[K, V]):
 
     def _seek_lazily(self, partitions: Collection[TopicPartition], strategy: OffsetReset) -> None:
         with self._guard:
-            self.core.settle()
+            self.core.handed_out.settle()
             subscriptions = self.core.subscriptions
             wanted = [TopicPartition(*each) for each in partitions] or list(subscriptions.assigned_partitions)
             for each in wanted:
@@ -414,7 +414,7 @@ class Consumer(Generic[K, V]):
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Records between position and end as they were last told; None where one of them is not known."""
         with self._guard:
-            self.core.settle(stop_iteration=False)
+            self.core.handed_out.settle(stop_iteration=False)
             return self.core.subscriptions.partition_lag(
                 TopicPartition(*partition), read_committed=self.core.read_committed
             )
@@ -455,7 +455,7 @@ class Consumer(Generic[K, V]):
     def metrics(self) -> dict[str, float]:
         """Figures by the names of Kafka's metrics (records-consumed-total, records-lag-max, …), since it was made."""
         with self._guard:
-            self.core.settle(stop_iteration=False)
+            self.core.handed_out.settle(stop_iteration=False)
             return self.core.metrics()
 
     def health(self) -> ConsumerHealth:
@@ -467,7 +467,7 @@ class Consumer(Generic[K, V]):
     def _begin(self, *, stop_iteration: bool = True) -> None:
         """At the beginning of every call that may wait: what was handed out before is read."""
         self.core.open()
-        self.core.settle(stop_iteration=stop_iteration)
+        self.core.handed_out.settle(stop_iteration=stop_iteration)
 
     def deadline_ms(self, timeout_ms: float) -> float:
         """When that is over, on the monotonic clock."""

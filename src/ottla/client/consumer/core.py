@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from operator import length_hint
 from typing import Any, TypeVar
 
 from ottla.client.client_metrics import Metrics
@@ -22,6 +21,7 @@ from ottla.client.consumer.fetch_collector import FetchCollector, Move
 from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, Fetcher, FetchSettings
 from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.group_config import GroupConfig
+from ottla.client.consumer.handed_out import HandedOut
 from ottla.client.consumer.health import ConsumerHealth, partition_reasons
 from ottla.client.consumer.listener import UserCall, call_here
 from ottla.client.consumer.membership import ClientState
@@ -74,16 +74,9 @@ class ConsumerCore:
         self.keeper = MetadataKeeper(
             cluster, self.subscriptions, self._on_metadata, allow_auto_topic_creation=config.allow_auto_create_topics
         )
-        settings = FetchSettings(
-            config.fetch_min_bytes,
-            config.fetch_max_bytes,
-            config.fetch_max_wait_ms,
-            config.max_partition_fetch_bytes,
-            config.client_rack,
-        )
         self.fetcher = Fetcher(
             cluster,
-            settings,
+            FetchSettings.of(config),
             self.decoding,
             self.subscriptions,
             self.buffer,
@@ -92,18 +85,8 @@ class ConsumerCore:
             self.notify,
         )
         self.positions = PositionKeeper(cluster, self.subscriptions, self.keeper, self.isolation_level, self.notify)
-        self.coordinator: ConsumerCoordinator | None = None
+        self.coordinator = self._coordinator(call)
         """None without group.id."""
-        if config.group_id:
-            self.coordinator = ConsumerCoordinator(
-                cluster,
-                GroupConfig.of(config),
-                self.subscriptions,
-                self.keeper,
-                self.notify,
-                call=call,
-                on_commit=self.interceptors.on_commit if self.interceptors else None,
-            )
         self.error: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
@@ -111,10 +94,20 @@ class ConsumerCore:
         self._committed_lookup: asyncio.Task[None] | None = None
         self._woken = False
         self._interruptible: list[asyncio.Timeout] = []
-        self.handed_out: dict[TopicPartition, Move] | None = None
-        """How far a call read by what it gave. Setting it is the last thing that the call does, so that whatever
-        interrupts it before, the records are given again."""
-        self._iterating: tuple[Iterator[ConsumerRecord[Any, Any]], list[ConsumerRecord[Any, Any]], Move] | None = None
+        self.handed_out = HandedOut()
+
+    def _coordinator(self, call: UserCall) -> ConsumerCoordinator | None:
+        if not self.config.group_id:
+            return None
+        return ConsumerCoordinator(
+            self.cluster,
+            GroupConfig.of(self.config),
+            self.subscriptions,
+            self.keeper,
+            self.notify,
+            call=call,
+            on_commit=self.interceptors.on_commit if self.interceptors else None,
+        )
 
     @property
     def isolation_level(self) -> int:
@@ -192,31 +185,6 @@ class ConsumerCore:
 
     # Positions
 
-    def settle(self, *, stop_iteration: bool = True) -> None:
-        """What was handed out is read: the caller is back. An iteration that is under way goes on behind it."""
-        handed_out = self.handed_out
-        if handed_out is not None:
-            self.handed_out = None
-            for move in handed_out.values():
-                move.settle()
-        if self._iterating is not None:
-            self._settle_iteration(stop=stop_iteration)
-
-    def _settle_iteration(self, *, stop: bool) -> None:
-        assert self._iterating is not None
-        iterator, records, move = self._iterating
-        left = length_hint(iterator)
-        if stop:
-            iterator.__setstate__(len(records))  # type: ignore[attr-defined]
-            self._iterating = None
-        if left == 0:
-            move.settle()
-        elif left < len(records):
-            last = records[len(records) - left - 1]
-            move._replace(
-                position=move.position._replace(offset=last.offset + 1, offset_epoch=last.leader_epoch)
-            ).settle()
-
     def intercepted(self, gathered: dict[TopicPartition, Records]) -> ConsumerRecords[Any, Any]:
         """The records for the user; interceptors see them before."""
         records: ConsumerRecords[Any, Any] = ConsumerRecords(gathered)
@@ -225,19 +193,14 @@ class ConsumerCore:
     def hand_out_chunk(
         self, gathered: dict[TopicPartition, list[ConsumerRecord[Any, Any]]], moves: dict[TopicPartition, Move]
     ) -> Iterator[ConsumerRecord[Any, Any]]:
-        """An iterator over records of one partition, whose place is asked for when the position is needed.
-
-        So the loop over it costs nothing.
-        """
+        """An iterator over records of one partition; each counts as read when it is taken."""
         ((partition, records),) = gathered.items()
         if self.interceptors:
             records = list(self.intercepted(gathered))
         move = moves.pop(partition)
         for passed_over in moves.values():
             passed_over.settle()
-        iterator = iter(records)
-        self._iterating = iterator, records, move
-        return iterator
+        return self.handed_out.iterate(records, move)
 
     def collect(
         self,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ottla.client.cluster import FETCH, Cluster
+from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
@@ -53,6 +54,17 @@ class FetchSettings:
     max_wait_ms: int
     max_partition_bytes: int
     rack: str = ""
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> Self:
+        """Those of the consumer's configuration."""
+        return cls(
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            config.fetch_max_wait_ms,
+            config.max_partition_fetch_bytes,
+            config.client_rack,
+        )
 
 
 class _Asked(NamedTuple):

@@ -55,9 +55,7 @@ class ConsumerFigures:
     def lags(self) -> dict[TopicPartition, int]:
         """Records between position and end, of the partitions for which both are known."""
         partitions = self._partitions()
-        lags = {
-            each: self._subscriptions.partition_lag(each, read_committed=self._read_committed) for each in partitions
-        }
+        lags = {each: state.lag(read_committed=self._read_committed) for each, state in partitions.items()}
         return {each: lag for each, lag in lags.items() if lag is not None}
 
     def _leads(self) -> list[int]:

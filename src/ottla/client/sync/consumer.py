@@ -133,12 +133,12 @@ class Consumer(Generic[K, V]):
         with self._guard:
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take_records, self._max_poll_records)
             records: ConsumerRecords[K, V] = self._core.intercepted(gathered)
-        self._core.handed_out = moves  # from here to the caller no signal is looked at
+        self._core.handed_out.moves = moves  # from here to the caller no signal is looked at
         return records
 
     def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
         core = self._core
-        core.settle()
+        core.handed_out.settle()
         self._async.check_reads()
         while True:
             if core.needs_loop:
@@ -166,7 +166,7 @@ class Consumer(Generic[K, V]):
             take = taker(include_headers=include_headers)
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take, max_rows)
             table = table_of(gathered, include_headers=include_headers)
-        self._core.handed_out = moves
+        self._core.handed_out.moves = moves
         return table
 
     def arrow_batches(
@@ -180,7 +180,7 @@ class Consumer(Generic[K, V]):
             with self._guard:
                 gathered, moves = self._gather(FOREVER_MS, take, max_rows, once=True)
             ((batch,),) = gathered.values()
-            self._core.handed_out = moves
+            self._core.handed_out.moves = moves
             yield batch
 
     # Commits and the group

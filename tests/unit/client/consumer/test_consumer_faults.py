@@ -359,7 +359,7 @@ def test_two_tasks_in_one_consumer(fakes):
         async with ottla.client.Consumer(bootstrap_servers=fakes.bootstrap, fetch_max_wait_ms=20) as consumer:
             await consumer.assign([p])
             waiting = asyncio.create_task(consumer.poll(60_000))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)
             with pytest.raises(ConcurrentUseError, match=r"another task .* only wakeup"):
                 await consumer.poll(0)
             with pytest.raises(ConcurrentUseError):
@@ -368,7 +368,7 @@ def test_two_tasks_in_one_consumer(fakes):
             with pytest.raises(WakeupError):
                 await waiting
             cancelled = asyncio.create_task(consumer.poll(60_000))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # sleep: in the midst of waiting, wherever that is
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled
