@@ -7,7 +7,8 @@ so Java has it, and an interceptor must never be the reason why records are lost
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.configs.consumer import ConsumerConfig
@@ -123,11 +124,19 @@ class ProducerInterceptors(_Chain):
         """Tell all of them what became of a record."""
         self._tell("on_acknowledgement", metadata, error)
 
-    def on_send_error(self, record: ProducerRecord[Any, Any], error: Exception) -> None:
-        """Tell all of them that `send` itself refused a record."""
-        self.on_acknowledgement(_nowhere(record), error)
+    @contextmanager
+    def sending(
+        self, record: ProducerRecord[Any, Any], callback: Callback | None
+    ) -> Iterator[tuple[ProducerRecord[Any, Any], Callback]]:
+        """For `send`: the record to send and the callback to send it with. They are told of what the block raises."""
+        record = self.on_send(record)
+        try:
+            yield record, self._before(record, callback)
+        except Exception as error:
+            self.on_acknowledgement(_nowhere(record), error)
+            raise
 
-    def before(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> Callback:
+    def _before(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> Callback:
         """A callback for the record that tells the interceptors, then calls `callback`."""
 
         def acknowledged(metadata: RecordMetadata | None, error: Exception | None) -> None:

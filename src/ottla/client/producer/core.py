@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from ottla.client.client_metrics import Metrics
 from ottla.client.cluster import Cluster
 from ottla.client.configs import ProducerConfig
 from ottla.client.errors import (
@@ -18,14 +19,17 @@ from ottla.client.errors import (
     InvalidArgumentError,
     RecordTooLargeError,
 )
+from ottla.client.interceptors import ProducerInterceptors
 from ottla.client.model import TopicMetadata
 from ottla.client.producer.accumulator import RECORD_OVERHEAD, Accumulator, AccumulatorSettings, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.failures import Failures
+from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.partitioners import ClusterView, partitioner_of
 from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size
 from ottla.client.producer.sender import Sender
+from ottla.client.producer.serializing import SerializingAppend
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.building import murmur2
 
@@ -68,11 +72,24 @@ class ProducerCore:
         self._partitioner = partitioner_of(config.partitioner_class, config.originals)
         self._switches = hasattr(self._partitioner, "on_new_batch")
         self._looked_again: set[str] = set()
+        self._closed_user_code = False
+        self.interceptors = ProducerInterceptors.of(config)
+        self._serializing = SerializingAppend(config, self.append)
+        #: As `append`, of keys and values that are still to be serialized.
+        self.take: Callable[..., RecordFuture | Wait] = (
+            self._serializing.take if self._serializing.is_needed else self.append
+        )
+        self._metrics = Metrics(cluster.clock, config.metrics_num_samples, config.metrics_sample_window_ms)
+        self._figures = ProducerFigures(self._metrics, self.accumulator)
         _alive.add(self)
 
     def start(self) -> None:
         """Begin to send; in the event loop."""
-        self._sender = Sender(self.cluster, self.config, self.accumulator, self.failures.add)
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self._figures, self.failures.add)
+
+    def metrics(self) -> dict[str, float]:
+        """Figures by Kafka's names."""
+        return self._metrics.read()
 
     def step(self) -> None:
         """In the event loop: the sender may have work."""
@@ -284,15 +301,23 @@ class ProducerCore:
             self.refusal = CLOSED
         told = self.failures.take()
         if self._sender is None:
+            self._close_user_code()
             return told
         sender, self._sender = self._sender, None
         left = sender.give_up_all(
             ClientClosedError(f"the producer was closed (timeout {timeout_ms} ms) before the record was acknowledged")
         )
         sender.close()
-        if self._partitioner is not None and hasattr(self._partitioner, "close"):
-            self._partitioner.close()
+        self._close_user_code()
         return (self.failures.take(including_told=True) if left else None) or told
+
+    def _close_user_code(self) -> None:
+        if not self._closed_user_code:
+            self._closed_user_code = True
+            self.interceptors.close()
+            self._serializing.close()
+            if self._partitioner is not None and hasattr(self._partitioner, "close"):
+                self._partitioner.close()
 
 
 def _octets(what: str, data: Any) -> bytes:

@@ -36,6 +36,7 @@ class Producer(Generic[K, V]):
         self._core = ProducerCore(self.config, Cluster(self.config.client_settings), self._wake)
         self._core.accumulator.hurry = self._core.hurry
         self._started = False
+        self._intercepts = bool(self._core.interceptors)
 
     def _wake(self) -> None:
         self._core.step()
@@ -91,10 +92,21 @@ class Producer(Generic[K, V]):
         if topic.__class__ is not str:
             callback = value if callback is None else callback
             topic, value, key, partition, timestamp, headers = topic
-        outcome = self._core.append(topic, partition, timestamp, key, value, headers, callback)
+        if self._intercepts:
+            record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+            return await self._send_intercepted(record, callback)
+        outcome = self._core.take(topic, partition, timestamp, key, value, headers, callback)
         if outcome.__class__ is RecordFuture:
             return outcome
         return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
+
+    async def _send_intercepted(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> RecordFuture:
+        with self._core.interceptors.sending(record, callback) as (changed, told):
+            topic, value, key, partition, timestamp, headers = changed
+            outcome = self._core.take(topic, partition, timestamp, key, value, headers, told)
+            if outcome.__class__ is RecordFuture:
+                return outcome
+            return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, told)
 
     async def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
         self._start()
@@ -108,7 +120,7 @@ class Producer(Generic[K, V]):
                 arrived = await self._wait_for_space(left_ms)
             if not arrived:
                 raise self._core.blocked(outcome, topic)
-            outcome = self._core.append(topic, *rest)
+            outcome = self._core.take(topic, *rest)
         return outcome
 
     async def _wait_for_space(self, timeout_ms: float) -> bool:
@@ -139,6 +151,10 @@ class Producer(Generic[K, V]):
         """The topic's partitions with their leaders and replicas. Raises UnknownTopicError."""
         self._core.check_open()
         return list((await self._core.find_topic(topic)).partitions)
+
+    def metrics(self) -> dict[str, float]:
+        """Figures by the names of Kafka's metrics (record-send-total, request-latency-avg, …)."""
+        return self._core.metrics()
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything and wait until it is acknowledged.

@@ -20,6 +20,7 @@ from ottla.client.metadata import NOBODY
 from ottla.client.model import NO_OFFSET, TopicPartition
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
 from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.links import BrokerLink, SentRequest
 from ottla.client.producer.sequences import ProducerIdentity, Sequences
 from ottla.client.producer.splitting import split_batch
@@ -64,11 +65,13 @@ class Sender:
         cluster: Cluster,
         config: ProducerConfig,
         accumulator: Accumulator,
+        figures: ProducerFigures,
         failed: Callable[[ProducerBatch, ClientError], None],
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._accumulator = accumulator
+        self._figures = figures
         self._failed = failed
         self._compression = Compression[config.compression_type.upper()]
         self._level = _compression_level(config, self._compression)
@@ -198,6 +201,7 @@ class Sender:
         sent = SentRequest(now, batches)
         assert link.connection is not None
         link.in_flight.append(sent)
+        self._figures.requested(batches, now)
 
         def answered(answer: ProduceResponse | None, error: ClientError | None) -> None:
             self._answered(link, sent, answer, error)
@@ -211,6 +215,7 @@ class Sender:
     ) -> None:
         if self._closed:
             return
+        self._figures.answered(self._cluster.clock.monotonic_ms() - sent.sent_ms)
         if link.in_flight[0] is sent:
             link.in_flight.popleft()
         else:
@@ -300,10 +305,12 @@ class Sender:
         if self._sequences is not None:
             self._sequences.gave_up(batch)
         self._accumulator.release(batch)
+        self._figures.gave_up(batch)
         batch.result.complete(NO_OFFSET, NO_TIMESTAMP, error, record_errors)
         self._failed(batch, error)
 
     def _split(self, batch: ProducerBatch) -> None:
+        self._figures.split()
         parts = split_batch(batch, self._accumulator.lock)
         if self._sequences is not None:
             self._sequences.split(batch, parts)

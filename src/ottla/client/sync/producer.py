@@ -38,7 +38,8 @@ class Producer(Generic[K, V]):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self.config = parse_producer_config(config, settings)
         self._core = ProducerCore(self.config, Cluster(self.config.client_settings), self._wake)
-        self._append = self._core.append
+        self._take = self._core.take
+        self._intercepts = bool(self._core.interceptors)
         self._woken = False
         self._thread = LoopThread(f"{self.config.client_id}-producer")
         self._thread.run(self._start)
@@ -98,10 +99,21 @@ class Producer(Generic[K, V]):
         if topic.__class__ is not str:
             callback = value if callback is None else callback
             topic, value, key, partition, timestamp, headers = topic
-        outcome = self._append(topic, partition, timestamp, key, value, headers, callback)
+        if self._intercepts:
+            record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+            return self._send_intercepted(record, callback)
+        outcome = self._take(topic, partition, timestamp, key, value, headers, callback)
         if outcome.__class__ is RecordFuture:
             return outcome
         return self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
+
+    def _send_intercepted(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> RecordFuture:
+        with self._core.interceptors.sending(record, callback) as (changed, told):
+            topic, value, key, partition, timestamp, headers = changed
+            outcome = self._take(topic, partition, timestamp, key, value, headers, told)
+            if outcome.__class__ is RecordFuture:
+                return outcome
+            return self._send_later(outcome, topic, partition, timestamp, key, value, headers, told)
 
     def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
         clock = self._core.cluster.clock
@@ -113,7 +125,7 @@ class Producer(Generic[K, V]):
             arrived = self._find(topic, left_ms) if outcome is Wait.TOPIC else self._wait_for_space(left_ms)
             if not arrived:
                 raise self._core.blocked(outcome, topic)
-            outcome = self._append(topic, *rest)
+            outcome = self._take(topic, *rest)
         return outcome
 
     def _find(self, topic: str, timeout_ms: float) -> bool:
@@ -131,6 +143,10 @@ class Producer(Generic[K, V]):
         """As `ottla.client.Producer.partitions_for`."""
         self._core.check_open()
         return list(self._thread.run(self._core.find_topic, topic).partitions)
+
+    def metrics(self) -> dict[str, float]:
+        """Figures by the names of Kafka's metrics (record-send-total, request-latency-avg, …)."""
+        return self._core.metrics()
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """As `ottla.client.Producer.flush`."""

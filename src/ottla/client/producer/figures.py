@@ -1,0 +1,57 @@
+"""What a producer counts: per batch and per request, never per record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.client.client_metrics import Metrics
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.batch import ProducerBatch
+
+
+class ProducerFigures:
+    """Counts into `metrics`, in the event loop."""
+
+    def __init__(self, metrics: Metrics, accumulator: Accumulator) -> None:
+        self._requests = metrics.total("request")
+        self._sent = metrics.total("record-send")
+        self._failed = metrics.total("record-error")
+        self._retried = metrics.total("record-retry")
+        self._splits = metrics.total("batch-split")
+        self._latency = metrics.measured("request-latency")
+        self._batch_size = metrics.measured("batch-size")
+        self._records_per_request = metrics.measured("records-per-request")
+        self._queue_time = metrics.measured("record-queue-time")
+        memory = accumulator.settings.buffer_memory
+        metrics.gauge("buffer-total-bytes", lambda: memory)
+        metrics.gauge("buffer-available-bytes", lambda: max(0, memory - accumulator.used_bytes))
+        self._in_flight = 0
+        metrics.gauge("requests-in-flight", lambda: self._in_flight)
+
+    def requested(self, batches: Iterable[ProducerBatch], now_ms: float) -> None:
+        """A request with these batches goes out."""
+        self._requests.value += 1
+        self._in_flight += 1
+        records = 0
+        for batch in batches:
+            records += batch.record_count
+            self._batch_size.add(batch.size)
+            if batch.attempts > 1:
+                self._retried.value += batch.record_count
+            else:
+                self._queue_time.add(now_ms - batch.created_ms)
+        self._sent.value += records
+        self._records_per_request.add(records)
+
+    def answered(self, latency_ms: float) -> None:
+        """A request was answered, or its connection was lost."""
+        self._in_flight -= 1
+        self._latency.add(latency_ms)
+
+    def gave_up(self, batch: ProducerBatch) -> None:
+        """The records of a batch are not sent any more."""
+        self._failed.value += batch.record_count or batch.builder.count
+
+    def split(self) -> None:
+        """A batch was too large for the broker."""
+        self._splits.value += 1
