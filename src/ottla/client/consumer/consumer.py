@@ -220,12 +220,14 @@ class Consumer(Generic[K, V]):
         core = self.core
         self.check_reads()
         await asyncio.sleep(0)  # a caller that never waits for anything else leaves the loop its turn here
+        must_wait = core.needs_loop
         while True:
-            if core.needs_loop:
+            if must_wait:
                 await core.wait_for_data(deadline_ms)
             gathered, moves = core.collect(most, take, **limits)
             if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
+            must_wait = True  # what is here is of paused partitions, or only moved positions
 
     def check_reads(self) -> None:
         """IllegalStateError where there is nothing to poll for."""
@@ -333,6 +335,7 @@ class Consumer(Generic[K, V]):
             partition = TopicPartition(*partition)
             leader = self.core.keeper.leader(partition)
             self.core.subscriptions.seek(partition, FetchPosition(at.offset, at.leader_epoch, leader))
+            self.core.buffer.drop(partition)
             self.core.fetch_soon()
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
@@ -352,6 +355,7 @@ class Consumer(Generic[K, V]):
                 subscriptions.state(each)
             for each in wanted:
                 subscriptions.request_reset(each, strategy)
+                self.core.buffer.drop(each)
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """The offset of the next record that `poll` gives. Waits until it is known, at most `timeout_ms`."""

@@ -100,6 +100,14 @@ class FetchBuffer:
         with self._lock:
             self._remove(fetch)
 
+    def shed(self) -> None:
+        """Make room: what is here of partitions that are not read now (paused ones) is fetched again when it is wanted.
+
+        Otherwise they could keep all others from being fetched.
+        """
+        for partition in {fetch.partition for fetch in self.fetches() if not fetch.state.is_fetchable}:
+            self.drop(partition)
+
     def drop(self, partition: TopicPartition) -> None:
         """All of the partition is void: fetch from its position."""
         with self._lock:

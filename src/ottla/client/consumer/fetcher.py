@@ -119,8 +119,12 @@ class Fetcher:
 
     def send(self) -> None:
         """Ask every broker that has something to read, is not being asked, and whose answers there is room for."""
-        if self._closed or self._buffer.is_full:
+        if self._closed:
             return
+        if self._buffer.is_full:
+            self._buffer.shed()
+            if self._buffer.is_full:
+                return
         subscriptions = self._subscriptions
         if self._retained_id != subscriptions.assignment_id:
             self._retained_id = subscriptions.assignment_id

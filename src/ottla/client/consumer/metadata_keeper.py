@@ -7,9 +7,12 @@ from collections.abc import Callable
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, SubscriptionType
-from ottla.client.errors import ClientError
+from ottla.client.errors import BrokerError, ClientError
 from ottla.client.metadata import NOBODY
 from ottla.client.model import TopicPartition
+from ottla.wire.errors import ErrorCode
+
+REFUSALS = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class MetadataKeeper:
@@ -92,6 +95,14 @@ class MetadataKeeper:
             return self._asked_at_ms + settings.retry_backoff_max_ms
         return self._updated_at_ms + settings.metadata_max_age_ms
 
+    def _note_refusals(self) -> None:
+        """Topics that cannot be read, and that waiting does not help: a name that cannot be, a missing permission."""
+        metadata = self._cluster.metadata
+        for topic in self._subscriptions.metadata_topics():
+            code = metadata.errors.get(topic, ErrorCode.NONE)
+            if code in REFUSALS:
+                self.error = self.problem = BrokerError(code, f"topic {topic} cannot be read")
+
     @property
     def _wants_all(self) -> bool:
         return self._subscriptions.type is SubscriptionType.PATTERN
@@ -108,6 +119,7 @@ class MetadataKeeper:
             self._backoff_ms = min(max(self._backoff_ms * 2, settings.retry_backoff_ms), settings.retry_backoff_max_ms)
         else:
             self.problem = None
+            self._note_refusals()
             self.version += 1
             self._complete = topics is None
             self._backoff_ms = settings.retry_backoff_ms

@@ -19,7 +19,7 @@ from ottla.client.consumer.subscription_state import (
     OffsetReset,
     SubscriptionState,
 )
-from ottla.client.errors import BrokerError, ClientError, LogTruncationError, UnsupportedVersionError
+from ottla.client.errors import BrokerError, ClientError, LogTruncationError, NotLeaderError, UnsupportedVersionError
 from ottla.client.model import (
     EARLIEST,
     LATEST,
@@ -159,6 +159,9 @@ class PositionKeeper:
         for each in partitions:
             leader = self._keeper.leader(each).leader
             if leader == NO_LEADER:
+                self.problem = NotLeaderError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{each} has no leader, or does not exist"
+                )
                 self._retry_later([each])
             else:
                 grouped.setdefault(leader, []).append(each)

@@ -140,12 +140,14 @@ class Consumer(Generic[K, V]):
         core = self._core
         core.handed_out.settle()
         self._async.check_reads()
+        must_wait = core.needs_loop
         while True:
-            if core.needs_loop:
+            if must_wait:
                 self._run(self._async.wait_for_data, deadline_ms)
             gathered, moves = core.collect(most, take, **limits)
             if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
+            must_wait = True  # what is here is of paused partitions, or only moved positions
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         while not self._guard.closed:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ottla.client.consumer.records import ConsumerRecords
-from ottla.client.errors import IllegalStateError
+from ottla.client.errors import BrokerError, IllegalStateError
 from ottla.client.interceptors import ConsumerInterceptor
 from ottla.client.model import TopicPartition
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("C1")
@@ -224,3 +227,33 @@ def test_interceptors_see_records_before_the_caller(fake, facade):
         iterator = iter(consumer)
         assert [next(iterator).offset for _ in range(2)] == [11, 13]
         assert consumer.position(p) == 14
+
+
+def test_what_is_fetched_of_paused_partitions_neither_spins_nor_blocks_others(fake, facade):
+    p0, p1 = fake.topic("t", 0, 0)
+    fake.fill(p0, 10, size=500)
+    size = len(fake.logs[p0].batches[0])
+    settings = {"bootstrap_servers": fake.bootstrap, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
+    with facade.consumer(**settings, fetch_max_bytes=size, max_poll_records=1) as consumer:
+        consumer.assign([p0, p1])
+        assert offsets(read(consumer, 1)) == [0]
+        consumer.pause([p0])
+        before = time.process_time()
+        assert not consumer.poll(300)
+        assert time.process_time() - before < 0.2
+        fake.fill(p1, 10)
+        assert {record.partition for record in read(consumer, 10)} == {1}
+        consumer.resume([p0])
+        assert offsets(read(consumer, 9)) == list(range(1, 10))
+
+
+def test_topics_that_cannot_be(fake, consumer):
+    consumer.assign([("no such topic", 0)])
+    fake.faults[ApiKey.METADATA] += [ErrorCode.INVALID_TOPIC_EXCEPTION] * 100
+    with pytest.raises(BrokerError, match="no such topic"):
+        read(consumer, 1)
+    fake.faults[ApiKey.METADATA].clear()
+    fake.topic("t", 0)
+    consumer.assign([("t", 7)])
+    wait_until(lambda: not consumer.poll(50) and len(consumer.health().reasons) > 1, "the reason")
+    assert any("t-7 has no leader, or does not exist" in reason for reason in consumer.health().reasons)
