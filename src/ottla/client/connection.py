@@ -132,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._close(error)  # answers to the frames before it are expected, but these were never sent
             raise
-        self._write(b"".join(frames))
+        self._write([part for frame in frames for part in frame])
         answers = await asyncio.gather(
             *(self._answer(self._expect_answer(), message, None) for message in messages), return_exceptions=True
         )
@@ -149,10 +149,10 @@ class Connection(asyncio.BufferedProtocol):
             return None
         return await self._answer(self._expect_answer(), message, timeout_ms)
 
-    def _frame(self, message: Message, version: int, *, answered: bool = True) -> bytes:
+    def _frame(self, message: Message, version: int, *, answered: bool = True) -> list[bytes | memoryview]:
         self._check_open()
         try:
-            return self._protocol.request(message, version, answered=answered)
+            return self._protocol.request_parts(message, version, answered=answered)
         except WireError as error:
             name = api_name(message.SCHEMA.api_key or 0)
             raise ProtocolError(f"{name} cannot be sent to {self.address}: {error}") from error
@@ -162,9 +162,9 @@ class Connection(asyncio.BufferedProtocol):
             raise self._closed_by or ConnectionLostError(f"not connected to {self.address}", retriable=True)
         return self._transport
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, parts: list[bytes | memoryview]) -> None:
         self.used_at_s = time.monotonic()
-        self._check_open().write(data)
+        self._check_open().writelines(parts)
 
     def _expect_answer(self) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -142,7 +142,11 @@ class RecordsBuilder:
 
     def payload(self) -> bytes:
         """The records so far, as they lie in an uncompressed batch."""
-        return bytes(self._buffer[: self.size])
+        return bytes(self.view())
+
+    def view(self) -> memoryview:
+        """As `payload`, not copied: nothing can be added as long as it is there."""
+        return memoryview(self._buffer)[: self.size]
 
     def _begin(self, timestamp: int, key_size: int, value_size: int, headers_size: int) -> int:
         """Make room for a record and write what comes before its key; -1 where the limit leaves no room."""

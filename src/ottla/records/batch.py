@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ottla.records.compression import Compression
-from ottla.records.crc import crc32c
+from ottla.records.crc import crc32c, crc32c_on
 from ottla.records.errors import BatchError, UnsupportedMagicError
 
 MAGIC = 2
@@ -217,12 +217,12 @@ def patch_max_timestamp(buf: bytearray | memoryview, position: int, max_timestam
 
 def frame_batch(payload: bytes | memoryview, header: BatchHeader) -> bytes:
     """A whole batch from the header's fields and the (compressed) records; length and checksum are computed here."""
-    batch = bytearray(BATCH_OVERHEAD + len(payload))
+    head = bytearray(BATCH_OVERHEAD)
     _HEADER.pack_into(
-        batch,
+        head,
         0,
         header.base_offset,
-        len(batch) - LOG_OVERHEAD,
+        BATCH_OVERHEAD + len(payload) - LOG_OVERHEAD,
         header.partition_leader_epoch,
         MAGIC,
         0,
@@ -235,9 +235,8 @@ def frame_batch(payload: bytes | memoryview, header: BatchHeader) -> bytes:
         header.base_sequence,
         header.records_count,
     )
-    batch[RECORDS_AT:] = payload
-    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
-    return bytes(batch)
+    struct.pack_into(">I", head, CRC_AT, crc32c_on(crc32c(memoryview(head)[ATTRIBUTES_AT:]), payload))
+    return b"".join((head, payload))
 
 
 def _magic(buf: bytes | bytearray | memoryview, position: int) -> int:

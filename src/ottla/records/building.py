@@ -75,7 +75,7 @@ def finish_batch(
     """
     if not builder.count:
         raise ValueError("a batch needs at least one record")
-    payload = builder.payload()
+    payload: bytes | memoryview = builder.view()
     if compression != Compression.NONE:
         payload = compress(compression, payload, compression_level)
     header = BatchHeader(

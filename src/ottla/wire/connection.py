@@ -19,10 +19,10 @@ from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import (
     SIZE_BYTES,
     RequestHeader,
-    encode_request_frame,
     encode_response_frame,
     parse_request_header,
     parse_response_header,
+    request_frame_parts,
 )
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.schema import Message
@@ -258,17 +258,21 @@ class ClientProtocol:
 
     def request(self, message: Message, version: int, *, answered: bool = True) -> bytes:
         """The frame of a request. Raises WireError when the version cannot express it or too many are in flight."""
+        return b"".join(self.request_parts(message, version, answered=answered))
+
+    def request_parts(self, message: Message, version: int, *, answered: bool = True) -> list[bytes | memoryview]:
+        """As `request`, not joined: records are in the list as they were given."""
         api_key = message.SCHEMA.api_key
         if api_key is None:
             raise WireError(f"{message.SCHEMA.name} is not a request")
         if len(self._in_flight) >= MAX_IN_FLIGHT:
             raise WireError(f"{MAX_IN_FLIGHT} requests are in flight already")
-        body = codec.encode(message, version)
+        body = codec.encode_parts(message, version)
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & MAX_CORRELATION_ID
         if answered:
             self._in_flight.append((correlation_id, api_key, version))
-        return encode_request_frame(RequestHeader(api_key, version, correlation_id, self.client_id), body)
+        return request_frame_parts(RequestHeader(api_key, version, correlation_id, self.client_id), body)
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes that arrive are to be put; valid until `received`."""

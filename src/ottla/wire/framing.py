@@ -9,6 +9,7 @@ ControlledShutdown version 0.) https://kafka.apache.org/protocol#protocol_messag
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import WireError
@@ -97,8 +98,13 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 def encode_request_frame(header: RequestHeader, body: bytes) -> bytes:
     """A whole request as it is sent: size, header, body."""
+    return b"".join(request_frame_parts(header, [body]))
+
+
+def request_frame_parts(header: RequestHeader, body: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """As `encode_request_frame`, not joined: large parts of the body (records) are not copied."""
     head = encode_request_header(header)
-    return b"".join((_INT32.pack(len(head) + len(body)), head, body))
+    return [_INT32.pack(len(head) + sum(map(len, body))), head, *body]
 
 
 def response_header_size(api_key: int, api_version: int) -> int:
