@@ -37,23 +37,6 @@ class ClientSettings:
     """Or `CANONICAL`."""
 
 
-@dataclass(slots=True, frozen=True)
-class ProducerSettings:
-    """What a producer needs. `acks` is 0, 1 or -1 (all); idempotence needs all."""
-
-    acks: int = -1
-    compression_type: str = "none"
-    batch_size: int = 128 * 1024
-    linger_ms: int = 5
-    buffer_memory: int = 32 * 1024 * 1024
-    max_block_ms: int = 60_000
-    max_request_size: int = 1024 * 1024
-    max_in_flight_requests_per_connection: int = 5
-    delivery_timeout_ms: int = 120_000
-    enable_idempotence: bool | None = None
-    """None: with acks=all."""
-
-
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     """Hosts and ports of `host:port,host:port`; `[::1]:9092` for IPv6 addresses, a leading `PLAINTEXT://` is allowed.
 

@@ -28,7 +28,11 @@ from ottla.spark.options import OptionError, WriteOptions
 if TYPE_CHECKING:
     import pyarrow
 
-    from ottla.client.sync.client import Producer
+    from ottla.client.sync import Producer
+
+BATCH_SIZE = 128 * 1024
+"""Bytes of a batch unless `kafka.batch.size` says otherwise: a task has all its rows at hand."""
+LINGER_MS = 5
 
 _ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
     "key": (StringType, BinaryType),
@@ -93,10 +97,11 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], options: WriteOptions) ->
 
     Raises OptionError for a row without a topic.
     """
-    from ottla.spark.partitions import connect
+    from ottla.client.sync import Producer
 
     count = 0
-    with connect(options.connection) as client, client.producer(**_producer_settings(options)) as producer:
+    producer: Producer[bytes, bytes] = Producer(**_producer_settings(options))
+    with producer:
         for batch in batches:
             _send(producer, batch, options.topic)
             count += batch.num_rows
@@ -105,12 +110,19 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], options: WriteOptions) ->
 
 
 def _producer_settings(options: WriteOptions) -> dict[str, Any]:
-    return {"acks": options.acks, "compression_type": options.compression_type} | (
-        {} if options.batch_size is None else {"batch_size": options.batch_size}
-    )
+    connection = options.connection
+    return {
+        "bootstrap_servers": connection.bootstrap_servers,
+        "client_id": connection.client_id,
+        "request_timeout_ms": connection.request_timeout_ms,
+        "acks": options.acks,
+        "compression_type": options.compression_type,
+        "batch_size": options.batch_size or BATCH_SIZE,
+        "linger_ms": LINGER_MS,
+    }
 
 
-def _send(producer: Producer, batch: pyarrow.RecordBatch, topic: str | None) -> None:
+def _send(producer: Producer[bytes, bytes], batch: pyarrow.RecordBatch, topic: str | None) -> None:
     size = batch.num_rows
     topics = [topic] * size if topic is not None else batch.column("topic").to_pylist()
     if None in topics:
@@ -126,7 +138,7 @@ def _send(producer: Producer, batch: pyarrow.RecordBatch, topic: str | None) -> 
     )
     send = producer.send
     for to, key, value, timestamp, headers, partition in rows:
-        send(to, key, value, timestamp, headers, partition)
+        send(to, value, key, partition, timestamp, headers)
 
 
 def _optional(batch: pyarrow.RecordBatch, name: str) -> list[Any]:

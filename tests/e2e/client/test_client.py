@@ -9,12 +9,13 @@ import pytest
 
 from ottla.client.errors import BrokerError, OffsetOutOfRange, RecordTooLargeError, TopicExistsError, UnknownTopicError
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
-from ottla.client.partitioner import partition_for_key
-from ottla.client.sync import Client
+from ottla.client.producer.partitioners import partition_for_key
+from ottla.client.sync import Client, Producer
 from ottla.records.compression import Compression
 from ottla.records.record import Record
 from support.java import java_command
 from support.processes import run_tool
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -74,10 +75,10 @@ def test_topics_that_are_refused(client, unique, arguments, code):
 
 @pytest.mark.spec("L7")
 @pytest.mark.parametrize("codec", list(Compression))
-def test_what_is_sent_is_read(client, topic, codec):
+def test_what_is_sent_is_read(broker, client, topic, codec):
     start = now_ms()
     expected: dict[TopicPartition, list[Record]] = {TopicPartition(topic, each): [] for each in range(3)}
-    with client.producer(compression_type=codec.name.lower(), batch_size=20_000) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap, compression_type=codec.name.lower(), linger_ms=5) as producer:
         for at in range(2000):
             key = None if at % 5 == 0 else b"key-%d" % at
             value = None if at % 7 == 0 else b"value of %d " % at * (at % 30)
@@ -85,16 +86,16 @@ def test_what_is_sent_is_read(client, topic, codec):
             partition = at % 3 if key is None else partition_for_key(key, 3)
             chosen = expected[TopicPartition(topic, partition)]
             chosen.append(Record(len(chosen), start + at, key, value, headers))
-            producer.send(topic, key, value, start + at, headers, partition if key is None else None)
+            producer.send(topic, value, key, partition if key is None else None, start + at, headers)
     assert read_all(client, topic) == expected
 
 
-def test_ranges(client, topic):
+def test_ranges(broker, client, topic):
     partition = TopicPartition(topic, 0)
     start = now_ms()
-    with client.producer(batch_size=500) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap, batch_size=500) as producer:
         for at in range(1000):
-            producer.send(topic, None, b"%d" % at, start + at, partition=0)
+            producer.send(topic, b"%d" % at, timestamp=start + at, partition=0)
     for first, end in ((0, 1000), (0, 1), (999, 1000), (123, 456), (500, 500)):
         records = [record for batch in client.read_range(partition, first, end, 2000) for record in batch]
         assert [record.offset for record in records] == list(range(first, end))
@@ -119,35 +120,28 @@ def test_commits(client, topic, unique):
     assert client.committed(unique, [a, b]) == {a: 6, b: 0}
 
 
-def test_batches_sent_one_by_one_lie_where_they_say(client, topic):
-    with client.producer() as producer:
-        offsets = [producer.send_batch(topic, 1, [Record(0, now_ms(), b"k", b"v")] * 3).offset for _ in range(4)]
-    assert offsets == [0, 3, 6, 9]
-
-
+@pytest.mark.spec("P4")
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_acks(client, topic, acks):
-    with client.producer(acks=acks) as producer:
-        for at in range(100):
-            producer.send(topic, b"k", b"%d" % at)
+def test_acks(broker, client, topic, acks):
+    with Producer(bootstrap_servers=broker.bootstrap, acks=acks) as producer:
+        futures = [producer.send(topic, b"%d" % at, b"k") for at in range(100)]
         producer.flush()
-        # With acks=0 nobody says when they have arrived; a produce request behind them on the connection does.
-        with client.producer(acks=1) as last:
-            last.send_batch(topic, 0, [Record(0, now_ms(), None, b"last")])
+        assert [future.result(5).offset for future in futures] == ([-1] * 100 if acks == 0 else list(range(100)))
     partition = TopicPartition(topic, partition_for_key(b"k", 3))
-    records = [each.value for each in read_all(client, topic)[partition] if each.key]
-    assert records == [b"%d" % at for at in range(100)]
+    wait_until(lambda: client.offsets_at([partition], LATEST)[partition] == 100, "all to arrive")
+    assert [each.value for each in read_all(client, topic)[partition]] == [b"%d" % at for at in range(100)]
 
 
-def test_records_and_batches_that_are_too_large(client, unique):
+@pytest.mark.spec("P5")
+def test_records_and_batches_that_are_too_large(broker, client, unique):
     client.create_topic(unique, 1, config={"max.message.bytes": "20000"})
-    with client.producer() as producer:
+    with Producer(bootstrap_servers=broker.bootstrap, linger_ms=100, batch_size=200_000) as producer:
         with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
-            producer.send_batch(unique, 0, [Record(0, now_ms(), None, bytes(30_000))])
-        records = [Record(0, now_ms(), None, b"%d" % at + bytes(1000)) for at in range(100)]
-        assert producer.send_batch(unique, 0, records).offset == 0
+            producer.send(unique, bytes(30_000)).result(5)
+        futures = [producer.send(unique, b"%d" % at + bytes(1000)) for at in range(100)]
+        assert [future.result(5).offset for future in futures] == list(range(100))
     [(_, read)] = read_all(client, unique).items()
-    assert [record.value for record in read] == [record.value for record in records]
+    assert [record.value for record in read] == [b"%d" % at + bytes(1000) for at in range(100)]
 
 
 def count_in_child(bootstrap, partition, end, counts):
@@ -157,9 +151,9 @@ def count_in_child(bootstrap, partition, end, counts):
 
 def test_forked_workers(broker, client, topic):
     partition = TopicPartition(topic, 0)
-    with client.producer() as producer:
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for at in range(500):
-            producer.send(topic, None, b"%d" % at, partition=0)
+            producer.send(topic, b"%d" % at, partition=0)
     context = multiprocessing.get_context("fork")
     counts = context.Queue()
     workers = [
@@ -175,10 +169,10 @@ def test_forked_workers(broker, client, topic):
 @pytest.mark.needs_kafka
 @pytest.mark.spec("L7")
 @pytest.mark.parametrize("codec", list(Compression))
-def test_javas_consumer_reads_what_we_send(broker, client, topic, codec):
-    with client.producer(compression_type=codec.name.lower()) as producer:
+def test_javas_consumer_reads_what_we_send(broker, topic, codec):
+    with Producer(bootstrap_servers=broker.bootstrap, compression_type=codec.name.lower()) as producer:
         for at in range(50):
-            producer.send(topic, b"k%d" % at, b"v%d " % at * 50, partition=at % 3)
+            producer.send(topic, b"v%d " % at * 50, b"k%d" % at, partition=at % 3)
     arguments = ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning"]
     arguments += ["--max-messages", "50", "--timeout-ms", "30000", "--property", "print.key=true"]
     told = run_tool(java_command("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments)).stdout

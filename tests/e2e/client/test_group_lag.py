@@ -11,8 +11,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.group_lag import measure_lag
 from ottla.client.model import LATEST, TopicPartition
 from ottla.client.settings import ClientSettings
-from ottla.client.sync import Client
-from ottla.records.record import Record
+from ottla.client.sync import Client, Producer
 
 MEASUREMENTS = 150
 
@@ -26,9 +25,9 @@ def test_committed_offset_and_end_are_of_one_moment(shared_ottla_server, unique)
     ends = threading.Event()
 
     def write_and_commit():
-        with Client(bootstrap) as client, client.producer() as producer:
+        with Client(bootstrap) as client, Producer(bootstrap_servers=bootstrap) as producer:
             for end in range(1, 1_000_000):
-                producer.send_batch(unique, 0, [Record(0, 1, b"k", b"v")])
+                producer.send(unique, b"v", b"k", timestamp=1).result(30)
                 client.commit(unique, {partition: end})
                 if ends.is_set():
                     return

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ottla.client.model import LATEST, TopicPartition
-from ottla.client.sync import Client
+from ottla.client.sync import Client, Producer
 from support.waiting import wait_until
 
 COUNT = 40_000
@@ -19,9 +19,9 @@ def test_killed_and_restarted_while_sending(ottla_server):
     sent = [0]
 
     def send() -> None:
-        with Client(ottla_server.bootstrap) as client, client.producer(batch_size=2000, linger_ms=0) as producer:
+        with Producer(bootstrap_servers=ottla_server.bootstrap, batch_size=2000) as producer:
             for at in range(COUNT):
-                producer.send("t", None, b"%d" % at, partition=0)
+                producer.send("t", b"%d" % at, partition=0)
                 sent[0] = at
                 if at % 100 == 0:
                     producer.flush()
@@ -46,9 +46,9 @@ def test_killed_and_restarted_while_reading(ottla_server):
     partition = TopicPartition("t", 0)
     with Client(ottla_server.bootstrap) as client:
         client.create_topic("t", 1)
-        with client.producer(batch_size=2000) as producer:
+        with Producer(bootstrap_servers=ottla_server.bootstrap, batch_size=2000) as producer:
             for at in range(COUNT):
-                producer.send("t", None, b"%d" % at, partition=0)
+                producer.send("t", b"%d" % at, partition=0)
         offsets = []
         for records in client.read_range(partition, 0, COUNT, fetch_max_bytes=5000):
             if offsets and offsets[-1] < COUNT // 2 <= records[-1].offset:

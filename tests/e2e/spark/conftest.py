@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
-from ottla.client.sync import Client
+from ottla.client.sync import Client, Producer
 from ottla.records.record import Record
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def fill() -> Callable[..., None]:
             if create:
                 config = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
                 client.create_topic(topic, len(partitions), config=config)
-            with client.producer() as producer:
+            with Producer(bootstrap_servers=broker.bootstrap, linger_ms=5) as producer:
                 for number, records in enumerate(partitions):
                     for record in records:
-                        producer.send(topic, record.key, record.value, record.timestamp, record.headers, number)
+                        producer.send(topic, record.value, record.key, number, record.timestamp, record.headers)
 
     return fill
 

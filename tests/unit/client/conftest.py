@@ -78,15 +78,24 @@ class Log:
     start: int = 0
     end: int = 0
     sequences: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    epochs: dict[int, int] = field(default_factory=dict)
 
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
         header = parse_batch_header(data)
         if header.producer_id >= 0:
+            epoch = self.epochs.get(header.producer_id, -1)
+            if header.producer_epoch < epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+            if header.producer_epoch > epoch:
+                if epoch >= 0 and header.base_sequence != 0:
+                    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+                self.epochs[header.producer_id] = header.producer_epoch
+                self.sequences[header.producer_id] = []
             seen = self.sequences[header.producer_id]
             known = dict(seen)
             if header.base_sequence in known:
                 return ErrorCode.NONE, known[header.base_sequence]
-            following = seen[-1][0] + self.count_of(seen[-1][1]) if seen else 0
+            following = seen[-1][0] + self.count_of(seen[-1][1]) if seen else header.base_sequence
             if header.base_sequence != following:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
             seen.append((header.base_sequence, self.end))

@@ -28,6 +28,10 @@ class FakeCluster:
             self.first[TopicPartition(topic, number)] = first
             self.last[TopicPartition(topic, number)] = last
 
+    def producer(self, **settings: Any) -> FakeProducer:
+        self.producer_settings = settings
+        return FakeProducer(self)
+
     def connect(self, *_: object, **__: object) -> FakeClient:
         self.clients += 1
         return FakeClient(self)
@@ -89,10 +93,6 @@ class FakeClient:
                 columns["headers"] = pyarrow.array([[{"key": "h", "value": b"1"}]] * len(offsets), kind)
             yield pyarrow.record_batch(columns)
 
-    def producer(self, **settings: Any) -> FakeProducer:
-        self._cluster.producer_settings = settings
-        return FakeProducer(self._cluster)
-
 
 class FakeProducer:
     def __init__(self, cluster: FakeCluster) -> None:
@@ -117,4 +117,5 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     made = FakeCluster()
     monkeypatch.setattr("ottla.spark.source.connect", made.connect)
     monkeypatch.setattr("ottla.spark.partitions.connect", made.connect)
+    monkeypatch.setattr("ottla.client.sync.Producer", made.producer)
     return made

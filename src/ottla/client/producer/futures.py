@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, InvalidArgumentError
@@ -127,12 +129,12 @@ class BatchResult:
             self.parts = parts
             callbacks, self._callbacks = self._callbacks, None
             for callback, future in callbacks or ():
-                part, _ = self._part_of(future.index)
-                part.add_callback(callback, future)
+                future.follow().add_callback(callback, future)
         for _, part in parts:
             part.when_done(one_is_done)
 
-    def _part_of(self, index: int) -> tuple[BatchResult, int]:
+    def part_of(self, index: int) -> tuple[BatchResult, int]:
+        """Where the record at `index` of a batch that was split is now: its batch, and its index there."""
         assert self.parts is not None
         first, part = next((first, part) for first, part in reversed(self.parts) if first <= index)
         return part, index - first
@@ -140,9 +142,6 @@ class BatchResult:
     def error_of(self, index: int) -> ClientError | None:
         """Why the record at `index` was not delivered, None where it was. Only once the batch is done."""
         self.tell(index)
-        if self.parts is not None:
-            part, index = self._part_of(index)
-            return part.error_of(index)
         if self.error is None or not self.record_errors:
             return self.error
         code = getattr(self.error, "code", ErrorCode.INVALID_RECORD)
@@ -151,9 +150,6 @@ class BatchResult:
 
     def place_of(self, index: int, timestamp: int) -> tuple[int, int]:
         """Offset and timestamp of the record at `index` of a batch that was delivered."""
-        if self.parts is not None:
-            part, index = self._part_of(index)
-            return part.place_of(index, timestamp)
         offset = self.base_offset + index if self.base_offset >= 0 else NO_OFFSET
         return offset, timestamp if self.append_time_ms == NO_TIMESTAMP else self.append_time_ms
 
@@ -170,9 +166,15 @@ class RecordFuture:
         self._key_size = key_size
         self._value_size = value_size
 
+    def follow(self) -> BatchResult:
+        """The batch that the record is in; another one once its batch was split."""
+        while self._batch.parts is not None:
+            self._batch, self.index = self._batch.part_of(self.index)
+        return self._batch
+
     def done(self) -> bool:
         """Whether the record was delivered or given up."""
-        return self._batch.is_done
+        return self.follow().is_done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Where the record went; the caller waits. Raises why it was not delivered, ClientTimeoutError."""
@@ -183,10 +185,10 @@ class RecordFuture:
 
     def exception(self, timeout_s: float | None = None) -> ClientError | None:
         """Why the record was not delivered, None where it was; the caller waits. Raises ClientTimeoutError."""
-        batch = self._batch
-        if not batch.is_done:
-            self._wait(timeout_s)
-        return batch.error_of(self.index)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.follow().is_done:
+            self._wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+        return self._batch.error_of(self.index)
 
     def _wait(self, timeout_s: float | None) -> None:
         if _runs_a_loop():
@@ -208,17 +210,16 @@ class RecordFuture:
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
         """Call `callback(future)` once the record is delivered or given up: in the sender's thread, or at once."""
-        self._batch.tell(self.index)
+        self.follow().tell(self.index)
         if not self._batch.when_done(lambda: callback(self)):
             callback(self)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        batch = self._batch
-        if not batch.is_done:
+        while not (batch := self.follow()).is_done:
             loop = asyncio.get_running_loop()
             arrived: asyncio.Future[None] = loop.create_future()
             batch.tell(self.index)
-            if batch.when_done(lambda: _wake(loop, arrived)):
+            if batch.when_done(partial(_wake, loop, arrived)):
                 if batch.hurry is not None:
                     batch.hurry()
                 yield from arrived

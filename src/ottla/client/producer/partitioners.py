@@ -167,7 +167,7 @@ def partitioner_of(given: Any, originals: Mapping[str, Any]) -> Any:
         found = _imported(found)
     if isinstance(found, type):
         found = found()
-    if not hasattr(found, "partition"):
+    if not hasattr(found, "partition") or isinstance(found, str):  # texts have a method of that name
         if not callable(found):
             raise InvalidArgumentError(f"partitioner.class: {given!r} is no partitioner, it has no method partition")
         found = _Called(found)

@@ -6,6 +6,8 @@ Apache Kafka's `TransactionManager` decides for a producer without a transaction
 - A retried batch is sent only while it is the first of its partition that is not acknowledged.
 - A batch that cannot follow (its predecessor is lost) makes the epoch go up by one; the partition's batches on their
   way are numbered again from 0. Other partitions take the new epoch when nothing of theirs is on its way.
+- The first batch of a partition goes alone: a broker that knows nothing of a producer takes any number from it, so a
+  second batch on its way could be written in front of the first. (Java sends five at once, and has this race.)
 - A batch given up leaves the partition *unresolved*: nothing new is numbered until all its batches are back; then the
   numbers either fit, or the epoch goes up. (Java raises the epoch at once where the broker refused the batch; waiting
   costs a round trip and cannot write anything twice.)
@@ -85,7 +87,7 @@ class Sequences:
         if batch.base_sequence == NO_SEQUENCE:
             if batch.partition in self._unresolved:
                 return False
-            return not known.in_flight or known.identity == self.identity
+            return not known.in_flight or (known.identity == self.identity and known.last_acked != NO_SEQUENCE)
         return not known.in_flight or known.in_flight[0] is batch
 
     def number(self, batch: ProducerBatch) -> None:

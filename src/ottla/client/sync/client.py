@@ -12,27 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakSet
 
-from ottla.client.accumulator import Accumulator, ProducerBatch
 from ottla.client.admin import BROKER_DEFAULT, Admin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
-from ottla.client.model import RecordMetadata, TopicMetadata, TopicPartition
+from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.offsets import offsets_at
-from ottla.client.record_router import RecordRouter
-from ottla.client.sender import Sender, parse_acks
-from ottla.client.settings import ClientSettings, ProducerSettings
+from ottla.client.settings import ClientSettings
 from ottla.records.errors import BatchError
-from ottla.records.record import Headers, Record, decode_batch
+from ottla.records.record import Record, decode_batch
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Client", "ClientError", "Producer", "TopicPartition"]
+__all__ = ["Client", "ClientError", "TopicPartition"]
 
 ROWS_PER_BATCH = 10_000
 
@@ -47,7 +43,6 @@ class Client:
         self._cluster = Cluster(ClientSettings(bootstrap_servers, client_id, **settings))
         self._admin = Admin(self._cluster)
         self._groups: dict[str, GroupOffsets] = {}
-        self._producers: WeakSet[Producer] = WeakSet()
         self._thread = LoopThread(f"{client_id}-client")
 
     def __enter__(self) -> Self:
@@ -57,13 +52,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; closing twice does no harm. Producers stop, too: flush or close them before."""
+        """Close all connections; closing twice does no harm."""
         try:
             self._thread.check()
         except ClientClosedError:
             return
-        for producer in self._producers:
-            producer.abort()
         self._thread.run(self._cluster.close)
         self._thread.close()
 
@@ -159,100 +152,6 @@ class Client:
                 yield fetched
         finally:
             self._thread.run(fetcher.close)
-
-    def producer(self, acks: int | str = "all", **settings: Any) -> Producer:
-        """A producer on this client's connections; `settings` are those of `ProducerSettings`."""
-        producer = Producer(self._cluster, self._thread, ProducerSettings(acks=parse_acks(acks), **settings))
-        self._producers.add(producer)
-        return producer
-
-
-class Producer:
-    """Sends records in batches, idempotently with acks=all. Use it from one thread at a time.
-
-    `close` ends it, or a `with` block: left normally it flushes, left by an exception it drops what is not sent.
-    """
-
-    def __init__(self, cluster: Cluster, thread: LoopThread, settings: ProducerSettings) -> None:
-        self._cluster = cluster
-        self._thread = thread
-        self._accumulator = Accumulator(settings, cluster.clock)
-        self._router = RecordRouter(cluster, settings, self._accumulator)
-        self._sender = thread.run(self._started, settings)
-        self._closed = False
-
-    async def _started(self, settings: ProducerSettings) -> Sender:
-        sender = Sender(self._cluster, settings, self._accumulator)
-        sender.start()
-        return sender
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
-
-    def send(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-    ) -> None:
-        """Put a record into the batch of its partition; it is sent when that is full or `linger_ms` old.
-
-        `timestamp` is in milliseconds, None for now. A key decides the partition as Java's producer does; without
-        key and partition, records stay with one partition for a batch. Raises DeliveryError where earlier records
-        could not be delivered, RecordTooLargeError, UnknownTopicError, ClientTimeoutError.
-        """
-        self._check_open()
-        if self._sender.has_failed:
-            self.flush()
-        known = self._router.known(topic) or self._ask_for(topic)
-        if self._router.send(known, key, value, timestamp, tuple(headers) if headers else (), partition):
-            self._thread.call(self._sender.wake)
-
-    def send_batch(self, topic: str, partition: int, records: Sequence[Record]) -> RecordMetadata:
-        """Send records as a batch of their own, wait for the answer, and say where the first one is."""
-        self._check_open()
-        known = self._router.known(topic) or self._ask_for(topic)
-        batch = self._router.send_batch(known, partition, records)
-        return self._thread.run(self._wait_for, batch)
-
-    async def _wait_for(self, batch: ProducerBatch) -> RecordMetadata:
-        return await self._sender.result(batch)
-
-    def flush(self) -> None:
-        """Send everything and wait for the answers. DeliveryError where records were not acknowledged."""
-        self._thread.run(self._sender.flush)
-
-    def close(self) -> None:
-        """Flush, then stop. DeliveryError as in `flush`. Closing twice does no harm."""
-        if self._closed:
-            return
-        try:
-            self.flush()
-        finally:
-            self.abort()
-
-    def abort(self) -> None:
-        """Stop at once; what is not sent is dropped."""
-        if not self._closed:
-            self._closed = True
-            self._thread.run(self._sender.close)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosedError("the producer is closed")
-
-    def _ask_for(self, topic: str) -> TopicMetadata:
-        (found,) = self._thread.run(self._cluster.topics, [topic], allow_auto_topic_creation=True)
-        return found
 
 
 def _corrupt(partition: TopicPartition, offset: int, error: BatchError) -> CorruptBatchError:

@@ -71,6 +71,7 @@ def test_records_of_a_partition_keep_their_order_and_flush_waits_for_them(fakes)
         assert values(fakes, partition) == [b"%d" % at for at in range(number, 600, 3)]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_sent_is_refused_at_once(fake):
     fake.topic("t", 0)
     with Producer(bootstrap_servers=fake.bootstrap, max_request_size=1000, **QUICK) as producer:

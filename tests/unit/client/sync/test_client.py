@@ -9,18 +9,14 @@ import pytest
 from ottla.client.errors import (
     ClientClosedError,
     CorruptBatchError,
-    DeliveryError,
     InvalidArgumentError,
     OffsetOutOfRange,
-    RecordTooLargeError,
     UnknownTopicError,
 )
-from ottla.client.model import EARLIEST, LATEST, TopicPartition
+from ottla.client.model import EARLIEST, LATEST
 from ottla.client.sync import Client
 from ottla.records.compression import Compression
 from ottla.records.record import Record, encode_batch
-from ottla.wire.apis import ApiKey
-from ottla.wire.errors import ErrorCode
 
 QUICK = {
     "request_timeout_ms": 2000,
@@ -115,66 +111,7 @@ def test_records_that_cannot_be_read(fake, client):
             list(read(p, 0, 1))
 
 
-def test_sending(fake, client):
-    a, b = fake.topic("t", 0, 0)
-    with client.producer(linger_ms=1000) as producer:
-        producer.send("t", b"k", b"1", partition=0)
-        producer.send("t", None, None, 77, [("h", b"x")], 1)
-        producer.flush()
-        assert fake.logs[b].records() == [Record(0, 77, None, None, (("h", b"x"),))]
-        where = producer.send_batch("t", 1, [Record(0, 5, b"k", b"v"), Record(0, 6, b"k", b"v")])
-        assert (where.topic, where.partition, where.offset, where.timestamp) == ("t", 1, 1, 5)
-        producer.send("t", b"k", b"2", partition=0)
-    assert [record.value for record in fake.logs[a].records()] == [b"1", b"2"]
-
-
-def test_many_records_in_order(fake, client):
-    [p] = fake.topic("t", 0)
-    with client.producer(batch_size=1000, buffer_memory=5000, linger_ms=0) as producer:
-        for at in range(3000):
-            producer.send("t", None, b"%d" % at, at)
-    assert [record.value for record in fake.logs[p].records()] == [b"%d" % at for at in range(3000)]
-
-
-def test_a_topic_is_created_by_sending_where_the_broker_allows(fake, client):
-    with client.producer() as producer:
-        with pytest.raises(UnknownTopicError):
-            producer.send("new", None, b"1")
-        fake.auto_create = True
-        producer.send("new", None, b"1")
-    assert len(fake.logs[TopicPartition("new", 0)].records()) == 1
-
-
-def test_a_failed_delivery_is_told_by_the_next_send_or_flush(fake, client):
-    fake.topic("t", 0)
-    fake.faults[ApiKey.PRODUCE].extend([ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2)
-    producer = client.producer(linger_ms=0)
-    producer.send("t", None, b"1")
-    with pytest.raises(DeliveryError, match="1 records were not acknowledged"):
-        producer.flush()
-    producer.send("t", None, b"2")
-    with pytest.raises(DeliveryError):
-        producer.close()
-
-
-def test_an_exception_in_the_block_drops_what_is_not_sent(fake, client):
-    [p] = fake.topic("t", 0)
-    with pytest.raises(ZeroDivisionError), client.producer(linger_ms=10_000) as producer:  # noqa: PT012
-        producer.send("t", None, b"1")
-        raise ZeroDivisionError
-    assert fake.logs[p].records() == []
-
-
-def test_refused_arguments(fake, client):
-    fake.topic("t", 0)
-    with client.producer(max_request_size=1000) as producer:
-        with pytest.raises(RecordTooLargeError):
-            producer.send("t", None, bytes(1000))
-        with pytest.raises(InvalidArgumentError):
-            producer.send("t", None, b"", partition=1)
-    for wrong in ({"acks": 2}, {"compression_type": "rar"}, {"acks": 1, "enable_idempotence": True}):
-        with pytest.raises(InvalidArgumentError):
-            client.producer(**wrong)
+def test_refused_arguments():
     with pytest.raises(InvalidArgumentError):
         Client("nonsense")
 
@@ -186,29 +123,6 @@ def test_closed_clients_say_so(fake):
     with pytest.raises(ClientClosedError):
         client.topics()
     assert not any(thread.name == "ottla-client" for thread in threading.enumerate())
-
-
-def test_closed_producers_say_so(fake, client):
-    fake.topic("t", 0)
-    producer = client.producer()
-    producer.close()
-    producer.close()
-    with pytest.raises(ClientClosedError, match="the producer is closed"):
-        producer.send("t", None, b"1")
-    with pytest.raises(ClientClosedError):
-        producer.send_batch("t", 0, [Record(0, 0, None, None)])
-
-
-def test_closing_the_client_stops_its_producers(fake):
-    [p] = fake.topic("t", 0)
-    client = Client(fake.bootstrap, **QUICK)
-    producer = client.producer(linger_ms=10_000)
-    producer.send("t", None, b"1")
-    client.close()
-    with pytest.raises(ClientClosedError):
-        producer.send("t", None, b"2")
-    producer.close()
-    assert fake.logs[p].records() == []
 
 
 def read_in_child(bootstrap, partition, answers):
