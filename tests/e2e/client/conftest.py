@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from support.brokers import RunningBroker
 from support.client_facades import FACADES, Facade
 from support.told_listener import Polled, ToldListener
-
-TIMEOUT_S = 20.0
+from support.topics import Topics
 
 
 @pytest.fixture(params=FACADES)
@@ -21,25 +19,6 @@ def facade(request: pytest.FixtureRequest) -> Iterator[Facade]:
     made = Facade(request.param)
     yield made
     made.close()
-
-
-class Topics:
-    """Makes and changes topics of a broker."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
-
-    def create(self, name: str, partitions: int = 3) -> None:
-        """A new topic."""
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
-
-    def add_partitions(self, name: str, partitions: int) -> None:
-        """More partitions: so many in all."""
-        self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(TIMEOUT_S)
-
-    def delete(self, name: str) -> None:
-        """A topic goes."""
-        self._admin.delete_topics([name])[name].result(TIMEOUT_S)
 
 
 @pytest.fixture

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from ottla.assign.assignor import AbstractPartitionAssignor
+from ottla.assign.range import RangeAssignor
+from ottla.client.consumer.membership import ClientState
 from support.told_listener import Polled, poll_until
+from support.topics import Topics
 
 pytestmark = pytest.mark.slow
 
@@ -237,3 +243,80 @@ def test_a_changed_subscription_rebalances(topics, join, unique):
     poll_until([member], lambda: len(member.consumer.assignment()) == 1)
     member.consumer.subscribe([f"{unique}-b"], member.listener)
     poll_until([member], lambda: [each.topic for each in member.consumer.assignment()] == [f"{unique}-b"])
+
+
+@pytest.mark.spec("G10", "G11")
+def test_the_coordinator_is_found_again_while_consuming(facade, ottla_server, unique, caplog):
+    caplog.set_level(logging.INFO, "ottla.client.consumer")
+    Topics(ottla_server.bootstrap).create(unique, 1)
+    consumer = facade.consumer(
+        bootstrap_servers=ottla_server.bootstrap,
+        group_id=unique,
+        heartbeat_interval_ms=100,
+        auto_offset_reset="earliest",
+    )
+    member = Polled(consumer)
+    try:
+        assert state(consumer) == ClientState.DOWN
+        consumer.subscribe([unique], member.listener)
+        settle([member], [0])
+        assert state(consumer) == ClientState.MEMBER
+        ottla_server.kill9()
+        poll_until([member], lambda: state(consumer) == ClientState.FINDING_COORDINATOR_AGAIN)
+        assert member.owned == [0]
+        ottla_server.restart()
+        produce(ottla_server, unique, {0: ["after"]})
+        poll_until([member], lambda: state(consumer) == ClientState.MEMBER and bool(member.records))
+        assert member.listener.calls == [("assigned", [0])], "the group was found in the log, and goes on"
+    finally:
+        member.close()
+    told = re.findall(r"consumer state (\w+) -> (\w+)", caplog.text)
+    assert told[:3] == [("DOWN", "FINDING_COORDINATOR"), ("FINDING_COORDINATOR", "STOPPED"), ("STOPPED", "MEMBER")]
+    assert ("MEMBER", "FINDING_COORDINATOR_AGAIN") in told
+    assert told[-1] == ("MEMBER", "DOWN")
+
+
+def state(consumer) -> ClientState:
+    """What the consumer is about, by its metric."""
+    return ClientState(int(consumer.metrics()["client-state"]))
+
+
+class HeldBack(RangeAssignor):
+    """Range, whose first assignment waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.was_asked = threading.Event()
+        self.let_go = threading.Event()
+
+    def assign(self, cluster, subscriptions):
+        self.was_asked.set()
+        assert self.let_go.wait(TIMEOUT_S)
+        return super().assign(cluster, subscriptions)
+
+
+@pytest.mark.spec("G4")
+@pytest.mark.parametrize("facade", ["sync"], indirect=True)
+def test_three_consumers_that_join_at_once(topics, join, broker, unique):
+    topics.create(unique)
+    held = HeldBack()
+    first = join("c1", [unique], partition_assignment_strategy=[held], heartbeat_interval_ms=5_000)
+    # Its loop stands still in the assignor, and its polls with it: they have a thread of their own meanwhile.
+    joined = threading.Event()
+    polling = threading.Thread(target=poll_until, args=([first], joined.is_set))
+    polling.start()
+    assert held.was_asked.wait(TIMEOUT_S)
+    others = [join(name, [unique], partition_assignment_strategy="range") for name in ("c2", "c3")]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def all_have_joined() -> bool:
+        (told,) = admin.describe_consumer_groups([unique], request_timeout=TIMEOUT_S).values()
+        described = told.result(TIMEOUT_S)
+        return described.state.name == "PREPARING_REBALANCING" and len(described.members) == 3
+
+    poll_until(others, all_have_joined)
+    joined.set()
+    held.let_go.set()
+    polling.join(TIMEOUT_S)
+    settle([first, *others], [0], [1], [2])
+    # The first joined twice, as its first assignment was void; its listener was told once all the same.
+    assert [one.listener.counts for one in (first, *others)] == [(0, 1, 0)] * 3
