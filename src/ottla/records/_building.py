@@ -18,7 +18,7 @@ try:
 except ImportError:
     from ottla.records import uncompiled as cython
 if not cython.compiled:
-    from ottla.records.uncompiled import copy_bytes, copy_octets
+    from ottla.records.uncompiled import copy_bytes, copy_octets, resize
 
 FIRST_ROOM = 512
 """Bytes that a builder begins with; it doubles them as often as need be."""
@@ -166,7 +166,7 @@ class RecordsBuilder:
             raise OverflowError(f"a record of {body} bytes, where a batch has {MOST_BYTES} at most")
         room = len(self._buffer)
         if room < needed:
-            self._buffer.extend(bytes(max(needed, 2 * room) - room))
+            resize(self._buffer, max(needed, 2 * room))
         if self.count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:

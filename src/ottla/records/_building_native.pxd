@@ -1,7 +1,7 @@
 # The C types of `_building.py`, from which the module `ottla.records._building_native` is compiled. Differences of
 # numbers of 64 bits are taken as unsigned ones, so that what does not fit is cut as Java cuts it; bounds checks stay on.
 import cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcpy
 
@@ -25,6 +25,11 @@ cdef inline int copy_bytes(bytearray into, Py_ssize_t at, bytes data, Py_ssize_t
         raise IndexError("copy beyond the end")
     memcpy(PyByteArray_AS_STRING(into) + at, PyBytes_AS_STRING(data) + start, size)
     return 0
+
+
+cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
+    # What is new has not been written to.
+    return PyByteArray_Resize(buffer, size)
 
 
 cdef inline int copy_octets(bytearray into, Py_ssize_t at, octets data, Py_ssize_t start, Py_ssize_t size) except -1:

@@ -55,6 +55,7 @@ MAX_INT32 = 0x7FFFFFFF
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
+_CHECKSUM = struct.Struct(">I")
 _TIMESTAMP_FIELDS = struct.Struct(">h")
 
 
@@ -211,7 +212,7 @@ def patch_max_timestamp(buf: bytearray | memoryview, position: int, max_timestam
     _TIMESTAMP_FIELDS.pack_into(view, position + ATTRIBUTES_AT, attributes)
     _OFFSET.pack_into(view, position + MAX_TIMESTAMP_AT, max_timestamp)
     crc = crc32c(view[position + ATTRIBUTES_AT : position + length])
-    struct.pack_into(">I", view, position + CRC_AT, crc)
+    _CHECKSUM.pack_into(view, position + CRC_AT, crc)
     return crc
 
 
@@ -235,7 +236,8 @@ def frame_batch(payload: bytes | memoryview, header: BatchHeader) -> bytes:
         header.base_sequence,
         header.records_count,
     )
-    struct.pack_into(">I", head, CRC_AT, crc32c_on(crc32c(memoryview(head)[ATTRIBUTES_AT:]), payload))
+    checksum = crc32c_on(crc32c(memoryview(head)[ATTRIBUTES_AT:]), payload)
+    _CHECKSUM.pack_into(head, CRC_AT, checksum)
     return b"".join((head, payload))
 
 
