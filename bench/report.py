@@ -105,6 +105,7 @@ def number(value: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; its first column is text, the others are figures."""
     """A Markdown table, readable as it is."""
     widths = [max(len(line[column]) for line in (head, *rows)) for column in range(len(head))]
 

@@ -11,8 +11,6 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.records.headers import encode_headers as encode_pairs
-
 try:
     import cython
 except ImportError:
@@ -72,19 +70,14 @@ class RecordsBuilder:
         if value is not None:
             value = octets_of(value)
             value_size = len(value)
-        encoded_headers = encode_headers(headers) if headers else b"\0"
-        if self._begin(timestamp, key_size, value_size, len(encoded_headers)) < 0:
+        pairs = header_octets(headers) if headers else []
+        if self._begin(timestamp, key_size, value_size, header_octets_size(pairs)) < 0:
             return -1
-        self._put(key_size)
-        if key is not None:
-            copy_bytes(self._buffer, self.size, key, 0, key_size)
-            self.size += key_size
-        self._put(value_size)
-        if value is not None:
-            copy_bytes(self._buffer, self.size, value, 0, value_size)
-            self.size += value_size
-        copy_bytes(self._buffer, self.size, encoded_headers, 0, len(encoded_headers))
-        self.size += len(encoded_headers)
+        self._put_octets(key)
+        self._put_octets(value)
+        self._put(len(pairs) >> 1)
+        for octets in pairs:
+            self._put_octets(octets)
         self.count += 1
         return self.count - 1
 
@@ -123,6 +116,15 @@ class RecordsBuilder:
             self._put(0)
         self.count += 1
         return True
+
+    def _put_octets(self, octets: bytes | None) -> None:
+        """Write a size and what has it. There has to be room."""
+        if octets is None:
+            self._put(-1)
+        else:
+            self._put(len(octets))
+            copy_bytes(self._buffer, self.size, octets, 0, len(octets))
+            self.size += len(octets)
 
     def _put_string(self, strings: Strings, row: int, size: int) -> None:
         """Write a size and what has it. There has to be room."""
@@ -337,14 +339,26 @@ def octets_of(data: bytes | bytearray | memoryview) -> bytes:
     raise TypeError(f"keys, values and headers are bytes here, not {type(data).__name__}; serialize them first")
 
 
-def encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """As `ottla.records.headers.encode_headers`, with the types checked."""
-    pairs: list[tuple[str, bytes | None]] = []
+def header_octets(headers: Iterable[tuple[str, bytes | None]]) -> list[bytes | None]:
+    """Names and values in turns, as they are written."""
+    pairs: list[bytes | None] = []
     for name, value in headers:
         if not isinstance(name, str):
             raise TypeError(f"names of headers are strings, not {type(name).__name__}")
-        pairs.append((name, None if value is None else octets_of(value)))
-    return encode_pairs(pairs)
+        pairs.append(name.encode("utf-8"))
+        pairs.append(None if value is None else octets_of(value))
+    return pairs
+
+
+def header_octets_size(pairs: list[bytes | None]) -> int:
+    """The bytes of the headers with their count."""
+    size = varint_size(len(pairs) >> 1)
+    for octets in pairs:
+        if octets is None:
+            size += 1
+        else:
+            size += varint_size(len(octets)) + len(octets)
+    return size
 
 
 def minus(left: int, right: int) -> int:

@@ -50,7 +50,7 @@ cdef class RecordsBuilder:
     cdef readonly i64 base_timestamp
     cdef readonly i64 max_timestamp
 
-    @cython.locals(encoded_headers=bytes, key_size=Py_ssize_t, value_size=Py_ssize_t)
+    @cython.locals(pairs=list, octets=bytes, key_size=Py_ssize_t, value_size=Py_ssize_t)
     cpdef Py_ssize_t append(self, i64 timestamp, key, value, headers=*) except -2
 
     @cython.locals(chosen=longs, is_chosen=bint, at=Py_ssize_t, row=Py_ssize_t)
@@ -60,6 +60,8 @@ cdef class RecordsBuilder:
         keys=Strings, values=Strings, key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t
     )
     cdef inline bint _append_row(self, SourceColumns columns, Py_ssize_t row) except -1
+
+    cdef inline int _put_octets(self, bytes octets) except -1
 
     cdef inline int _put_string(self, Strings strings, Py_ssize_t row, Py_ssize_t size) except -1
 
@@ -120,6 +122,12 @@ cdef class SourceColumns:
 cpdef list rows_by_partition(partitions, Py_ssize_t partition_count)
 
 cdef inline bytes octets_of(data)
+
+@cython.locals(pairs=list)
+cdef list header_octets(headers)
+
+@cython.locals(size=Py_ssize_t, octets=bytes)
+cdef Py_ssize_t header_octets_size(list pairs) except -2
 
 @cython.locals(mask=u64, difference=u64)
 cdef inline i64 minus(u64 left, u64 right) noexcept

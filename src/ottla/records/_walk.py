@@ -21,7 +21,7 @@ try:
 except ImportError:
     from ottla.records import uncompiled as cython
 if not cython.compiled:
-    from ottla.records.uncompiled import copy_octets, octets_of, put_int, put_long, record_of, resize
+    from ottla.records.uncompiled import copy_octets, octets_of, put_int, put_long, record_of, resize, text_of
 
 SMALLEST_RECORD = 7
 NULL_SIZE = -1
@@ -262,7 +262,7 @@ def read_records(
             value = octets_of(reader.data, reader.value_at, reader.value_size)
         headers: Any = ()
         if reader.headers_at != NO_HEADERS:
-            headers = _headers(records, reader.headers_at)
+            headers = _headers(reader)
         if not is_plain:
             if key_deserializer is not None and key is not None:
                 key = key_deserializer(topic, headers, key)
@@ -282,26 +282,28 @@ def read_records(
     return made
 
 
-def _headers(records: bytes | bytearray | memoryview, at: int) -> tuple[tuple[str, bytes | None], ...]:
-    """The headers that begin with their count at `at`; they were found to be sound.
+def _headers(reader: Cursor) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of the record that was read last, which were found to be sound.
 
     What is no UTF-8 in their names is shown with replacements.
     """
-    cursor = Cursor(records)
-    cursor.at = at
-    count = cursor.varint()
+    behind = reader.at
+    reader.at = reader.headers_at
+    count = reader.varint()
     headers: list[tuple[str, bytes | None]] = []
+    value: bytes | None
     while count > 0:
         count -= 1
-        size = cursor.varint()
-        name = octets_of(cursor.data, cursor.at, size).decode("utf-8", "replace")
-        cursor.at += size
-        size = cursor.varint()
-        if size < 0:
-            headers.append((name, None))
-        else:
-            headers.append((name, octets_of(cursor.data, cursor.at, size)))
-            cursor.at += size
+        size = reader.varint()
+        name = text_of(reader.data, reader.at, size)
+        reader.at += size
+        size = reader.varint()
+        value = None
+        if size >= 0:
+            value = octets_of(reader.data, reader.at, size)
+            reader.at += size
+        headers.append((name, value))
+    reader.at = behind
     return tuple(headers)
 
 
@@ -321,7 +323,7 @@ def read_columns(
         timestamp_deltas.append(reader.timestamp_delta)
         keys.append(None if reader.key_size < 0 else octets_of(reader.data, reader.key_at, reader.key_size))
         values.append(None if reader.value_size < 0 else octets_of(reader.data, reader.value_at, reader.value_size))
-        headers.append(() if reader.headers_at == NO_HEADERS else _headers(records, reader.headers_at))
+        headers.append(() if reader.headers_at == NO_HEADERS else _headers(reader))
     _check_end(reader, count)
     return offset_deltas, timestamp_deltas, keys, values, headers
 
@@ -461,7 +463,7 @@ class RowColumns:
                     continue
                 if not is_append_time:
                     timestamp = _plus(base_timestamp, reader.timestamp_delta)
-                self._add(records, reader, offset, timestamp)
+                self._add(reader, offset, timestamp)
             _check_end(reader, count)
         except Exception:
             self.count = before
@@ -470,7 +472,7 @@ class RowColumns:
             raise
         return self.count - before
 
-    def _add(self, records: bytes | bytearray | memoryview, reader: Cursor, offset: int, timestamp: int) -> None:
+    def _add(self, reader: Cursor, offset: int, timestamp: int) -> None:
         row = self.count
         put_long(self.offsets, row, offset)
         put_long(self.timestamps, row, timestamp)
@@ -478,26 +480,27 @@ class RowColumns:
         self.values.append(reader, reader.value_at, reader.value_size)
         if self.with_headers:
             if reader.headers_at != NO_HEADERS:
-                self._add_headers(records, reader.headers_at)
+                self._add_headers(reader)
             put_int(self.header_ends, row + 1, self.header_keys.count)
         self.count = row + 1
 
-    def _add_headers(self, records: bytes | bytearray | memoryview, at: int) -> None:
-        """Add the headers that begin with their count at `at`; they were found to be sound."""
-        cursor = Cursor(records)
-        cursor.at = at
-        count = cursor.varint()
+    def _add_headers(self, reader: Cursor) -> None:
+        """Add the headers of the record that was read last, which were found to be sound."""
+        behind = reader.at
+        reader.at = reader.headers_at
+        count = reader.varint()
         while count > 0:
             count -= 1
-            size = cursor.varint()
+            size = reader.varint()
             self.header_keys.reserve(1, size)
-            self.header_keys.append(cursor, cursor.at, size)
-            cursor.at += size
-            size = cursor.varint()
+            self.header_keys.append(reader, reader.at, size)
+            reader.at += size
+            size = reader.varint()
             self.header_values.reserve(1, max(size, 0))
-            self.header_values.append(cursor, cursor.at, size)
+            self.header_values.append(reader, reader.at, size)
             if size > 0:
-                cursor.at += size
+                reader.at += size
+        reader.at = behind
 
 
 def _plus(left: int, right: int) -> int:

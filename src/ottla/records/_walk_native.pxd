@@ -5,6 +5,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyBy
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memcpy
 
 
@@ -38,6 +39,14 @@ cdef inline bytes octets_of(octets data, Py_ssize_t at, Py_ssize_t size):
     if size < 0 or at < 0 or size > data.shape[0] - at:
         raise IndexError("a copy from beyond the end")
     return PyBytes_FromStringAndSize(<const char *> &data[at], size)
+
+
+cdef inline str text_of(octets data, Py_ssize_t at, Py_ssize_t size):
+    if size == 0:
+        return ""
+    if size < 0 or at < 0 or size > data.shape[0] - at:
+        raise IndexError("a copy from beyond the end")
+    return PyUnicode_DecodeUTF8(<char *> &data[at], size, b"replace")
 
 
 cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
@@ -141,8 +150,8 @@ cpdef read_records(
     append_timestamp, leader_epoch, i64 start_offset, key_deserializer, value_deserializer,
 )
 
-@cython.locals(cursor=Cursor, count=i64, size=i64, headers=list, name=str)
-cdef tuple _headers(records, Py_ssize_t at)
+@cython.locals(behind=Py_ssize_t, count=i64, size=i64, headers=list, name=str, value=bytes)
+cdef tuple _headers(Cursor reader)
 
 @cython.locals(
     reader=Cursor, index=Py_ssize_t, offset_deltas=list, timestamp_deltas=list, keys=list, values=list, headers=list
@@ -203,10 +212,10 @@ cdef class RowColumns:
     )
 
     @cython.locals(row=Py_ssize_t)
-    cdef inline int _add(self, records, Cursor reader, i64 offset, i64 timestamp) except -1
+    cdef inline int _add(self, Cursor reader, i64 offset, i64 timestamp) except -1
 
-    @cython.locals(cursor=Cursor, count=i64, size=i64)
-    cdef int _add_headers(self, records, Py_ssize_t at) except -1
+    @cython.locals(behind=Py_ssize_t, count=i64, size=i64)
+    cdef int _add_headers(self, Cursor reader) except -1
 
 
 @cython.locals(total=u64, mask=u64)

@@ -30,6 +30,11 @@ def octets_of(data: Any, at: int, size: int) -> bytes:
     return bytes(data[at : at + size])
 
 
+def text_of(data: Any, at: int, size: int) -> str:
+    """The same as text; what is no UTF-8 is shown with replacements."""
+    return octets_of(data, at, size).decode("utf-8", "replace")
+
+
 def resize(buffer: bytearray, size: int) -> None:
     """Make the buffer longer; what is added may be anything."""
     buffer.extend(bytes(size - len(buffer)))
