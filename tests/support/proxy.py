@@ -151,6 +151,13 @@ class Proxy:
         """New connections go to this port from now on."""
         self.upstream = upstream
 
+    def begin(self, plan: Plan) -> None:
+        """Follow a plan from now on, and count from 0."""
+        self.connections = 0
+        self.faults.clear()
+        self.requests.clear()
+        self.plan = plan
+
     def heal(self) -> None:
         """Nothing happens from now on; connections that were swallowed or stalled are cut, refusals end."""
         self.plan = None

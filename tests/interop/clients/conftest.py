@@ -45,8 +45,6 @@ def proxied(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
         {"ottla": "proxied_ottla", "apache": "proxied_kafka"}[request.param]
     )
     broker.proxy.heal()
-    broker.proxy.faults.clear()
-    broker.proxy.requests.clear()
     yield broker
     broker.proxy.heal()
 

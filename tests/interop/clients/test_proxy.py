@@ -36,16 +36,14 @@ def test_an_idempotent_producer_bears_each_fault(proxied_ottla: ProxiedBroker, u
     topic = create_topic(proxied_ottla.direct, unique)
     proxy = proxied_ottla.proxy
     proxy.heal()
-    proxy.plan = ScriptedPlan({PRODUCE: [None, None, Verdict(fault, 0.2)]})
-    before = proxy.connections
-    faults_before = proxy.faults[fault]
+    proxy.begin(ScriptedPlan({PRODUCE: [None, None, Verdict(fault, 0.2)]}))
 
     values = send_all(proxied_ottla.bootstrap, topic)
 
     assert values_of(proxied_ottla.direct, topic, 0) == values
-    assert proxy.faults[fault] == faults_before + 1
+    assert proxy.faults == {fault: 1}
     if fault in CUTS or fault is Fault.SWALLOW:
-        assert proxy.connections >= before + 2, "a new connection after the one that was cut"
+        assert proxy.connections >= 3, "a new connection after the one that was cut, beside the one for metadata"
 
 
 def test_a_plan_does_the_same_to_a_connection_whatever_the_others_do() -> None:

@@ -1,0 +1,19 @@
+"""Reads a topic from its beginning, as a member of a group, until nothing has come for a while.
+
+python examples/consume.py localhost:9092 clicks
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ottla.client.sync import Consumer
+
+bootstrap, topic = sys.argv[1:]
+with Consumer(bootstrap_servers=bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(timeout_ms=100)
+    while records := consumer.poll(timeout_ms=2000):
+        for record in records:
+            print(f"{record.topic}-{record.partition} @ {record.offset}: {record.key!r} {record.value!r}")
