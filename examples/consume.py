@@ -12,8 +12,9 @@ from ottla.client.sync import Consumer
 bootstrap, topic = sys.argv[1:]
 with Consumer(bootstrap_servers=bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
     consumer.subscribe([topic])
-    while not consumer.assignment():
-        consumer.poll(timeout_ms=100)
-    while records := consumer.poll(timeout_ms=2000):
+    silent_polls = 0
+    while silent_polls < 3:
+        records = consumer.poll(timeout_ms=1000)
+        silent_polls = 0 if records else silent_polls + 1
         for record in records:
             print(f"{record.topic}-{record.partition} @ {record.offset}: {record.key!r} {record.value!r}")

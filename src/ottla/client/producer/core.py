@@ -205,16 +205,24 @@ class ProducerCore:
 
     # Waiting, in the event loop
 
-    async def find_topic(self, topic: str) -> TopicMetadata:
-        """The topic's metadata, asked for where they are missing. Raises UnknownTopicError and other ClientErrors."""
-        (found,) = await self.cluster.topics([topic], allow_auto_topic_creation=True)
+    async def find_topic(self, topic: str, timeout_ms: float | None = None) -> TopicMetadata:
+        """The topic's metadata, asked for where they are missing, again while that may help (max.block.ms).
+
+        Raises UnknownTopicError and other ClientErrors.
+        """
+
+        async def ask() -> list[TopicMetadata]:
+            return await self.cluster.topics([topic], allow_auto_topic_creation=True)
+
+        longest_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
+        (found,) = await self.cluster.retry(f"looking up topic {topic}", ask, int(longest_ms))
         return found
 
     async def find_topic_within(self, topic: str, timeout_ms: float) -> bool:
         """As `find_topic`; False where the time is up before."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self.find_topic(topic)
+                await self.find_topic(topic, timeout_ms)
         except ClientTimeoutError:
             raise
         except TimeoutError:
