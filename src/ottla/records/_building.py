@@ -16,7 +16,7 @@ try:
 except ImportError:
     from ottla.records import uncompiled as cython
 if not cython.compiled:
-    from ottla.records.uncompiled import copy_bytes, copy_octets, resize
+    from ottla.records.uncompiled import copy_bytes, copy_octets, octets_from, resize
 
 FIRST_ROOM = 512
 """Bytes that a builder begins with; it doubles them as often as need be."""
@@ -302,6 +302,7 @@ def rows_by_partition(partitions: Any, partition_count: int) -> list[array[int]]
 
     `partitions` is what `partitions_for_keys` gives. ValueError for a partition that is not there.
     """
+    check_count(partition_count)
     chosen = partitions
     counts = array("q", bytes(8 * (partition_count + 1)))
     places = counts
@@ -388,8 +389,15 @@ def murmur2(data: bytes) -> int:
     return _murmur2(data, 0, len(data))
 
 
+def check_count(partition_count: int) -> None:
+    """ValueError where there is no partition to choose."""
+    if partition_count < 1:
+        raise ValueError(f"{partition_count} partitions, where there must be one")
+
+
 def partitions_for_keys(keys: Strings, partition_count: int) -> array[int]:
     """The partition of each key as the Java producer's default has it, -1 for null."""
+    check_count(partition_count)
     chosen = array("i", bytes(4 * keys.count))
     numbers = chosen
     for row in range(keys.count):
@@ -397,12 +405,13 @@ def partitions_for_keys(keys: Strings, partition_count: int) -> array[int]:
         if size < 0:
             numbers[row] = NO_PARTITION
         else:
-            hashed = _murmur2(keys.data, keys.starts[keys.offset + row], size)
+            hashed = _murmur2(octets_from(keys.data), keys.starts[keys.offset + row], size)
             numbers[row] = (hashed & POSITIVE) % partition_count
     return chosen
 
 
 def _murmur2(data: Any, start: int, size: int) -> int:
+    # Its callers have seen that all of the key is there.
     hashed = SEED ^ size
     at = start
     end = start + (size & ~3)

@@ -27,6 +27,12 @@ cdef inline int copy_bytes(bytearray into, Py_ssize_t at, bytes data, Py_ssize_t
     return 0
 
 
+cdef inline const unsigned char *octets_from(octets data) except NULL:
+    if data.shape[0] == 0:
+        return <const unsigned char *> b""
+    return &data[0]
+
+
 cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
     # What is new has not been written to.
     return PyByteArray_Resize(buffer, size)
@@ -139,8 +145,10 @@ cdef inline Py_ssize_t varint_size(i64 value) noexcept
 
 cpdef murmur2(bytes data)
 
+cdef int check_count(Py_ssize_t partition_count) except -1
+
 @cython.locals(chosen=object, numbers="int[::1]", row=Py_ssize_t, size=Py_ssize_t, hashed=u64)
 cpdef partitions_for_keys(Strings keys, Py_ssize_t partition_count)
 
 @cython.locals(hashed=u64, k=u64, at=Py_ssize_t, end=Py_ssize_t, left=Py_ssize_t)
-cdef u64 _murmur2(octets data, Py_ssize_t start, Py_ssize_t size) noexcept
+cdef u64 _murmur2(const unsigned char *data, Py_ssize_t start, Py_ssize_t size) noexcept

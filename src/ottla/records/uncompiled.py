@@ -25,6 +25,11 @@ def copy_octets(into: bytearray, at: int, data: Any, start: int, size: int) -> N
     into[at : at + size] = data[start : start + size]
 
 
+def octets_from(data: Any) -> Any:
+    """The data, as what knows nothing of its size when it is compiled."""
+    return data
+
+
 def octets_of(data: Any, at: int, size: int) -> bytes:
     """`size` bytes of `data` from place `at` on; the caller has seen that it has them."""
     return bytes(data[at : at + size])

@@ -199,3 +199,12 @@ def test_a_table_is_split_over_partitions(builders):
 def test_partitions_that_are_not_there(builders, partition):
     with pytest.raises(ValueError, match="where there are 3"):
         builders.rows_by_partition(array("i", [0, partition]), 3)
+
+
+@pytest.mark.parametrize("count", [0, -1, -2])
+def test_no_partitions_to_choose_from(builders, count):
+    for keys in ([b"k"], []):
+        with pytest.raises(ValueError, match="must be one"):
+            builders.partitions_for_keys(from_arrow.strings_of(texts(*keys)), count)
+        with pytest.raises(ValueError, match="must be one"):
+            builders.rows_by_partition(array("i", []), count)
