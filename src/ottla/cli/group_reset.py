@@ -13,7 +13,7 @@ from ottla.cli.group_offset_options import parse_datetime, parse_duration_ms, pa
 from ottla.cli.group_session import COMMAND, run, told, write_json
 from ottla.cli.group_views import planned_row, show_plan
 from ottla.cli.terminal import Terminal, count
-from ottla.client.admin import Admin
+from ottla.client.admin.topics import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.group_offsets import MEMBERS_IN_CHARGE, GroupOffsets
@@ -123,7 +123,7 @@ async def _plans(cluster: Cluster, targets: Mapping[str, Reset], scope: Scope) -
 
 
 async def _in_scope(cluster: Cluster, scope: Scope) -> list[TopicPartition]:
-    described = await Admin(cluster).describe_topics(list(dict.fromkeys(topic for topic, _ in scope)))
+    described = await TopicAdmin(cluster).describe_topics(list(dict.fromkeys(topic for topic, _ in scope)))
     partitions = []
     for topic, indexes in scope:
         known = [each.partition for each in described[topic].partitions]

@@ -10,11 +10,16 @@ from typing import Any
 
 #: Where each public name is defined.
 _EXPORTS = {
+    "Admin": "ottla.client.admin",
+    "ConfigOperation": "ottla.client.admin",
+    "ConfigResource": "ottla.client.admin",
     "Consumer": "ottla.client.consumer.consumer",
     "ConsumerRebalanceListener": "ottla.client.consumer.listener",
     "ConsumerHealth": "ottla.client.consumer.health",
     "ConsumerRecord": "ottla.records.consumed",
     "ConsumerRecords": "ottla.client.consumer.records",
+    "NewPartitions": "ottla.client.admin",
+    "NewTopic": "ottla.client.admin",
     "OffsetAndMetadata": "ottla.client.model",
     "OffsetAndTimestamp": "ottla.client.model",
     "Producer": "ottla.client.producer.producer",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from ottla.client.connection import Connection, canonical_servers, open_connection
@@ -33,6 +34,9 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 from ottla.wire.schema import Message
 
 T = TypeVar("T")
+
+SIMILAR_ENOUGH = 0.7
+"""From which ratio of common letters on a topic's name is offered in place of one that does not exist."""
 
 PLAIN = "plain"
 FETCH = "fetch"
@@ -112,13 +116,13 @@ class Cluster:
         """The answer of whichever broker is at hand."""
         return await (await self.any_connection()).request(message)
 
-    async def request_controller(self, message: Message, *, timeout_ms: int | None = None) -> Any:
+    async def request_controller(self, message: Message, **options: Any) -> Any:
         """The answer of the controller (or of the broker that passes for it)."""
         if self.metadata.controller_id == NOBODY or not self.metadata.nodes:
             await self.refresh([])
         if self.metadata.controller_id == NOBODY:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the cluster at {self.name} has no controller at the moment")
-        return await self.request(self.metadata.controller_id, message, timeout_ms=timeout_ms)
+        return await self.request(self.metadata.controller_id, message, **options)
 
     async def connection(self, node_id: int, purpose: str = PLAIN) -> Connection:
         """An open connection to the broker, made where there is none."""
@@ -241,7 +245,7 @@ class Cluster:
                     await self.refresh(stale, allow_auto_topic_creation=allow_auto_topic_creation)
             missing = [name for name in stale if not self.metadata.is_fresh(name)]
             if missing:
-                self._check_missing(missing[0], patient=self.clock.monotonic_ms() < waited_until)
+                await self._check_missing(missing[0], patient=self.clock.monotonic_ms() < waited_until)
                 await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
 
     def _stale(self, names: Sequence[str]) -> list[str]:
@@ -249,7 +253,7 @@ class Cluster:
             self.metadata.expire()
         return [name for name in names if not self.metadata.is_fresh(name)]
 
-    def _check_missing(self, name: str, *, patient: bool) -> None:
+    async def _check_missing(self, name: str, *, patient: bool) -> None:
         code = self.metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if code == ErrorCode.NONE:  # a topic whose partitions are still being made
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -257,8 +261,19 @@ class Cluster:
         if patient and error.retriable:
             return
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise UnknownTopicError(name, self.name)
+            raise UnknownTopicError(name, self.name, await self.nearest_topic(name))
         raise error
+
+    async def nearest_topic(self, name: str) -> str | None:
+        """The name of the topic that is most similar to one that does not exist, None where none is or can be asked."""
+        try:
+            answer: MetadataResponse = await self.request_any(MetadataRequest(topics=None))
+        except ClientError:
+            return None
+        known = [topic.name for topic in answer.topics if topic.name]
+        by_folded = {each.casefold(): each for each in known}
+        similar = get_close_matches(name.casefold(), by_folded, n=1, cutoff=SIMILAR_ENOUGH)
+        return by_folded[similar[0]] if similar else None
 
     async def leader(self, partition: TopicPartition) -> int:
         """The node id of the partition's leader. Raises NotLeaderError (retriable) while there is none."""

@@ -90,13 +90,22 @@ class Connection(asyncio.BufferedProtocol):
         """The versions that the broker serves, per API."""
         return self._protocol.versions
 
-    async def request(self, message: Message, *, timeout_ms: int | None = None, awaits_response: bool = True) -> Any:
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout_ms: int | None = None,
+        awaits_response: bool = True,
+        versions: tuple[int, int] | None = None,
+    ) -> Any:
         """The answer to `message`, in the newest version that both sides know; None where none is awaited.
+
+        `versions` are the oldest and the newest that can express the message, where it is not all of them.
 
         Raises ClientTimeoutError after `timeout_ms` (the connection is closed then, as Kafka's clients do, since its
         later answers would come even later), ConnectionLostError, ProtocolError, UnsupportedVersionError.
         """
-        version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered)
+        version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered, versions)
         return await self._exchange(message, version, timeout_ms, awaits_response)
 
     def submit(
@@ -121,14 +130,14 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection; requests in flight fail with this error."""
         self._close(reason)
 
-    async def request_together(self, messages: Sequence[Message]) -> list[Any]:
+    async def request_together(self, messages: Sequence[Message], versions: tuple[int, int] | None = None) -> list[Any]:
         """The answers to messages that are sent in one piece, so that a broker can answer them without a pause between.
 
         Raises what `request` raises, for the first that fails.
         """
-        versions = [choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered) for message in messages]
+        chosen = [choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered, versions) for message in messages]
         try:
-            frames = [self._frame(message, version) for message, version in zip(messages, versions, strict=True)]
+            frames = [self._frame(message, version) for message, version in zip(messages, chosen, strict=True)]
         except ProtocolError as error:
             self._close(error)  # answers to the frames before it are expected, but these were never sent
             raise

@@ -41,17 +41,17 @@ class GroupCoordinator:
         """It was said not to be the coordinator any more, or cannot be reached: look it up when it is needed."""
         self._node = None
 
-    async def ask(self, request: Message) -> Any:
-        """The coordinator's answer."""
-        (answer,) = await self.ask_in_a_row(request)
+    async def ask(self, request: Message, *, versions: tuple[int, int] | None = None) -> Any:
+        """The coordinator's answer; `versions` as in `Connection.request`."""
+        (answer,) = await self.ask_in_a_row(request, versions=versions)
         return answer
 
-    async def ask_in_a_row(self, *requests: Message) -> list[Any]:
+    async def ask_in_a_row(self, *requests: Message, versions: tuple[int, int] | None = None) -> list[Any]:
         """The answers to requests that are sent together: the broker works on them one directly after the other."""
         node = await self.node()
         try:
             connection = await self._cluster.connection(node.node_id, COORDINATOR)
-            return await connection.request_together(requests)
+            return await connection.request_together(requests, versions)
         except BaseException:
             self._node = None
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.errors import ErrorCode
@@ -101,11 +102,12 @@ class BrokerError(ClientError):
 class UnknownTopicError(BrokerError):
     """The cluster has no such topic or partition; `topic` is its name."""
 
-    def __init__(self, topic: str, cluster: str) -> None:
+    def __init__(self, topic: str, cluster: str, nearest: str | None = None) -> None:
+        similar = f"did you mean {nearest}? Otherwise " if nearest else "check its name, or "
         super().__init__(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"topic {topic} does not exist at {cluster}",
-            "check its name, or create it first",
+            f"{similar}create it first",
         )
         self.retriable = False
         self.topic = topic
@@ -178,6 +180,17 @@ class DeliveryError(ClientError):
         super().__init__(message)
         self.count = count
         self.causes = list(causes)
+
+
+class PartlyFailedError(ClientError):
+    """Of several things asked for in one call, some failed: `errors` by item, and `values` of the others."""
+
+    def __init__(self, what: str, errors: Mapping[Any, ClientError], values: Mapping[Any, Any]) -> None:
+        several = len(errors) + len(values)
+        told = "\n- ".join(("", *(str(error) for error in dict.fromkeys(errors.values()))))
+        super().__init__(f"{what} failed for {len(errors)} of {several}:{told}")
+        self.errors = dict(errors)
+        self.values = dict(values)
 
 
 class IllegalStateError(ClientError):

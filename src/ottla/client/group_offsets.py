@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.coordinator import GroupCoordinator
-from ottla.client.model import TopicPartition, by_topic
+from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -56,27 +56,35 @@ class GroupOffsets:
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """The committed offset of each partition, -1 where there is none."""
-        found = await self._fetch(fetch_request(self._group, partitions))
+        found = await self.committed(partitions)
         return dict.fromkeys(partitions, -1) | {partition: each.offset for partition, each in found.items()}
 
     async def fetch_all(self) -> dict[TopicPartition, CommittedOffset]:
         """All that the group has committed; nothing for a group that is not there."""
-        return await self._fetch(fetch_request(self._group, None))
+        return _without_epochs(await self.committed(None))
 
-    async def _fetch(self, request: OffsetFetchRequest) -> dict[TopicPartition, CommittedOffset]:
-        async def attempt() -> dict[TopicPartition, CommittedOffset]:
-            return self.committed_in(await self._coordinator.ask(request))
+    async def committed(
+        self, partitions: Sequence[TopicPartition] | None, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is committed for these partitions, for all for None; without those that have nothing."""
+        request = fetch_request(self._group, partitions)
 
-        return await self._cluster.retry(f"reading the offsets of group {self._group}", attempt)
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
+            return self._committed_in(await self._coordinator.ask(request))
+
+        return await self._cluster.retry(f"reading the offsets of group {self._group}", attempt, timeout_ms)
 
     def committed_in(self, answer: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset]:
         """What an answer to `fetch_request` tells, without partitions that have nothing. Raises BrokerError."""
+        return _without_epochs(self._committed_in(answer))
+
+    def _committed_in(self, answer: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
         self._coordinator.check(answer.error_code, "offsets cannot be read")
-        found: dict[TopicPartition, CommittedOffset] = {}
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
         for topic, each in _partitions_of(answer):
             self._coordinator.check(each.error_code, f"the offset of {topic}-{each.partition_index} cannot be read")
             if each.committed_offset >= 0:
-                committed = CommittedOffset(each.committed_offset, each.metadata or "")
+                committed = OffsetAndMetadata(each.committed_offset, each.metadata or "", each.committed_leader_epoch)
                 found[TopicPartition(topic, each.partition_index)] = committed
         return found
 
@@ -85,13 +93,22 @@ class GroupOffsets:
 
         BrokerError where the group has members: they alone may commit then.
         """
+        await self.commit_all({partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()})
+
+    async def commit_all(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
+    ) -> None:
+        """As `commit`, with text and leader epoch for each partition."""
         if not offsets:
             return
         wanted = {
             partition: OffsetCommitRequestPartition(
-                partition_index=partition.partition, committed_offset=offset, committed_metadata=metadata
+                partition_index=partition.partition,
+                committed_offset=each.offset,
+                committed_leader_epoch=each.leader_epoch,
+                committed_metadata=each.metadata,
             )
-            for partition, offset in offsets.items()
+            for partition, each in offsets.items()
         }
         request = OffsetCommitRequest(
             group_id=self._group,
@@ -108,7 +125,7 @@ class GroupOffsets:
                     what = f"the offset of {topic.name}-{each.partition_index} is not committed"
                     self._coordinator.check(each.error_code, what, detail)
 
-        await self._cluster.retry(f"committing offsets of group {self._group}", attempt)
+        await self._cluster.retry(f"committing offsets of group {self._group}", attempt, timeout_ms)
 
     async def delete(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Forget what is committed for these partitions; the error code of each, NONE where it is done.
@@ -131,6 +148,10 @@ class GroupOffsets:
             }
 
         return await self._cluster.retry(f"deleting offsets of group {self._group}", attempt)
+
+
+def _without_epochs(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, CommittedOffset]:
+    return {partition: CommittedOffset(each.offset, each.metadata) for partition, each in committed.items()}
 
 
 def fetch_request(group: str, partitions: Sequence[TopicPartition] | None) -> OffsetFetchRequest:

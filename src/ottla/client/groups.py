@@ -100,7 +100,7 @@ class Groups:
                 described.append(found)
         return described
 
-    async def describe(self, group_id: str) -> GroupDescription:
+    async def describe(self, group_id: str, timeout_ms: int | None = None) -> GroupDescription:
         """State and members; a group that is not there is `DEAD`."""
         coordinator = GroupCoordinator(self._cluster, group_id)
 
@@ -112,13 +112,13 @@ class Groups:
                 return _described(group, await coordinator.node(), CLASSIC)
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} is left out of the answer")
 
-        return await self._cluster.retry(f"describing group {group_id}", attempt)
+        return await self._cluster.retry(f"describing group {group_id}", attempt, timeout_ms)
 
     async def describe_each(self, group_ids: Sequence[str]) -> list[GroupDescription]:
         """The descriptions of several groups, in their order."""
         return list(await asyncio.gather(*map(self.describe, group_ids)))
 
-    async def delete(self, group_id: str) -> None:
+    async def delete(self, group_id: str, timeout_ms: int | None = None) -> None:
         """Delete a group and its offsets. BrokerError where it has members (NON_EMPTY_GROUP) or is not there."""
         coordinator = GroupCoordinator(self._cluster, group_id)
         attempts = 0
@@ -132,7 +132,7 @@ class Groups:
                     return  # an earlier attempt, whose answer was lost, did it
                 coordinator.check(result.error_code, "it is not deleted")
 
-        await self._cluster.retry(f"deleting group {group_id}", attempt)
+        await self._cluster.retry(f"deleting group {group_id}", attempt, timeout_ms)
 
 
 def _described(group: DescribedGroup, coordinator: Node, group_type: str) -> GroupDescription:

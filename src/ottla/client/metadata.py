@@ -74,8 +74,13 @@ class Metadata:
 def _topic_metadata(name: str, topic: MetadataResponseTopic) -> TopicMetadata:
     partitions = tuple(
         PartitionMetadata(
-            each.partition_index, each.leader_id, each.leader_epoch, tuple(each.replica_nodes), tuple(each.isr_nodes)
+            each.partition_index,
+            each.leader_id,
+            each.leader_epoch,
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+            tuple(each.offline_replicas),
         )
         for each in sorted(topic.partitions, key=lambda each: each.partition_index)
     )
-    return TopicMetadata(name, partitions, topic.is_internal)
+    return TopicMetadata(name, partitions, topic.is_internal, topic.topic_id if topic.topic_id.int else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -12,6 +13,8 @@ EARLIEST = -2
 """In place of a timestamp: the first offset that is kept."""
 LATEST = -1
 """In place of a timestamp: the offset after the last record that consumers may see."""
+MAX_TIMESTAMP = -3
+"""In place of a timestamp: the offset of the record with the largest timestamp (KIP-734)."""
 NO_OFFSET = -1
 """Where a question has no offset for an answer: nothing committed, no record as late as the timestamp."""
 
@@ -55,15 +58,17 @@ class PartitionMetadata:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
 class TopicMetadata:
-    """A topic and its partitions in the order of their numbers."""
+    """A topic and its partitions in the order of their numbers; `topic_id` is None where the broker has none."""
 
     name: str
     partitions: tuple[PartitionMetadata, ...]
     is_internal: bool
+    topic_id: uuid.UUID | None = None
 
 
 class RecordMetadata(NamedTuple):

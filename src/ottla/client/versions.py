@@ -23,9 +23,15 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.DESCRIBE_GROUPS: (0, 5),
     ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
-    ApiKey.DELETE_TOPICS: (1, 5),  # topics by name
+    ApiKey.DELETE_TOPICS: (1, 6),  # by name up to 5, by id in 6
+    ApiKey.DELETE_RECORDS: (0, 2),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: (0, 4),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),  # for clients, not for replicas only
 }
@@ -34,9 +40,9 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
 Offered = Mapping[int, tuple[int, int]]
 
 
-def choose_version(api_key: ApiKey, offered: Offered) -> int:
-    """The version to use; UnsupportedVersionError where the ranges do not meet."""
-    oldest, newest = USED[api_key]
+def choose_version(api_key: ApiKey, offered: Offered, versions: tuple[int, int] | None = None) -> int:
+    """The version to use, among `versions` where a message needs some; UnsupportedVersionError where none is common."""
+    oldest, newest = versions or USED[api_key]
     if api_key not in offered:
         raise UnsupportedVersionError(f"the broker does not serve {api_key.name}; a newer broker does")
     version = min(newest, offered[api_key][1])

@@ -1,8 +1,9 @@
 """The clients for callers without an event loop: the same code as with one, run by a thread."""
 
+from ottla.client.sync.admin import Admin
 from ottla.client.sync.client import Client, ClientError, TopicPartition
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer
 from ottla.client.sync.simple import SimpleConsumer
 
-__all__ = ["Client", "ClientError", "Consumer", "Producer", "SimpleConsumer", "TopicPartition"]
+__all__ = ["Admin", "Client", "ClientError", "Consumer", "Producer", "SimpleConsumer", "TopicPartition"]

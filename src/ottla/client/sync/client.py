@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ottla.client.admin import BROKER_DEFAULT, Admin
+from ottla.client.admin.model import BROKER_DEFAULT
+from ottla.client.admin.topics import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
@@ -41,7 +42,7 @@ class Client:
 
     def __init__(self, bootstrap_servers: str, client_id: str = "ottla", **settings: Any) -> None:
         self._cluster = Cluster(ClientSettings(bootstrap_servers, client_id, **settings))
-        self._admin = Admin(self._cluster)
+        self._admin = TopicAdmin(self._cluster)
         self._groups: dict[str, GroupOffsets] = {}
         self._thread = LoopThread(f"{client_id}-client")
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ottla.client.admin import Admin
+from ottla.client.admin.topics import TopicAdmin as Admin
 from ottla.client.errors import BrokerError, InvalidArgumentError, TopicExistsError, UnknownTopicError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode

@@ -1,0 +1,37 @@
+"""The administrator's client: topics, settings, offsets, groups, brokers."""
+
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.model import (
+    BROKER_DEFAULT,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSynonym,
+    CreatedTopic,
+    GroupListing,
+    LogDirDescription,
+    MemberToRemove,
+    NewPartitions,
+    NewTopic,
+    ReplicaSize,
+    ResourceType,
+)
+
+__all__ = [
+    "BROKER_DEFAULT",
+    "Admin",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "ConfigSynonym",
+    "CreatedTopic",
+    "GroupListing",
+    "LogDirDescription",
+    "MemberToRemove",
+    "NewPartitions",
+    "NewTopic",
+    "ReplicaSize",
+    "ResourceType",
+]

@@ -1,0 +1,49 @@
+"""The administrator's client for callers with an event loop; for others there is `ottla.client.sync.Admin`.
+
+    async with Admin(bootstrap_servers="localhost:9092") as admin:
+        await admin.create_topics([NewTopic("clicks", num_partitions=3)])
+        print(await admin.describe_topics(["clicks"]))
+
+Names and meanings are those of Java's Admin. A call about several things gives what became of each; where some fail
+it raises PartlyFailedError, which has the errors and the values by item, and where one thing only was asked for its
+own error. What a moved controller, coordinator or leader refuses is asked again, within default.api.timeout.ms or the
+call's `timeout_ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.client.admin.brokers import BrokerAdmin
+from ottla.client.admin.configs import ConfigAdmin
+from ottla.client.admin.groups import GroupAdmin
+from ottla.client.admin.partitions import PartitionAdmin
+from ottla.client.admin.topics import TopicAdmin
+from ottla.client.cluster import Cluster
+from ottla.client.configs import parse_admin_config
+
+
+class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, GroupAdmin, BrokerAdmin):
+    """Looks after a cluster; any number of tasks may use it at once.
+
+    Settings are Kafka's, by their names in `config` ("bootstrap.servers") or as keywords (bootstrap_servers). All
+    errors are `ClientError`s.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self.config = parse_admin_config(config, settings)
+        super().__init__(Cluster(self.config.client_settings))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; calls under way fail. Closing twice does no harm."""
+        await self._cluster.close()

@@ -1,0 +1,75 @@
+"""Brokers: who they are, and what lies in their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.client.admin.model import ClusterDescription, LogDirDescription, ReplicaSize
+from ottla.client.admin.outcomes import Outcomes
+from ottla.client.cluster import Cluster
+from ottla.client.errors import KNOWN_CODES, BrokerError
+from ottla.client.model import TopicPartition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+
+class BrokerAdmin:
+    """What an administrator asks about brokers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """The cluster's id, its controller and its brokers."""
+        metadata = await self._cluster.retry("describing the cluster", lambda: self._cluster.refresh([]), timeout_ms)
+        nodes = tuple(sorted(metadata.nodes.values()))
+        return ClusterDescription(metadata.cluster_id, metadata.nodes.get(metadata.controller_id), nodes)
+
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """The folders of these brokers, of all for None, by their paths; one that has failed says so.
+
+        Raises BrokerError, PartlyFailedError where several brokers were asked.
+        """
+        if brokers is None:
+            brokers = [node.node_id for node in (await self.describe_cluster(timeout_ms=timeout_ms)).nodes]
+        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log folders", brokers)
+
+        request = DescribeLogDirsRequest(topics=None)
+
+        async def attempt(pending: list[int]) -> None:
+            await self._cluster.refresh([])
+            for broker in pending:
+                answer: DescribeLogDirsResponse = await self._cluster.request(broker, request)
+                if answer.error_code == ErrorCode.NONE:
+                    outcomes.succeed(broker, {each.log_dir: _described(each) for each in answer.results})
+                else:
+                    what = f"broker {broker} does not describe its log folders"
+                    outcomes.fail(broker, BrokerError(answer.error_code, what))
+
+        return await outcomes.work_off(self._cluster, attempt, timeout_ms)
+
+
+def _described(told: DescribeLogDirsResult) -> LogDirDescription:
+    error = None
+    if told.error_code != ErrorCode.NONE:
+        known = KNOWN_CODES.get(told.error_code)
+        error = f"code {told.error_code}" if known is None else f"{known.message} ({known.name})"
+    return LogDirDescription(
+        path=told.log_dir,
+        replicas={
+            TopicPartition(topic.name, each.partition_index): ReplicaSize(
+                each.partition_size, each.offset_lag, each.is_future_key
+            )
+            for topic in told.topics
+            for each in topic.partitions
+        },
+        total_bytes=told.total_bytes,
+        usable_bytes=told.usable_bytes,
+        error=error,
+    )

@@ -1,0 +1,218 @@
+"""Settings of topics, brokers and brokers' loggers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ConfigSynonym, ResourceType
+from ottla.client.admin.outcomes import Outcomes, topic_error
+from ottla.client.cluster import Cluster
+from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_configs, incremental_alter_configs
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from ottla.wire.schema import Message
+
+SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+}
+TYPES = {
+    1: "BOOLEAN", 2: "STRING", 3: "INT", 4: "SHORT", 5: "LONG", 6: "DOUBLE", 7: "LIST", 8: "CLASS", 9: "PASSWORD",
+}  # fmt: skip
+OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+
+Changes = Mapping[str, str | None] | Iterable[ConfigOperation]
+"""Values by names, None to go back to the default; or operations, which also extend and cut lists."""
+
+
+def config_source(code: int) -> str:
+    """Where a value comes from, by Kafka's name of it."""
+    return SOURCES.get(code, "UNKNOWN")
+
+
+class ConfigAdmin:
+    """What an administrator asks about settings."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """All settings of each resource, by name. UnknownTopicError, PartlyFailedError where several were asked for."""
+        outcomes: Outcomes[ConfigResource, dict[str, ConfigEntry]] = Outcomes("describing settings", resources)
+
+        def request(asked: list[ConfigResource]) -> Message:
+            return DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=None)
+                    for each in asked
+                ],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+
+        async def take(answer: DescribeConfigsResponse) -> None:
+            for result in answer.results:
+                resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                if result.error_code == ErrorCode.NONE:
+                    outcomes.succeed(resource, {each.name: _entry(each) for each in result.configs})
+                else:
+                    what = "settings cannot be described"
+                    outcomes.fail(resource, await self._error(resource, result.error_code, what, result.error_message))
+
+        return await self._ask_each(outcomes, request, take, timeout_ms)
+
+    async def incremental_alter_configs(
+        self,
+        configs: Mapping[ConfigResource, Changes],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Change single settings, leaving the others alone (KIP-339; brokers from Apache Kafka 2.3 on).
+
+        Raises BrokerError with the broker's words (INVALID_CONFIG), UnknownTopicError, PartlyFailedError.
+        """
+        changes = {resource: list(_operations(each)) for resource, each in configs.items()}
+
+        def request(asked: list[ConfigResource]) -> Message:
+            return incremental_alter_configs.IncrementalAlterConfigsRequest(
+                resources=[
+                    incremental_alter_configs.AlterConfigsResource(
+                        resource_type=each.type, resource_name=each.name, configs=changes[each]
+                    )
+                    for each in asked
+                ],
+                validate_only=validate_only,
+            )
+
+        await self._alter(configs, request, timeout_ms)
+
+    async def alter_configs(
+        self,
+        configs: Mapping[ConfigResource, Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Replace all settings of each resource: what is not named goes back to its default.
+
+        For brokers before Apache Kafka 2.3; with newer ones use `incremental_alter_configs`. Raises what that raises.
+        """
+
+        def request(asked: list[ConfigResource]) -> Message:
+            return alter_configs.AlterConfigsRequest(
+                resources=[
+                    alter_configs.AlterConfigsResource(
+                        resource_type=each.type,
+                        resource_name=each.name,
+                        configs=[
+                            alter_configs.AlterableConfig(name=name, value=value)
+                            for name, value in configs[each].items()
+                        ],
+                    )
+                    for each in asked
+                ],
+                validate_only=validate_only,
+            )
+
+        await self._alter(configs, request, timeout_ms)
+
+    async def _alter(
+        self,
+        resources: Iterable[ConfigResource],
+        request: Callable[[list[ConfigResource]], Message],
+        timeout_ms: int | None,
+    ) -> None:
+        outcomes: Outcomes[ConfigResource, None] = Outcomes("changing settings", resources)
+
+        async def take(answer: Any) -> None:
+            for result in answer.responses:
+                resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                if result.error_code == ErrorCode.NONE:
+                    outcomes.succeed(resource, None)
+                else:
+                    what = "settings are not changed"
+                    outcomes.fail(resource, await self._error(resource, result.error_code, what, result.error_message))
+
+        await self._ask_each(outcomes, request, take, timeout_ms)
+
+    async def _ask_each(
+        self,
+        outcomes: Outcomes[ConfigResource, Any],
+        request: Callable[[list[ConfigResource]], Message],
+        take: Callable[[Any], Any],
+        timeout_ms: int | None,
+    ) -> dict[ConfigResource, Any]:
+        """Ask the broker that a resource is about, whichever for topics and for what holds for all brokers."""
+
+        async def attempt(pending: list[ConfigResource]) -> None:
+            by_node: dict[int | None, list[ConfigResource]] = {}
+            for each in pending:
+                by_node.setdefault(each.node_id, []).append(each)
+            for node, asked in by_node.items():
+                if node is None:
+                    answer = await self._cluster.request_any(request(asked))
+                else:
+                    await self._check_broker(node)
+                    answer = await self._cluster.request(node, request(asked))
+                await take(answer)
+                outcomes.check_answered(asked)
+
+        return await outcomes.work_off(self._cluster, attempt, timeout_ms)
+
+    async def _check_broker(self, node_id: int) -> None:
+        """InvalidArgumentError where the cluster has no such broker."""
+        if node_id not in self._cluster.metadata.nodes:
+            nodes = (await self._cluster.refresh([])).nodes
+            if node_id not in nodes:
+                known = ", ".join(map(str, sorted(nodes)))
+                raise InvalidArgumentError(f"{self._cluster.name} has no broker {node_id}; its brokers are {known}")
+
+    async def _error(self, resource: ConfigResource, code: int, what: str, detail: str | None) -> ClientError:
+        if resource.type == ResourceType.TOPIC:
+            return await topic_error(self._cluster, code, resource.name, f"its {what}", detail)
+        return BrokerError(code, f"{resource}: its {what}", detail or None)
+
+
+def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=told.name,
+        value=told.value,
+        source=config_source(told.config_source),
+        is_read_only=told.read_only,
+        is_sensitive=told.is_sensitive,
+        synonyms=tuple(ConfigSynonym(each.name, each.value, config_source(each.source)) for each in told.synonyms),
+        type=TYPES.get(told.config_type, "UNKNOWN"),
+        documentation=told.documentation,
+    )
+
+
+def _operations(changes: Changes) -> Iterable[incremental_alter_configs.AlterableConfig]:
+    if isinstance(changes, Mapping):
+        changes = [
+            ConfigOperation("delete" if value is None else "set", name, value) for name, value in changes.items()
+        ]
+    for operation, name, value in changes:
+        if operation not in OPERATIONS:
+            raise InvalidArgumentError(
+                f"the change {operation!r} of {name} cannot be; there are {', '.join(OPERATIONS)}"
+            )
+        yield incremental_alter_configs.AlterableConfig(name=name, config_operation=OPERATIONS[operation], value=value)

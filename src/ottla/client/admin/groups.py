@@ -1,0 +1,200 @@
+"""Groups and their offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from ottla.client.admin.model import GroupListing, MemberToRemove
+from ottla.client.admin.outcomes import Outcomes
+from ottla.client.cluster import Cluster
+from ottla.client.coordinator import GroupCoordinator
+from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
+from ottla.client.group_offsets import GroupOffsets
+from ottla.client.groups import GroupDescription, Groups
+from ottla.client.model import Node, OffsetAndMetadata, TopicPartition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+V = TypeVar("V")
+
+WITH_STATES = (4, 5)
+WITH_TYPES = (5, 5)
+"""Versions of ListGroups that filter by states (KIP-518), and by types."""
+MANY_MEMBERS = (3, 5)
+"""Versions of LeaveGroup that name members (KIP-345)."""
+REMOVED_BY_ADMIN = "member was removed by an admin"
+
+
+class GroupAdmin:
+    """What an administrator asks about groups."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_ms: int | None = None
+    ) -> list[GroupListing]:
+        """All groups, sorted by id; with `states` ("Stable", "Empty", …) or `types` ("classic", …) only those."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        versions = WITH_TYPES if types else WITH_STATES if states else None
+
+        async def list_on(node: Node) -> list[GroupListing]:
+            answer: ListGroupsResponse = await self._cluster.request(node.node_id, request, versions=versions)
+            if answer.error_code != ErrorCode.NONE:
+                raise BrokerError(answer.error_code, f"{node} cannot list its groups")
+            return [
+                GroupListing(each.group_id, each.protocol_type, each.group_state, each.group_type)
+                for each in answer.groups
+            ]
+
+        async def attempt() -> list[GroupListing]:
+            nodes = (await self._cluster.refresh([])).nodes
+            found = await asyncio.gather(*map(list_on, list(nodes.values())))
+            return sorted(group for groups in found for group in groups)
+
+        return await self._cluster.retry("listing groups", attempt, timeout_ms)
+
+    async def describe_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, GroupDescription]:
+        """State, members and their partitions; a group that is not there has the state "Dead".
+
+        Raises BrokerError, PartlyFailedError where several were asked for.
+        """
+        groups = Groups(self._cluster)
+        outcomes: Outcomes[str, GroupDescription] = Outcomes("describing groups", group_ids)
+
+        async def describe(group_id: str) -> None:
+            try:
+                outcomes.succeed(group_id, await groups.describe(group_id, timeout_ms))
+            except ClientError as error:
+                outcomes.fail(group_id, given_up(error))
+
+        return await self._each(outcomes, describe, timeout_ms)
+
+    async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """Delete groups and their offsets.
+
+        Raises BrokerError (NON_EMPTY_GROUP where there are members, GROUP_ID_NOT_FOUND), PartlyFailedError.
+        """
+        groups = Groups(self._cluster)
+        outcomes: Outcomes[str, None] = Outcomes("deleting groups", group_ids)
+
+        async def delete(group_id: str) -> None:
+            try:
+                await groups.delete(group_id, timeout_ms)
+                outcomes.succeed(group_id, None)
+            except ClientError as error:
+                outcomes.fail(group_id, given_up(error))
+
+        await self._each(outcomes, delete, timeout_ms)
+
+    async def _each(
+        self, outcomes: Outcomes[str, V], ask: Callable[[str], Awaitable[None]], timeout_ms: int | None
+    ) -> dict[str, V]:
+        async def attempt(pending: list[str]) -> None:
+            await asyncio.gather(*map(ask, pending))
+
+        return await outcomes.work_off(self._cluster, attempt, timeout_ms)
+
+    async def list_group_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed, for these partitions or for all; partitions without an offset are left out."""
+        offsets = GroupOffsets(self._cluster, group_id)
+        wanted = None if partitions is None else [TopicPartition(*each) for each in partitions]
+        return await offsets.committed(wanted, timeout_ms)
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set the offsets of a group that has no members. BrokerError where it has: they alone may commit then."""
+        wanted = {
+            TopicPartition(*each): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+            for each, offset in offsets.items()
+        }
+        for each, offset in wanted.items():
+            if offset.offset < 0:
+                raise InvalidArgumentError(
+                    f"the offset {offset.offset} of {each} cannot be committed; use delete_group_offsets to forget one"
+                )
+        await GroupOffsets(self._cluster, group_id).commit_all(wanted, timeout_ms)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> None:
+        """Forget what a group has committed for these partitions.
+
+        Raises BrokerError (GROUP_SUBSCRIBED_TO_TOPIC while members read the topic), PartlyFailedError.
+        """
+        offsets = GroupOffsets(self._cluster, group_id)
+        wanted = [TopicPartition(*each) for each in partitions]
+        outcomes: Outcomes[TopicPartition, None] = Outcomes(f"deleting offsets of group {group_id}", wanted)
+
+        async def attempt(pending: list[TopicPartition]) -> None:
+            for partition, code in (await offsets.delete(pending)).items():
+                if code == ErrorCode.NONE:
+                    outcomes.succeed(partition, None)
+                else:
+                    what = f"group {group_id}: its offset of {partition} is not deleted"
+                    outcomes.fail(partition, given_up(BrokerError(code, what)))
+            outcomes.check_answered(pending)
+
+        await outcomes.work_off(self._cluster, attempt, timeout_ms)
+
+    async def remove_members_from_group(
+        self,
+        group_id: str,
+        members: Iterable[MemberToRemove | str] | None = None,
+        *,
+        reason: str = "",
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Have members leave: by their `group.instance.id` (a string will do) or member id; all for None.
+
+        Raises BrokerError (UNKNOWN_MEMBER_ID), PartlyFailedError where several were asked for.
+        """
+        if members is None:
+            described = await Groups(self._cluster).describe(group_id, timeout_ms)
+            members = [
+                MemberToRemove(each.group_instance_id, "" if each.group_instance_id else each.member_id)
+                for each in described.members
+            ]
+        wanted = [MemberToRemove(each) if isinstance(each, str) else each for each in members]
+        outcomes: Outcomes[MemberToRemove, None] = Outcomes(f"removing members of group {group_id}", wanted)
+        coordinator = GroupCoordinator(self._cluster, group_id)
+        why = f"{REMOVED_BY_ADMIN}: {reason}" if reason else REMOVED_BY_ADMIN
+
+        async def attempt(pending: list[MemberToRemove]) -> None:
+            leaving = [
+                MemberIdentity(member_id=each.member_id, group_instance_id=each.group_instance_id, reason=why)
+                for each in pending
+            ]
+            request = LeaveGroupRequest(group_id=group_id, members=leaving)
+            answer: LeaveGroupResponse = await coordinator.ask(request, versions=MANY_MEMBERS)
+            coordinator.check(answer.error_code, "its members are not removed")
+            # Answers come in the order of the request; an instance's may name the member id that it had.
+            for each, told in zip(pending, answer.members, strict=False):
+                gone = told.error_code == ErrorCode.UNKNOWN_MEMBER_ID and each in outcomes.uncertain
+                if told.error_code == ErrorCode.NONE or gone:
+                    outcomes.succeed(each, None)
+                else:
+                    named = f"instance {each.group_instance_id}" if each.group_instance_id else each.member_id
+                    what = f"group {group_id}: member {named} is not removed"
+                    outcomes.fail(each, BrokerError(told.error_code, what))
+            outcomes.check_answered(pending)
+
+        await outcomes.work_off(self._cluster, attempt, timeout_ms)
+
+
+def given_up(error: ClientError) -> ClientError:
+    """The error of a call that has made its own attempts, or whose answer would not change: not to be retried."""
+    error.retriable = False
+    return error

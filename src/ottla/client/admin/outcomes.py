@@ -1,0 +1,117 @@
+"""Calls about several things at once: what became of each, and what has to be asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import (
+    BrokerError,
+    ClientError,
+    ClientTimeoutError,
+    ConnectionLostError,
+    PartlyFailedError,
+    UnknownTopicError,
+)
+from ottla.wire.errors import ErrorCode
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Outcomes(Generic[K, V]):
+    """The items of one call. Each is pending until it succeeds or fails for good."""
+
+    def __init__(self, what: str, items: Iterable[K]) -> None:
+        self.what = what
+        self._order = list(dict.fromkeys(items))
+        self._open: dict[K, ClientError | None] = dict.fromkeys(self._order)
+        self._values: dict[K, V] = {}
+        self._errors: dict[K, ClientError] = {}
+        #: Items whose request was sent and not answered: it may have been carried out.
+        self.uncertain: set[K] = set()
+
+    @property
+    def pending(self) -> list[K]:
+        """What has to be asked (again)."""
+        return list(self._open)
+
+    def succeed(self, item: K, value: V) -> None:
+        """The item is done."""
+        if item in self._open:
+            del self._open[item]
+            self._values[item] = value
+
+    def fail(self, item: K, error: ClientError) -> None:
+        """The item failed: for good, or for this attempt where the error is retriable."""
+        if item not in self._open:
+            return
+        if isinstance(error, BrokerError) and error.code == ErrorCode.REQUEST_TIMED_OUT:
+            self.uncertain.add(item)
+        if error.retriable:
+            self._open[item] = error
+        else:
+            del self._open[item]
+            self._errors[item] = error
+
+    def check_answered(self, items: Iterable[K]) -> None:
+        """Called when an attempt's answers are taken in: items that they leave out fail."""
+        for item in items:
+            if item in self._open and self._open[item] is None:
+                left_out = f"{self.what}: the broker's answer leaves {item} out"
+                self.fail(item, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out))
+
+    async def work_off(
+        self, cluster: Cluster, attempt: Callable[[list[K]], Awaitable[None]], timeout_ms: int | None = None
+    ) -> dict[K, V]:
+        """The values, in the order of the items; `attempt` is made with what is pending until nothing is.
+
+        Raises the one error where nothing else was asked for or nothing could be asked, else PartlyFailedError.
+        """
+
+        async def once() -> None:
+            for item in self._open:
+                self._open[item] = None
+            try:
+                await attempt(self.pending)
+            except (ConnectionLostError, ClientTimeoutError):
+                self.uncertain.update(self._open)
+                raise
+            for error in self._open.values():
+                if error is not None:
+                    raise error
+
+        if self._open:
+            try:
+                await cluster.retry(self.what, once, timeout_ms)
+            except ClientError as error:
+                if len(self._open) == len(self._order):
+                    raise
+                self._errors.update(dict.fromkeys(self._open, error))
+        return self._result()
+
+    def _result(self) -> dict[K, V]:
+        if self._errors:
+            if len(self._order) == 1:
+                raise self._errors[self._order[0]]
+            raise PartlyFailedError(
+                self.what,
+                {item: self._errors[item] for item in self._order if item in self._errors},
+                {item: self._values[item] for item in self._order if item in self._values},
+            )
+        return {item: self._values[item] for item in self._order}
+
+
+async def topic_error(cluster: Cluster, code: int, topic: str, what: str, detail: str | None = None) -> ClientError:
+    """The error of a topic; one that is not there is named together with the most similar name that is."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return UnknownTopicError(topic, cluster.name, await cluster.nearest_topic(topic))
+    return BrokerError(code, f"topic {topic} {what}", detail or None)
+
+
+def check_controller(cluster: Cluster, code: int) -> None:
+    """BrokerError (retriable) where the one asked is not the controller any more; the next attempt finds the new."""
+    if code == ErrorCode.NOT_CONTROLLER:
+        cluster.metadata.controller_id = -1
+        raise BrokerError(code, "the controller has moved")

@@ -1,0 +1,142 @@
+"""Partitions: their offsets, and deletion of their oldest records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ottla.client.admin.outcomes import Outcomes
+from ottla.client.cluster import Cluster
+from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
+from ottla.client.model import LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition, by_topic
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+HIGH_WATERMARK = LATEST
+"""In place of an offset: delete everything."""
+CONSUMER = -1
+ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+WITH_MAX_TIMESTAMP = (7, 9)
+"""Versions of ListOffsets that know MAX_TIMESTAMP (KIP-734)."""
+
+
+class PartitionAdmin:
+    """What an administrator asks about partitions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete all records below these offsets (-1: all that there are); gives where each log starts now.
+
+        Raises BrokerError (OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION for a topic that is
+        compacted), UnknownTopicError, PartlyFailedError where several were asked for.
+        """
+        wanted = _named(offsets)
+        outcomes: Outcomes[TopicPartition, int] = Outcomes("deleting records", wanted)
+
+        async def ask(leader: int, asked: list[TopicPartition]) -> None:
+            each_wanted = {
+                each: DeleteRecordsPartition(partition_index=each.partition, offset=wanted[each]) for each in asked
+            }
+            request = DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name=name, partitions=each) for name, each in by_topic(each_wanted).items()],
+                timeout_ms=self._cluster.settings.request_timeout_ms,
+            )
+            answer: DeleteRecordsResponse = await self._cluster.request(leader, request)
+            for topic in answer.topics:
+                for told in topic.partitions:
+                    partition = TopicPartition(topic.name, told.partition_index)
+                    if told.error_code == ErrorCode.NONE:
+                        outcomes.succeed(partition, told.low_watermark)
+                    else:
+                        what = f"records of {partition} below {wanted[partition]} are not deleted"
+                        outcomes.fail(partition, BrokerError(told.error_code, what))
+            outcomes.check_answered(asked)
+
+        return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The offset at EARLIEST, LATEST, MAX_TIMESTAMP, or that of the first record of a timestamp (ms) or later.
+
+        Where there is none, offset and timestamp are -1. With "read_committed" LATEST is the last stable offset.
+        Raises UnknownTopicError, BrokerError, PartlyFailedError where several were asked for.
+        """
+        wanted = _named(timestamps)
+        if isolation_level not in ISOLATION_LEVELS:
+            raise InvalidArgumentError(
+                f"isolation_level {isolation_level!r} cannot be; there are {' and '.join(ISOLATION_LEVELS)}"
+            )
+        outcomes: Outcomes[TopicPartition, OffsetAndTimestamp] = Outcomes("listing offsets", wanted)
+
+        async def ask(leader: int, asked: list[TopicPartition]) -> None:
+            each_wanted = {
+                each: ListOffsetsPartition(partition_index=each.partition, timestamp=wanted[each]) for each in asked
+            }
+            request = ListOffsetsRequest(
+                replica_id=CONSUMER,
+                isolation_level=ISOLATION_LEVELS[isolation_level],
+                topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in by_topic(each_wanted).items()],
+            )
+            versions = WITH_MAX_TIMESTAMP if any(wanted[each] == MAX_TIMESTAMP for each in asked) else None
+            answer: ListOffsetsResponse = await self._cluster.request(leader, request, versions=versions)
+            for topic in answer.topics:
+                for told in topic.partitions:
+                    partition = TopicPartition(topic.name, told.partition_index)
+                    if told.error_code == ErrorCode.NONE:
+                        found = OffsetAndTimestamp(told.offset, told.timestamp, told.leader_epoch)
+                        outcomes.succeed(partition, found)
+                    else:
+                        outcomes.fail(partition, BrokerError(told.error_code, f"no offset of {partition}"))
+            outcomes.check_answered(asked)
+
+        return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
+
+    def _asking(
+        self,
+        outcomes: Outcomes[TopicPartition, Any],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[None]],
+    ) -> Callable[[list[TopicPartition]], Awaitable[None]]:
+        """An attempt that asks each partition's leader."""
+
+        async def attempt(pending: list[TopicPartition]) -> None:
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for each in pending:
+                try:
+                    by_leader.setdefault(await self._cluster.leader(each), []).append(each)
+                except BrokerError as error:  # no such topic or partition, or no leader
+                    outcomes.fail(each, error)
+            asked = list(by_leader.items())
+            answers = await asyncio.gather(*(ask(*each) for each in asked), return_exceptions=True)
+            for (_, partitions), answer in zip(asked, answers, strict=True):
+                if isinstance(answer, ClientError):
+                    for each in partitions:
+                        outcomes.fail(each, answer)
+                elif isinstance(answer, BaseException):
+                    raise answer
+
+        return attempt
+
+
+def _named(values: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {TopicPartition(*partition): value for partition, value in values.items()}
