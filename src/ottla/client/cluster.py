@@ -88,18 +88,20 @@ class Cluster:
     async def retry(self, what: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """What `attempt` gives, made again while it fails with retriable errors.
 
-        Raises the error itself where it is not retriable, ClientTimeoutError that names `what` and the last error when
-        the time (`default_api_timeout_ms`) is up.
+        Raises the error itself where it is not retriable, or was repeated `retries` times; ClientTimeoutError that
+        tells what it was, with the last error, when the time (`default_api_timeout_ms`) is up.
         """
         settings = self.settings
         timeout_ms = timeout_ms or max(settings.default_api_timeout_ms, settings.request_timeout_ms)
         deadline = self.clock.monotonic_ms() + timeout_ms
         backoff_ms = settings.retry_backoff_ms
+        attempts = 0
         while True:
             try:
                 return await attempt()
             except ClientError as error:
-                if not error.retriable:
+                attempts += 1
+                if not error.retriable or attempts > settings.retries:
                     raise
                 if self.clock.monotonic_ms() + backoff_ms >= deadline:
                     raise ClientTimeoutError(f"{what} did not succeed within {timeout_ms} ms: {error}") from error

@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from ottla.client.errors import InvalidArgumentError
 
 MAX_PORT = 65535
+MAX_INT = 2**31 - 1
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
 """A value of `client_dns_lookup`."""
 
 
 @dataclass(slots=True, frozen=True)
 class ClientSettings:
-    """What every client needs. `default_api_timeout_ms` bounds an operation with all its retries."""
+    """What every client needs. `default_api_timeout_ms` and `retries` bound an operation with all its attempts."""
 
     bootstrap_servers: str
     client_id: str = "ottla"
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int = 60_000
+    retries: int = MAX_INT
     socket_connection_setup_timeout_ms: int = 10_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000

@@ -320,3 +320,14 @@ def test_three_consumers_that_join_at_once(topics, join, broker, unique):
     settle([first, *others], [0], [1], [2])
     # The first joined twice, as its first assignment was void; its listener was told once all the same.
     assert [one.listener.counts for one in (first, *others)] == [(0, 1, 0)] * 3
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_whether_close_leaves_the_group_can_be_set(broker, topics, join, unique, leaves):
+    topics.create(unique, 1)
+    one = join("c1", [unique], internal_leave_group_on_close=leaves)
+    settle([one], [0])
+    one.close()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    described = admin.describe_consumer_groups([unique])[unique].result(TIMEOUT_S)
+    assert len(described.members) == (0 if leaves else 1)

@@ -267,7 +267,7 @@ def test_connections_that_are_not_used_are_closed(fake, with_cluster):
         first = await cluster.connection(0)
         for _ in range(500):
             if first.is_open:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # sleep: the connection has to be idle for a while
         with pytest.raises(ConnectionLostError, match="was idle"):
             await first.request(MetadataRequest(topics=[]))
         second = await cluster.connection(0)
@@ -341,3 +341,15 @@ def test_canonical_names_take_the_place_of_bootstrap_servers(fake, with_cluster,
         return await cluster.refresh([])
 
     assert with_cluster("alias:1", work, client_dns_lookup="resolve_canonical_bootstrap_servers_only") is not None
+
+
+def test_a_request_is_repeated_as_often_as_retries_says(fake, with_cluster):
+    attempts = []
+
+    async def attempt():
+        attempts.append(1)
+        raise ConnectionLostError("gone", retriable=True)
+
+    with pytest.raises(ConnectionLostError):
+        with_cluster(fake, lambda cluster: cluster.retry("x", attempt), retries=2)
+    assert len(attempts) == 3

@@ -96,11 +96,11 @@ def test_what_one_raises_disturbs_nothing(caplog: pytest.LogCaptureFixture) -> N
     first, failing, last = Adding(b"1"), Adding(fails=True), Adding(b"2")
     chain = producers(first, failing, Forgetful(), last)
     record = ProducerRecord("t", b"v")
-    assert chain.on_send(record).value == b"v12"
     called: list[Any] = []
-    callback = chain.before(record, lambda metadata, error: called.append((metadata, error)))
     metadata = RecordMetadata("t", 0, 5, 6)
-    callback(metadata, None)
+    with chain.sending(record, lambda metadata, error: called.append((metadata, error))) as (changed, callback):
+        assert changed.value == b"v12"
+        callback(metadata, None)
     assert called == first.seen == failing.seen == last.seen == [(metadata, None)]
     chain.close()
     chain.close()
@@ -119,8 +119,10 @@ def test_a_record_that_failed_is_nowhere() -> None:
     adding = Adding()
     chain = producers(adding)
     error = ValueError("no")
-    chain.before(ProducerRecord("t", partition=3), None)(None, error)
-    chain.on_send_error(ProducerRecord("t"), error)
+    with chain.sending(ProducerRecord("t", b"", partition=3), None) as (_, callback):
+        callback(None, error)
+    with pytest.raises(ValueError, match="no"), chain.sending(ProducerRecord("t", b""), None):
+        raise error
     assert adding.seen == [(RecordMetadata("t", 3, -1, -1), error), (RecordMetadata("t", -1, -1, -1), error)]
 
 

@@ -27,6 +27,11 @@ class AdminConfig(ClientConfig):
         """`default.api.timeout.ms`."""
         return self.default_api_timeout_ms
 
+    @property
+    def request_retries(self) -> int:
+        """`retries`."""
+        return self.retries
+
 
 def parse_admin_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> AdminConfig:
     """The configuration out of Kafka's names and Python keywords, in either.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ottla.client.configs.given import GivenSettings
 from ottla.client.configs.settings import attribute_of
 from ottla.client.errors import InvalidArgumentError, InvalidConfigError
-from ottla.client.settings import ClientSettings, parse_bootstrap_servers
+from ottla.client.settings import MAX_INT, ClientSettings, parse_bootstrap_servers
 
 _log = logging.getLogger("ottla.client")
 
@@ -53,6 +53,11 @@ class ClientConfig:
         raise NotImplementedError
 
     @property
+    def request_retries(self) -> int:
+        """How often a request is repeated within that time."""
+        return MAX_INT
+
+    @property
     def client_settings(self) -> ClientSettings:
         """What `Cluster` takes."""
         return ClientSettings(
@@ -60,6 +65,7 @@ class ClientConfig:
             client_id=self.client_id,
             request_timeout_ms=self.request_timeout_ms,
             default_api_timeout_ms=self.api_timeout_ms,
+            retries=self.request_retries,
             socket_connection_setup_timeout_ms=self.socket_connection_setup_timeout_ms,
             socket_connection_setup_timeout_max_ms=self.socket_connection_setup_timeout_max_ms,
             reconnect_backoff_ms=self.reconnect_backoff_ms,

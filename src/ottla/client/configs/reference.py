@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ottla.client.configs.declarations import admin, consumer, producer, security, shared
 from ottla.client.configs.foreign import INSTEAD, RENAMED
-from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER, SETTINGS_OF, ClientRow, unit_of
+from ottla.client.configs.settings import ADMIN, CONSUMER, PRODUCER, SETTINGS_OF, WITHOUT_EFFECT, ClientRow, unit_of
 from ottla.config.settings import HONOURED, NO_EFFECT, Setting
 
 _INTRODUCTION = """\
@@ -69,8 +69,10 @@ def _line(setting: Setting) -> str:
     if setting.valid:
         meaning += f" Valid: {f'`{setting.valid}`' if setting.valid.startswith('[') else setting.valid}."
     default = "" if setting.default is None else f"`{setting.default}`" if setting.default else "empty"
+    without = [kind for kind, names in WITHOUT_EFFECT.items() if setting.name in names]
+    effect = _EFFECTS.get(setting.effect, "refused") + "".join(f" ({kind}: no effect)" for kind in without)
     cells = (f"`{setting.name}`", setting.type, default, unit_of(setting), meaning.replace("|", r"\|"))
-    return f"| {' | '.join(cells)} | {_EFFECTS.get(setting.effect, 'refused')} |"
+    return f"| {' | '.join(cells)} | {effect} |"
 
 
 def _names_of_others() -> str:

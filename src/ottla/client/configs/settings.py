@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from ottla.client.configs.declarations import admin, consumer, producer, security, shared
-from ottla.config.settings import Setting
+from ottla.config.settings import NO_EFFECT, Setting
 
 ClientRow: TypeAlias = tuple[str, str, str | None, str, str, str, str]
 """Name, type, default, valid values, importance, effect, documentation."""
@@ -17,25 +17,36 @@ ClientRow: TypeAlias = tuple[str, str, str | None, str, str, str, str]
 OTHER_DEFAULTS = {"send.buffer.bytes": "-1", "receive.buffer.bytes": "-1"}
 """Defaults that differ from Java's: a fixed size of a socket's buffer would switch off the system's own adaptation."""
 
+PRODUCER = "producer"
+CONSUMER = "consumer"
+ADMIN = "admin"
 
-def _table(*groups: tuple[ClientRow, ...]) -> dict[str, Setting]:
+WITHOUT_EFFECT = {ADMIN: frozenset(("metrics.num.samples", "metrics.sample.window.ms"))}
+"""Settings that have an effect in other clients, and none in these: an admin client counts nothing."""
+
+
+def _table(client: str, *groups: tuple[ClientRow, ...]) -> dict[str, Setting]:
+    without_effect = WITHOUT_EFFECT.get(client, frozenset())
     return {
         name: Setting(
-            name, kind, OTHER_DEFAULTS.get(name, default), valid, importance, "read-only", effect, documentation
+            name,
+            kind,
+            OTHER_DEFAULTS.get(name, default),
+            valid,
+            importance,
+            "read-only",
+            NO_EFFECT if name in without_effect else effect,
+            documentation,
         )
         for rows in groups
         for name, kind, default, valid, importance, effect, documentation in rows
     }
 
 
-PRODUCER = "producer"
-CONSUMER = "consumer"
-ADMIN = "admin"
-
 SETTINGS_OF: dict[str, dict[str, Setting]] = {
-    PRODUCER: _table(producer.ROWS, shared.ROWS, security.ROWS),
-    CONSUMER: _table(consumer.ROWS, shared.ROWS, security.ROWS),
-    ADMIN: _table(admin.ROWS, shared.ROWS, security.ROWS),
+    PRODUCER: _table(PRODUCER, producer.ROWS, shared.ROWS, security.ROWS),
+    CONSUMER: _table(CONSUMER, consumer.ROWS, shared.ROWS, security.ROWS),
+    ADMIN: _table(ADMIN, admin.ROWS, shared.ROWS, security.ROWS),
 }
 """The settings of each kind of client, by name."""
 

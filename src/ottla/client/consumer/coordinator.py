@@ -277,7 +277,8 @@ class ConsumerCoordinator:
                 await self._rebalance.give_up()
         finally:
             if membership.is_active:
-                membership.leave(reason)
+                if reason != CLOSED or self._config.internal_leave_group_on_close:
+                    membership.leave(reason)
                 goodbye = self._carry_out()
                 membership.stop()
                 self._changed()

@@ -29,6 +29,7 @@ class GroupConfig:
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     exclude_internal_topics: bool = True
+    internal_leave_group_on_close: bool = True
     partition_assignment_strategy: tuple[Strategy, ...] = ("range", "cooperative-sticky")
     originals: Mapping[str, Any] = field(default_factory=dict)
     """All settings as they were given, for assignors with a method `configure`."""
