@@ -1,0 +1,77 @@
+"""Ctrl-C at any moment ends a program within a second and leaves nothing wrong behind."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from interop.clients.topics import create_topic, group_size, values_of
+from support.processes import ServerProcess
+from support.proxied import ProxiedBroker
+
+pytestmark = [pytest.mark.slow, pytest.mark.spec("C1", "P1")]
+
+PROGRAM = Path(__file__).with_name("interrupted.py")
+ACTIVITIES = ("poll", "iterate", "commit", "rebalance", "send", "flush", "close", "hanging poll", "hanging send")
+KINDS = ("sync", "asyncio")
+EVERYDAY_POINTS = {"ottla": 20, "apache": 0}
+LONG_POINTS = 100
+READY_TIMEOUT_S = 30.0
+LATEST_S = 0.4
+#: From the signal to the end of the process, which includes the end of the interpreter.
+LIMIT_S = 1.0
+
+
+def points(side: str) -> list[object]:
+    """The points of one side, those beyond the everyday ones marked long."""
+    everyday = EVERYDAY_POINTS[side]
+    beyond = [pytest.param(side, point, marks=pytest.mark.long) for point in range(everyday, LONG_POINTS)]
+    return [pytest.param(side, point) for point in range(everyday)] + beyond
+
+
+@pytest.mark.needs_kafka
+@pytest.mark.parametrize(("proxied", "point"), points("ottla") + points("apache"), indirect=["proxied"])
+def test_ctrl_c_at_a_random_moment(proxied: ProxiedBroker, unique: str, tmp_path: Path, point: int) -> None:
+    activity = ACTIVITIES[point % len(ACTIVITIES)]
+    kind = KINDS[point // len(ACTIVITIES) % len(KINDS)]
+    hangs = activity.startswith("hanging")
+    topic = create_topic(proxied.direct, unique)
+    prepare(proxied.direct, topic)
+    acknowledged = tmp_path / "acknowledged"
+    arguments = [kind, activity, proxied.bootstrap, topic, unique, str(acknowledged)]
+    program = ServerProcess("interrupted", [sys.executable, str(PROGRAM), *arguments], tmp_path)
+    try:
+        program.wait_until_ready(lambda: "ready" in program.stdout, READY_TIMEOUT_S)
+        if hangs:
+            proxied.proxy.hang()
+        time.sleep(random.Random(point).uniform(0.0, LATEST_S))  # sleep: interrupted at a random moment
+        pressed_at = time.monotonic()
+        program.signal(signal.SIGINT)
+        status = program.wait()
+        took_s = time.monotonic() - pressed_at
+    finally:
+        program.kill9()
+        proxied.proxy.heal()
+    assert status == -signal.SIGINT, f"{activity}, {kind}: {program.output_tail()}"
+    assert program.stderr.rstrip().endswith("KeyboardInterrupt"), program.stderr
+    assert "never" not in program.stderr, "no task is destroyed, no coroutine forgotten"
+    assert took_s < LIMIT_S, f"{activity}, {kind}: {program.stderr}"
+    values = values_of(proxied.direct, topic, 0)
+    assert set(acknowledged.read_bytes().splitlines()) <= set(values)
+    if not hangs and activity != "close":
+        assert group_size(proxied.direct, unique) == 0, f"{activity}, {kind}: it left the group"
+    assert len(values) == len(set(values)), "nothing is there twice"
+
+
+def prepare(bootstrap: str, topic: str) -> None:
+    """A few records to read."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(500):
+        producer.produce(topic, b"prepared %d" % number)
+    assert producer.flush(20.0) == 0
