@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.client import OffsetAndMetadata, TopicPartition
-from ottla.client.errors import CommitFailedError, RebalanceListenerError
+from ottla.client.errors import CommitFailedError, RebalanceInProgressError, RebalanceListenerError
 from support.told_listener import Polled, ToldListener, poll_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("C3")]
@@ -195,3 +195,64 @@ def test_closing_takes_no_longer_than_a_second_where_the_broker_hangs(facade, ot
         assert time.monotonic() - began < 1.5
     finally:
         ottla_server.server.signal(signal.SIGCONT)
+
+
+@pytest.mark.spec("C4", "C7")
+def test_the_listener_may_use_the_consumer(facade, broker, filled, unique):
+    consumer = facade.consumer(
+        bootstrap_servers=broker.bootstrap, group_id=unique, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    inner = getattr(consumer, "client", consumer)  # the one with an event loop is used in its loop
+    seen = {}
+
+    class Blocking(ToldListener):
+        def on_partitions_assigned(self, partitions):
+            super().on_partitions_assigned(partitions)
+            seen["position"] = inner.position(filled)
+            seen["committed"] = inner.committed(partitions)
+            inner.seek(filled, 7)
+
+        def on_partitions_revoked(self, partitions):
+            super().on_partitions_revoked(partitions)
+            inner.commit()
+
+    class Awaiting(ToldListener):
+        async def on_partitions_assigned(self, partitions):
+            super().on_partitions_assigned(partitions)
+            seen["position"] = await inner.position(filled)
+            seen["committed"] = await inner.committed(partitions)
+            inner.seek(filled, 7)
+
+        async def on_partitions_revoked(self, partitions):
+            super().on_partitions_revoked(partitions)
+            await inner.commit()
+
+    member = Polled(consumer, Awaiting() if facade.is_async else Blocking())
+    try:
+        consumer.subscribe([filled.topic], member.listener)
+        assert read(member, 3) == [7, 8, 9]
+        assert seen == {"position": 0, "committed": {filled: None}}
+        consumer.unsubscribe()
+        assert member.listener.calls == [("assigned", [0]), ("revoked", [0])]
+        assert consumer.committed([filled])[filled].offset == 10
+    finally:
+        member.close()
+
+
+def test_commits_in_the_middle_of_a_rebalance(join, filled):
+    first = join("c1", [filled.topic], enable_auto_commit=False, **RANGE)
+    idle = join("c2", [filled.topic], enable_auto_commit=False, **RANGE)
+    poll_until([first, idle], lambda: bool(idle.listener.calls) and len(first.records) >= 10)
+    second = join("a1", [filled.topic], enable_auto_commit=False, **RANGE)
+    poll_until([second], lambda: first.consumer.metrics()["rejoin-needed"] == 1)
+    # Told of the rebalance by a heartbeat, it is what it was until its next poll, and may commit.
+    first.consumer.commit({filled: 4})
+    poll_until([first, second], lambda: first.consumer.health().state == "stopped")
+    with pytest.raises(RebalanceInProgressError, match="poll until it is over"):
+        first.consumer.commit({filled: 5})
+    errors = []
+    first.consumer.commit_async({filled: 6}, lambda offsets, error: errors.append(type(error)))
+    poll_until([first, second, idle], lambda: (first.owned, idle.owned, second.owned) == ([], [], [0]))
+    assert errors == [RebalanceInProgressError]
+    poll_until([second], lambda: len(second.records) == 6)
+    assert [record.offset for record in second.records] == [4, 5, 6, 7, 8, 9]

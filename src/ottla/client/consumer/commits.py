@@ -114,6 +114,7 @@ class Commits:
         """Called when an asynchronous commit has ended."""
         self.total = 0
         """Commits that succeeded."""
+        self.latency_total_ms = self.latency_max_ms = 0.0
 
     @property
     def has_callbacks(self) -> bool:
@@ -248,7 +249,7 @@ class Commits:
     async def _commit_once(self, offsets: Offsets, deadline_ms: float) -> None:
         async with self._order:
             await self._link.wait_until_found(deadline_ms)
-            sent_as = self._who_commits()
+            sent_as, began_ms = self._who_commits(), self._now_ms()
             try:
                 asked = await self._link.send(self._request(offsets, sent_as))
             except ClientError as error:
@@ -269,7 +270,10 @@ class Commits:
         refused.sort(key=lambda one: one[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for code, what in refused:
             self._refused(code, what, sent_as)
+        took_ms = self._now_ms() - began_ms
         self.total += 1
+        self.latency_total_ms += took_ms
+        self.latency_max_ms = max(self.latency_max_ms, took_ms)
 
     def _unanswered(self, error: ClientError) -> None:
         if error.retriable:

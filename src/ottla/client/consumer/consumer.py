@@ -51,7 +51,7 @@ Take = Callable[[CompletedFetch, int], tuple[list[Any], int]]
 MAX_ARROW_ROWS = 65_536
 """Rows that are given at once unless told otherwise."""
 CLOSE_TIMEOUT_MS = 700
-"""How long `close` waits for the coordinator unless told otherwise: it returns within a second at any point."""
+"""How long `close` waits for the coordinator unless told otherwise, and `unsubscribe`: within a second at any point."""
 
 
 def take_records(fetch: CompletedFetch, most: int) -> tuple[list[ConsumerRecord[Any, Any]], int]:
@@ -163,7 +163,7 @@ class Consumer(Generic[K, V]):
     async def _unsubscribe(self) -> None:
         try:
             if self.core.coordinator is not None:
-                await self.core.coordinator.leave(self.config.default_api_timeout_ms)
+                await self.core.coordinator.leave(CLOSE_TIMEOUT_MS)
         finally:
             self.core.subscriptions.unsubscribe()
 

@@ -86,10 +86,28 @@ class ConsumerCoordinator:
 
     def metrics(self) -> dict[str, float]:
         """Figures by Kafka's names; `client-state` is the number of the `ClientState`."""
+        figures, now_ms = self.membership.figures, self._now_ms()
+
+        def seconds_since(at_ms: float | None) -> float:
+            return -1.0 if at_ms is None else (now_ms - at_ms) / 1000
+
         return {
             "client-state": float(self.client_state.value),
+            "rejoin-needed": float(self.membership.is_active and self.membership.rejoin_needed),
             "assigned-partitions": float(len(self._subscriptions.assigned_partitions)),
             "commit-total": float(self._commits.total),
+            "commit-latency-avg": self._commits.latency_total_ms / max(1, self._commits.total),
+            "commit-latency-max": self._commits.latency_max_ms,
+            "join-total": float(figures.joins),
+            "sync-total": float(figures.syncs),
+            "heartbeat-total": float(figures.heartbeats),
+            "last-heartbeat-seconds-ago": seconds_since(figures.last_heartbeat_at_ms),
+            "rebalance-total": float(figures.rebalances),
+            "failed-rebalance-total": float(figures.failed_rebalances),
+            "rebalance-latency-total": figures.rebalance_latency_total_ms,
+            "rebalance-latency-avg": figures.rebalance_latency_total_ms / max(1, figures.rebalances),
+            "rebalance-latency-max": figures.rebalance_latency_max_ms,
+            "last-rebalance-seconds-ago": seconds_since(figures.last_rebalance_at_ms),
         }
 
     # Polling
@@ -264,7 +282,8 @@ class ConsumerCoordinator:
     async def leave(self, timeout_ms: int, reason: str = UNSUBSCRIBED) -> None:
         """Leave the group: commit if that is done without being asked for, tell the listener, tell the coordinator.
 
-        Does nothing where the consumer is no member. Raises RebalanceListenerError, when all is done.
+        The commit and the coordinator's answer are waited for, `timeout_ms` at most. Does nothing where the consumer is
+        no member. Raises RebalanceListenerError, when all is done.
         """
         membership = self.membership
         deadline_ms = self._now_ms() + timeout_ms

@@ -119,6 +119,21 @@ class Assign:
     answer: JoinGroupResponse
 
 
+@dataclass(slots=True)
+class MemberFigures:
+    """What a member has done since its start; times are None before the first."""
+
+    joins: int = 0
+    syncs: int = 0
+    heartbeats: int = 0
+    rebalances: int = 0
+    failed_rebalances: int = 0
+    rebalance_latency_total_ms: float = 0.0
+    rebalance_latency_max_ms: float = 0.0
+    last_rebalance_at_ms: float | None = None
+    last_heartbeat_at_ms: float | None = None
+
+
 GroupRequest = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest
 GroupResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse
 Action = FindCoordinator | Send | Assign
@@ -152,6 +167,7 @@ class Membership:
         self.actions: list[Action] = []
         self.last_poll_ms = 0.0
         self.rebalance_started_ms: float | None = None
+        self.figures = MemberFigures()
         self._coordinator_wanted = False
         self._was_member = False
         self._looking = False
@@ -293,6 +309,7 @@ class Membership:
             )
             self._heartbeat = (request, who)
             self._heartbeat_due_ms = now_ms + settings.heartbeat_interval_ms
+            self.figures.last_heartbeat_at_ms = now_ms
             self.actions.append(Send(request, settings.request_timeout_ms))
 
     # The coordinator
@@ -406,6 +423,7 @@ class Membership:
         if self._heartbeat is not None and request is self._heartbeat[0]:
             sent_as = self._heartbeat[1]
             self._heartbeat = None
+            self.figures.heartbeats += 1
             self._heartbeat_answered(answer.error_code, sent_as, now_ms)
         elif request is self._joining:
             self._joining = None
@@ -458,6 +476,7 @@ class Membership:
             self._joining_refused(code, "cannot be joined", now_ms)
 
     def _joined(self, answer: JoinGroupResponse, now_ms: float) -> None:
+        self.figures.joins += 1
         self.state = MemberState.COMPLETING_REBALANCE
         self.generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name)
         self._failures = 0
@@ -479,9 +498,19 @@ class Membership:
             return
         self.state = MemberState.STABLE
         self.rejoin_needed, self.rejoin_reason = False, ""
-        self.rebalance_started_ms = None
+        self._count_rebalance(now_ms)
         self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
         self.assignment = answer.assignment
+
+    def _count_rebalance(self, now_ms: float) -> None:
+        figures, started_ms = self.figures, self.rebalance_started_ms
+        self.rebalance_started_ms = None
+        took_ms = now_ms - (now_ms if started_ms is None else started_ms)
+        figures.syncs += 1
+        figures.rebalances += 1
+        figures.rebalance_latency_total_ms += took_ms
+        figures.rebalance_latency_max_ms = max(figures.rebalance_latency_max_ms, took_ms)
+        figures.last_rebalance_at_ms = now_ms
 
     def _joining_refused(self, code: int, context: str, now_ms: float) -> None:
         error = self._refusal(code, context)
@@ -498,6 +527,7 @@ class Membership:
 
     def _join_failed(self, error: ClientError, name: str, now_ms: float) -> None:
         """Joining failed: again after a pause, or for the user to see where trying again does not help."""
+        self.figures.failed_rebalances += 1
         self.request_rejoin(f"rebalance failed due to {name}")
         self._join_due_ms = now_ms + self._backoff_ms(self._failures)
         self._failures += 1
