@@ -65,8 +65,8 @@ def parse_consumer_config(config: Mapping[str, Any] | None, keywords: Mapping[st
     settle_common(given)
     if not given.problems:
         _settle_group(given)
-        _check_session(given)
-        _check_fetch(given)
+        _settle_session(given)
+        _settle_fetch(given)
     group, instance = given.values["group.id"], given.values["group.instance.id"]
     settle_client_id(given, "consumer" if group is None else f"consumer-{group}", instance)
     return made(ConsumerConfig, given)
@@ -94,27 +94,42 @@ def _settle_group(given: GivenSettings) -> None:
         )
 
 
-def _check_session(given: GivenSettings) -> None:
-    heartbeat, session = given.values["heartbeat.interval.ms"], given.values["session.timeout.ms"]
-    if heartbeat < 1:
-        given.problems.append(f"heartbeat.interval.ms={heartbeat} is not possible. Give it 1 or more milliseconds.")
-    if heartbeat >= session:
+def _settle_session(given: GivenSettings) -> None:
+    """A heartbeat that is not given is a third of a session that is shorter than the default heartbeat."""
+    values = given.values
+    heartbeat, session = values["heartbeat.interval.ms"], values["session.timeout.ms"]
+    for name in ("heartbeat.interval.ms", "session.timeout.ms"):
+        if values[name] < 1:
+            given.problems.append(f"{name}={values[name]} is not possible. Give it 1 or more milliseconds.")
+            return
+    if heartbeat < session:
+        return
+    third = max(session // 3, 1)
+    if given.is_given("heartbeat.interval.ms") or third >= session:
         given.problems.append(
             f"heartbeat.interval.ms={heartbeat} is not shorter than session.timeout.ms={session}, so that the member "
-            f"would be taken for dead between two heartbeats. Lower it to {max(session // 3, 1)}, a third of that."
+            f"would be taken for dead between two heartbeats. Lower it to {third}, a third of that."
         )
+    else:
+        values["heartbeat.interval.ms"] = third
 
 
-def _check_fetch(given: GivenSettings) -> None:
+def _settle_fetch(given: GivenSettings) -> None:
+    """Brokers cut fetch.min.bytes to fetch.max.bytes; a fetch must be answered before it is given up."""
     values = given.values
-    if values["fetch.min.bytes"] > values["fetch.max.bytes"]:
+    least, most = values["fetch.min.bytes"], values["fetch.max.bytes"]
+    if least > most and given.is_given("fetch.min.bytes") and given.is_given("fetch.max.bytes"):
         given.problems.append(
-            f"fetch.min.bytes={values['fetch.min.bytes']} is more than fetch.max.bytes={values['fetch.max.bytes']}, so "
-            "that every fetch would wait in vain. Lower fetch.min.bytes or raise fetch.max.bytes."
+            f"fetch.min.bytes={least} is more than fetch.max.bytes={most}, so that no fetch could ever bring it. "
+            "Lower fetch.min.bytes or raise fetch.max.bytes."
         )
-    if values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:
+    wait, timeout = values["fetch.max.wait.ms"], values["request.timeout.ms"]
+    if wait < timeout:
+        return
+    if given.is_given("fetch.max.wait.ms"):
         given.problems.append(
-            f"fetch.max.wait.ms={values['fetch.max.wait.ms']} is not shorter than "
-            f"request.timeout.ms={values['request.timeout.ms']}, so that fetches of quiet partitions would fail. "
-            "Lower fetch.max.wait.ms or raise request.timeout.ms."
+            f"fetch.max.wait.ms={wait} is not shorter than request.timeout.ms={timeout}, so that fetches of quiet "
+            "partitions would fail. Lower fetch.max.wait.ms or raise request.timeout.ms."
         )
+    else:
+        values["fetch.max.wait.ms"] = timeout // 2

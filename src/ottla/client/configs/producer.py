@@ -63,7 +63,7 @@ def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[st
     if not given.problems:
         _settle_idempotence(given)
         _settle_delivery_timeout(given)
-        _check_sizes(given)
+        _settle_sizes(given)
     settle_client_id(given, "producer")
     return made(ProducerConfig, given)
 
@@ -106,9 +106,11 @@ def _settle_delivery_timeout(given: GivenSettings) -> None:
         values["delivery.timeout.ms"] = shortest
 
 
-def _check_sizes(given: GivenSettings) -> None:
+def _settle_sizes(given: GivenSettings) -> None:
     size, memory = given.values["batch.size"], given.values["buffer.memory"]
-    if size > memory:
+    if size > memory and not given.is_given("batch.size"):
+        given.values["batch.size"] = memory
+    elif size > memory:
         given.problems.append(
             f"batch.size={size} is larger than buffer.memory={memory}, so that not even one batch would fit. "
             "Raise buffer.memory or lower batch.size."

@@ -190,7 +190,10 @@ def test_bootstrap_servers_are_needed() -> None:
         (producer, {"delivery.timeout.ms": 1000}, "Raise it to 30000 or more"),
         (producer, {"batch.size": 101, "buffer.memory": 100}, "buffer.memory=100"),
         (producer, {"reconnect.backoff.ms": 9, "reconnect.backoff.max.ms": 8}, "reconnect.backoff.max.ms=8"),
-        (consumer, {"session.timeout.ms": 3000, "group.id": "g"}, "Lower it to 1000"),
+        (consumer, {"session.timeout.ms": 3000, "heartbeat.interval.ms": 3000}, "Lower it to 1000"),
+        (consumer, {"heartbeat.interval.ms": 50_000}, "Lower it to 15000"),
+        (consumer, {"session.timeout.ms": 1}, "is not shorter than session.timeout.ms=1"),
+        (consumer, {"session.timeout.ms": 0}, "session.timeout.ms=0"),
         (consumer, {"heartbeat.interval.ms": 0}, "heartbeat.interval.ms=0"),
         (consumer, {"enable.auto.commit": True}, "Give group.id"),
         (consumer, {"group.instance.id": "i"}, "Give group.id"),
@@ -211,6 +214,10 @@ def test_what_is_not_given_gives_way_to_what_is() -> None:
     assert not producer(max_in_flight_requests_per_connection=6).enable_idempotence
     assert producer().enable_idempotence
     assert producer(linger_ms=200_000).delivery_timeout_ms == 230_000
+    assert producer(buffer_memory=1000).batch_size == 1000
+    assert consumer(session_timeout_ms=1500).heartbeat_interval_ms == 500
+    assert consumer(request_timeout_ms=400).fetch_max_wait_ms == 200
+    assert consumer(fetch_max_bytes=0).fetch_min_bytes == 1
     assert consumer().enable_auto_commit is False
     assert consumer(group_id="g").enable_auto_commit is True
     assert admin(request_timeout_ms=90_000).default_api_timeout_ms == 90_000
