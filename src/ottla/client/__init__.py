@@ -1,23 +1,50 @@
 """Clients of a Kafka cluster, ours or Apache's: asyncio first, with a thin synchronous shell in `ottla.client.sync`.
 
 The names below are imported when they are first used, so that a program that needs one client does not pay for all.
+Type checkers read the imports instead; a test keeps the two alike.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin as Admin
+    from ottla.client.admin import ConfigOperation as ConfigOperation
+    from ottla.client.admin import ConfigResource as ConfigResource
+    from ottla.client.admin import NewPartitions as NewPartitions
+    from ottla.client.admin import NewTopic as NewTopic
+    from ottla.client.consumer.consumer import Consumer as Consumer
+    from ottla.client.consumer.health import ConsumerHealth as ConsumerHealth
+    from ottla.client.consumer.listener import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.consumer.records import ConsumerRecords as ConsumerRecords
+    from ottla.client.errors import ClientError as ClientError
+    from ottla.client.model import EARLIEST as EARLIEST
+    from ottla.client.model import LATEST as LATEST
+    from ottla.client.model import OffsetAndMetadata as OffsetAndMetadata
+    from ottla.client.model import OffsetAndTimestamp as OffsetAndTimestamp
+    from ottla.client.model import RecordMetadata as RecordMetadata
+    from ottla.client.model import TopicPartition as TopicPartition
+    from ottla.client.producer.futures import RecordFuture as RecordFuture
+    from ottla.client.producer.producer import Producer as Producer
+    from ottla.client.producer.record import ProducerRecord as ProducerRecord
+    from ottla.client.simple import SimpleConsumer as SimpleConsumer
+    from ottla.records.consumed import ConsumerRecord as ConsumerRecord
 
 #: Where each public name is defined.
 _EXPORTS = {
     "Admin": "ottla.client.admin",
+    "ClientError": "ottla.client.errors",
     "ConfigOperation": "ottla.client.admin",
     "ConfigResource": "ottla.client.admin",
     "Consumer": "ottla.client.consumer.consumer",
-    "ConsumerRebalanceListener": "ottla.client.consumer.listener",
     "ConsumerHealth": "ottla.client.consumer.health",
+    "ConsumerRebalanceListener": "ottla.client.consumer.listener",
     "ConsumerRecord": "ottla.records.consumed",
     "ConsumerRecords": "ottla.client.consumer.records",
+    "EARLIEST": "ottla.client.model",
+    "LATEST": "ottla.client.model",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "OffsetAndMetadata": "ottla.client.model",
