@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from client_programs import meter as m
 from client_programs.meter import Measured
-from client_worker import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, OTHERS, OTTLA, OTTLA_SYNC
+from client_worker import AIOKAFKA, CONFLUENT, CONFLUENT_TUNED, KAFKA_PYTHON, OTHERS, OTTLA, OTTLA_SYNC
 from report import AT_LEAST_EQUAL, AT_MOST_EQUAL, Goal, number, table
 
 OURS = (OTTLA, OTTLA_SYNC)
@@ -29,11 +29,13 @@ CALLS = {
     (m.PRODUCE_ARROW, OTTLA): "send_arrow",
     (m.PRODUCE_ARROW, OTTLA_SYNC): "send_arrow",
     (m.CONSUME_LOOP, CONFLUENT): "poll",
+    (m.CONSUME_LOOP, CONFLUENT_TUNED): "poll",
     (m.CONSUME_LOOP, KAFKA_PYTHON): "for",
     (m.CONSUME_LOOP, AIOKAFKA): "async for",
     (m.CONSUME_LOOP, OTTLA): "async for",
     (m.CONSUME_LOOP, OTTLA_SYNC): "for",
     (m.CONSUME_BATCH, CONFLUENT): "consume",
+    (m.CONSUME_BATCH, CONFLUENT_TUNED): "consume",
     (m.CONSUME_BATCH, KAFKA_PYTHON): "poll",
     (m.CONSUME_BATCH, AIOKAFKA): "getmany",
     (m.CONSUME_BATCH, OTTLA): "poll",
@@ -173,7 +175,7 @@ class ClientFigures:
                 yield from against((CONFLUENT,), key.load, "per_s", HALF_AS_FAST)
             case m.CONSUME_LOOP | m.GROUP_LOOP:
                 yield from against((KAFKA_PYTHON, AIOKAFKA), key.load, "per_s", AT_LEAST_EQUAL)
-                yield from against((CONFLUENT,), key.load, "per_s", AT_LEAST_EQUAL)
+                yield from against((CONFLUENT, CONFLUENT_TUNED), key.load, "per_s", AT_LEAST_EQUAL)
             case m.PRODUCE_BATCH | m.PRODUCE_ARROW:
                 yield from against(OTHERS, m.PRODUCE_LOOP, "per_s", FIVE_TIMES)
             case m.CONSUME_BATCH | m.CONSUME_ARROW:

@@ -17,25 +17,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from client_programs.meter import Job, Meter, Programs
 
 CONFLUENT, KAFKA_PYTHON, AIOKAFKA = OTHERS = ("confluent-kafka", "kafka-python", "aiokafka")
+CONFLUENT_TUNED = "confluent-kafka, tuned"
 OTTLA, OTTLA_SYNC = "ottla", "ottla.sync"
+#: Each client's module, and what its loads are called there.
 MODULES = {
-    CONFLUENT: "with_confluent",
-    KAFKA_PYTHON: "with_kafka_python",
-    AIOKAFKA: "with_aiokafka",
-    OTTLA: "with_ottla",
-    OTTLA_SYNC: "with_ottla_sync",
+    CONFLUENT: ("with_confluent", "PROGRAMS"),
+    CONFLUENT_TUNED: ("with_confluent", "TUNED"),
+    KAFKA_PYTHON: ("with_kafka_python", "PROGRAMS"),
+    AIOKAFKA: ("with_aiokafka", "PROGRAMS"),
+    OTTLA: ("with_ottla", "PROGRAMS"),
+    OTTLA_SYNC: ("with_ottla_sync", "PROGRAMS"),
 }
 
 
 def programs(client: str) -> Programs:
     """The loads of a client."""
-    found: Programs = importlib.import_module(f"client_programs.{MODULES[client]}").PROGRAMS
+    module, name = MODULES[client]
+    found: Programs = getattr(importlib.import_module(f"client_programs.{module}"), name)
     return found
 
 
 def version(client: str) -> str:
     """A client's version."""
-    return str(importlib.import_module(f"client_programs.{MODULES[client]}").VERSION)
+    return str(importlib.import_module(f"client_programs.{MODULES[client][0]}").VERSION)
 
 
 def main() -> int:

@@ -24,7 +24,9 @@ from client_figures import ClientFigures, Key  # noqa: E402
 from client_process import ClientProcess  # noqa: E402
 from client_programs import meter as m  # noqa: E402
 from client_programs.meter import Job, Measured  # noqa: E402
-from client_worker import MODULES, programs, version  # noqa: E402
+from client_programs.with_confluent import TUNED_BACKOFF_MS  # noqa: E402
+from client_worker import MODULES, OTHERS, programs, version  # noqa: E402
+from client_worker import OTTLA as OTTLA_CLIENT  # noqa: E402
 from contestants import APACHE, NAMES, OTTLA, Started, compile_package, launch, make  # noqa: E402
 from frames import HOST, Caller, produce_frame, record_batch  # noqa: E402
 from loads import KIB, MIB, delete_topic, make_topic, warm_up  # noqa: E402
@@ -35,13 +37,15 @@ from support.apache import ApacheZooKeeper  # noqa: E402
 
 PRODUCE, CONSUME, GROUPS, SINGLE = PARTS = ("produce", "consume", "groups", "single")
 LOADS = {PRODUCE: m.PRODUCING, CONSUME: m.CONSUMING, GROUPS: (m.GROUP_LOOP,), SINGLE: (m.SINGLE,)}
+READING = (m.CONSUME_LOOP, m.GROUP_LOOP)
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
 PARTITIONS = 4
 #: What a topic that is read was filled with.
 FILL_BATCH_BYTES = 64 * KIB
 FILL_IN_FLIGHT = 3
 SMALL = 100
-SINGLE_VALUE_BYTES = SMALL
+#: Measured with small records alone.
+SMALL_ONLY = (GROUPS, SINGLE)
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,9 @@ class Plan:
 
     rounds: int
     warm_up_s: dict[str, float]
-    #: Of each load but the single sends.
+    #: Of each load but the single sends; reading record by record takes longer, since librdkafka reads in bursts.
     seconds: float
+    reading_seconds: float
     sends: int
     #: What lies in the topics that are read, by the size of values.
     fill_bytes: dict[int, int]
@@ -60,16 +65,18 @@ class Plan:
 FULL = Plan(
     rounds=3,
     warm_up_s={APACHE: 25.0, OTTLA: 3.0},
-    seconds=0.75,
+    seconds=0.6,
+    reading_seconds=1.0,
     sends=2000,
     fill_bytes={SMALL: 512 * MIB, KIB: 1024 * MIB},
 )
 QUICK = Plan(
     rounds=1,
-    warm_up_s={APACHE: 10.0, OTTLA: 1.0},
-    seconds=0.3,
-    sends=500,
-    fill_bytes={SMALL: 256 * MIB, KIB: 512 * MIB},
+    warm_up_s={APACHE: 7.0, OTTLA: 1.0},
+    seconds=0.2,
+    reading_seconds=0.25,
+    sends=300,
+    fill_bytes={SMALL: 128 * MIB, KIB: 256 * MIB},
 )
 
 
@@ -143,7 +150,7 @@ class Bench:
     def _loads(self, client: str, value_bytes: int) -> Iterator[str]:
         able = programs(client)
         for part in PARTS:
-            if part in self._parts and (part != SINGLE or value_bytes == SINGLE_VALUE_BYTES):
+            if part in self._parts and (part not in SMALL_ONLY or value_bytes == SMALL):
                 yield from (load for load in LOADS[part] if load in able)
 
     def _job(self, broker: Started, load: str, value_bytes: int, topic: Filled) -> Job:
@@ -155,7 +162,7 @@ class Bench:
             partitions=PARTITIONS,
             records=topic.records,
             value_bytes=value_bytes,
-            seconds=self._plan.seconds,
+            seconds=self._plan.reading_seconds if load in READING else self._plan.seconds,
             sends=self._plan.sends,
             group_id=next(self._groups),
         )
@@ -182,13 +189,14 @@ def check_appended(caller: Caller, topic: str, found: Measured) -> None:
 
 
 def _legend() -> str:
-    clients = ", ".join(f"{client} {version(client)}" for client in MODULES)
+    clients = ", ".join(f"{client} {version(client)}" for client in (*OTHERS, OTTLA_CLIENT))
     return (
         f"Clients: {clients}. CPU s/M is seconds of processor time for a million records. For all: acks=all, "
         f"idempotence, linger.ms={m.LINGER_MS} (single sends 0), batch.size={m.BATCH_SIZE}, no compression; "
         f"check.crcs=true, fetch.max.bytes={m.FETCH_MAX_BYTES}, "
         f"max.partition.fetch.bytes={m.MAX_PARTITION_FETCH_BYTES}, at most {m.RECORDS_PER_CALL:,} records a call of "
-        f"batches; else their defaults. A topic of {PARTITIONS} partitions, no keys."
+        f"batches; else their defaults. Tuned is confluent-kafka with fetch.queue.backoff.ms={TUNED_BACKOFF_MS}. "
+        f"A topic of {PARTITIONS} partitions, no keys."
     )
 
 

@@ -14,7 +14,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 PARTITIONS = 4
 SECONDS = 0.02
 SENDS = 20
-CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "ottla", "ottla.sync")
+CLIENTS = ("confluent-kafka", "confluent-kafka, tuned", "kafka-python", "aiokafka", "ottla", "ottla.sync")
 
 
 @pytest.fixture(scope="module")
