@@ -12,6 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from ottla.broker.served import SERVED
 from ottla.cli.main import app
+from ottla.client.client_metrics import GAUGES, MEASURED, TOTALS
 from ottla.client.configs import reference as client_reference
 from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
@@ -100,10 +101,34 @@ def _paragraphs(text: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+_METRICS_INTRODUCTION = """\
+`metrics()` of a producer or a consumer gives these as a dict from name to number. Names and groups are Kafka's; only
+`client-state` is not.
+
+NAME-total only grows; NAME-rate is its growth per second, NAME-avg and NAME-max are of what was measured, over the last
+`metrics.num.samples` times `metrics.sample.window.ms`, or since the metrics were read last where that is longer; NaN
+where there was nothing. A figure with tags has them behind its name: `records-lag{topic=t,partition=0}`.
+"""
+
+
+def client_metrics_page() -> str:
+    """docs/client-metrics.md: the figures that `metrics()` of producers and consumers gives."""
+    rows = [f"# What clients count\n\n{MADE_BY}"]
+    rows.append(_METRICS_INTRODUCTION)
+    rows.append("| figure | group | meaning |\n|---|---|---|")
+    endings = ((TOTALS, ("-total", "-rate")), (MEASURED, ("-avg", "-max")), (GAUGES, ("",)))
+    for declared, ends in endings:
+        for name, (group, documentation, tags) in declared.items():
+            told = f"{{{','.join(tags)}}}" if tags else ""
+            rows.append(f"| {', '.join(f'`{name}{end}{told}`' for end in ends)} | {group} | {documentation} |")
+    return "\n".join(rows) + "\n"
+
+
 #: Page to what makes it.
 PAGES = {
     "docs/apis.md": apis_page,
     "docs/cli.md": cli_page,
+    "docs/client-metrics.md": client_metrics_page,
     "docs/client-settings.md": client_reference.render,
     "docs/groups.md": groups_page,
     "docs/settings.md": reference.render,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
 from ottla.client.configs.foreign import INSTEAD, RENAMED
-from ottla.client.configs.settings import OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
+from ottla.client.configs.instances import JAVA_PACKAGES, imported
+from ottla.client.configs.settings import CLASS_LISTS, OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
 from ottla.client.configs.values import default_of, parse_given
 from ottla.config.settings import LONGEST_NAME, NO_EFFECT, REFUSED, Setting
 from ottla.config.values import ConfigError
@@ -37,9 +39,12 @@ class GivenSettings:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self._originals: dict[str, Any] = {}
+        self._unknown: dict[str, tuple[str, Any]] = {}
         for source in (config or {}, keywords):
             for name, value in source.items():
                 self._take(name, value)
+        if self._unknown:
+            self._take_those_of_classes()
 
     @property
     def originals(self) -> Mapping[str, Any]:
@@ -57,7 +62,7 @@ class GivenSettings:
         name = given_name.replace("_", ".")
         setting = self.settings.get(name)
         if setting is None and name not in OF_BUILT_IN_CLASSES[self.kind]:
-            self.problems.append(_unknown(given_name, name, self.kind))
+            self._unknown[name] = given_name, given
             return
         if self.is_given(name) and not self._is_same(setting, self._originals[name], given):
             shown = (
@@ -68,6 +73,27 @@ class GivenSettings:
         self._originals[name] = given
         if setting is not None:
             self._take_known(setting, given)
+
+    def _take_those_of_classes(self) -> None:
+        """Names that are not Kafka's: the user's classes may name them, for their `configure`."""
+        theirs = {name.replace("_", ".") for one in self._classes() for name in getattr(one, "config_names", ())}
+        for name, (given_name, given) in self._unknown.items():
+            if name in theirs:
+                self._originals[name] = given
+            else:
+                self.problems.append(_unknown(given_name, name, self.kind))
+
+    def _classes(self) -> Iterator[object]:
+        """What class settings name; names that fail are told of when they are made."""
+        for name, setting in self.settings.items():
+            if setting.type == "class" or name in CLASS_LISTS:
+                value = self.values[name]
+                for one in value if isinstance(value, tuple) else (value,):
+                    if isinstance(one, str) and "." in one and not one.startswith(JAVA_PACKAGES):
+                        with suppress(Exception):  # a module of the user's may raise whatever it likes
+                            yield imported(one)
+                    else:
+                        yield one
 
     def _take_known(self, setting: Setting, given: object) -> None:
         try:

@@ -44,6 +44,9 @@ _OF_SERIALIZERS = """\
 `StringSerializer` takes its encoding from `key.serializer.encoding` (for keys) or `value.serializer.encoding`, else
 from `serializer.encoding`, else it is UTF-8; `StringDeserializer` likewise from `key.deserializer.encoding`,
 `value.deserializer.encoding`, `deserializer.encoding`. Any name of Python's encodings, and of Java's, will do.
+
+Serializers, partitioners, interceptors and assignors of your own are given all settings by `configure`; those that only
+they know are listed in the class: `config_names = ("my.url",)`.
 """
 
 _EFFECTS = {HONOURED: "honoured", NO_EFFECT: "no effect"}

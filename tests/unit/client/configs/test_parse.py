@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from typing import Any, get_type_hints
 
@@ -171,7 +172,7 @@ def test_words_of_other_clients_are_told_kafkas() -> None:
 
 
 def test_all_problems_are_told_at_once() -> None:
-    with pytest.raises(InvalidConfigError, match=r"several problems:\n- linger.*\n- .*acks") as caught:
+    with pytest.raises(InvalidConfigError, match=r"several problems:\n- .*acks.*\n- linger") as caught:
         producer({"lingerms": 1, "acks": 7})
     assert len(caught.value.problems) == 2
 
@@ -264,6 +265,21 @@ def test_client_ids_are_made_as_java_makes_them() -> None:
     assert consumer(group_id="never-used").client_id == "consumer-never-used-1"
     assert admin().client_id.startswith("adminclient-")
     assert admin(client_id="mine").client_settings.client_id == "mine"
+
+
+class Own:
+    """A class of the user's, with settings of its own."""
+
+    config_names = ("my.url", "my_limit")
+
+
+def test_classes_may_name_settings_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mine", sys.modules[__name__])
+    for own in (Own, "mine.Own", Own()):
+        config = producer({"my.url": "x"}, my_limit=5, interceptor_classes=[own])
+        assert (config.originals["my.url"], config.originals["my.limit"]) == ("x", 5)
+    told = problems(producer, {"my.urls": "x", "key.serializer": Own, "value.serializer": "mine.Missing"})
+    assert told == "my.urls is not a known setting of producers; docs/client-settings.md lists those that there are."
 
 
 def test_settings_of_serializers_are_known() -> None:
