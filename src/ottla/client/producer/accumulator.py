@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from ottla.client.metadata import NOBODY
 from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.futures import Callback, RecordFuture
@@ -21,6 +22,13 @@ from ottla.records.batch import BATCH_OVERHEAD
 
 RECORD_OVERHEAD = 21
 """The most that lengths, deltas and header count of a record take, as Kafka reckons."""
+FIRST_RATIO = 1.0
+RATIO_BETTER_STEP = 0.005
+RATIO_WORSE_STEP = 0.05
+RATIO_MARGIN = 1.05
+"""Batches are filled as if their records compressed a little less well than is estimated."""
+SMALLEST_RATIO = 0.05
+"""However well records compress, a batch takes at most so many times its size of them."""
 SMALLEST_LIMIT = 256
 """Bytes of records that a batch takes at least, however small `batch.size` is."""
 
@@ -33,6 +41,7 @@ class AccumulatorSettings:
     linger_ms: int
     buffer_memory: int
     delivery_timeout_ms: int
+    is_adaptive: bool = True
 
 
 class PartitionQueue:
@@ -51,15 +60,39 @@ class PartitionQueue:
 class TopicQueues:
     """The queues of a topic's partitions, and its sticky partition."""
 
-    __slots__ = ("count", "metadata", "queues", "ratio", "sticky", "used_at_ms")
+    __slots__ = ("_slow_brokers", "count", "metadata", "queues", "ratio", "sticky", "used_at_ms")
 
-    def __init__(self, metadata: TopicMetadata, sticky_batch_bytes: int, random: RandomInt) -> None:
+    def __init__(
+        self, metadata: TopicMetadata, sticky_batch_bytes: int, random: RandomInt, slow_brokers: Collection[int] | None
+    ) -> None:
         self.queues: list[PartitionQueue] = []
-        self.sticky = StickyState(metadata, sticky_batch_bytes, random)
         #: How much smaller compression makes the topic's records, as it is estimated.
-        self.ratio = 1.0
+        self.ratio = FIRST_RATIO
         self.used_at_ms = 0.0
+        #: Brokers to be avoided; None without adaptive partitioning.
+        self._slow_brokers = slow_brokers
+        measure = None if slow_brokers is None else self._measure
+        self.metadata = metadata
+        self.sticky = StickyState(metadata, sticky_batch_bytes, random, measure)
         self.learn(metadata)
+
+    def _measure(self, sticky: StickyState) -> None:
+        """Tell how many batches wait per partition, but for those whose broker has no leader or a slow one."""
+        slow = self._slow_brokers or ()
+        lengths, partitions = [], []
+        for queue, partition in zip(self.queues, self.metadata.partitions, strict=False):
+            if partition.leader != NOBODY and partition.leader not in slow:
+                lengths.append(len(queue.batches))
+                partitions.append(partition.partition)
+        sticky.update_load(lengths, partitions, self.count if self.queues else 0)
+
+    def compressed(self, before: int, after: int) -> None:
+        """Learn how well the records compress: fast where it gets worse, slowly where better, as Java's estimate."""
+        ratio = after / before
+        if ratio > self.ratio:
+            self.ratio = min(max(self.ratio + RATIO_WORSE_STEP, ratio), 1.0)
+        else:
+            self.ratio = max(self.ratio - RATIO_BETTER_STEP, ratio, SMALLEST_RATIO)
 
     def learn(self, metadata: TopicMetadata) -> None:
         """The topic's metadata have changed; it may have more partitions now."""
@@ -90,6 +123,8 @@ class Accumulator:
         #: Batches that are not delivered nor given up, in the order in which they were begun.
         self.incomplete: dict[ProducerBatch, None] = {}
         self.used_bytes = 0
+        #: Brokers that do not take requests (`partitioner.availability.timeout.ms`); the sender knows them.
+        self.slow_brokers: set[int] = set()
         #: For who waits in the sender's event loop: what was woken and will run soon, runs now.
         self.hurry: Callable[[], None] | None = None
         self._clock = clock
@@ -105,7 +140,8 @@ class Accumulator:
         with self.lock:
             known = self.topics.get(metadata.name)
             if known is None:
-                known = TopicQueues(metadata, self.settings.batch_size, self._random)
+                slow = self.slow_brokers if self.settings.is_adaptive else None
+                known = TopicQueues(metadata, self.settings.batch_size, self._random, slow)
                 self.topics[metadata.name] = known
             elif known.metadata is not metadata:
                 known.learn(metadata)
@@ -173,7 +209,7 @@ class Accumulator:
     def _begin(self, topic: TopicQueues, queue: PartitionQueue, record_size: int) -> ProducerBatch | None:
         limit = self.settings.batch_size - BATCH_OVERHEAD
         if self._compresses:
-            limit = int(limit / topic.ratio)
+            limit = int(limit / min(topic.ratio * RATIO_MARGIN, 1.0))
         limit = max(limit, SMALLEST_LIMIT)
         reserved = max(limit, record_size) + BATCH_OVERHEAD
         if self.used_bytes and self.used_bytes + reserved > self.settings.buffer_memory:

@@ -59,7 +59,11 @@ class ProducerCore:
         self.refusal: str | None = None
         self.failures = Failures()
         settings = AccumulatorSettings(
-            config.batch_size, config.linger_ms, config.buffer_memory, config.delivery_timeout_ms
+            config.batch_size,
+            config.linger_ms,
+            config.buffer_memory,
+            config.delivery_timeout_ms,
+            config.partitioner_adaptive_partitioning_enable,
         )
         self.accumulator = Accumulator(settings, cluster.clock, wake, compresses=config.compression_type != "none")
         self._sender: Sender | None = None

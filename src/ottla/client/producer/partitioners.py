@@ -7,11 +7,12 @@ those of users, are asked once per record whose partition is not given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from random import Random
 from typing import Any, Protocol
 
-from ottla.client.errors import InvalidArgumentError
+from ottla.client.configs.instances import make_instance
+from ottla.client.configs.settings import PRODUCER
+from ottla.client.errors import InvalidConfigError
 from ottla.client.metadata import NOBODY
 from ottla.client.model import TopicMetadata
 from ottla.records.building import murmur2
@@ -137,15 +138,10 @@ class DefaultPartitioner(UniformStickyPartitioner):
         return super().partition(topic, key, key_bytes, value, value_bytes, cluster)
 
 
-BUILT_IN: Mapping[str, type[RoundRobinPartitioner | UniformStickyPartitioner]] = {
-    "org.apache.kafka.clients.producer.RoundRobinPartitioner": RoundRobinPartitioner,
-    "org.apache.kafka.clients.producer.UniformStickyPartitioner": UniformStickyPartitioner,
-    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": DefaultPartitioner,
-    "RoundRobinPartitioner": RoundRobinPartitioner,
-    "UniformStickyPartitioner": UniformStickyPartitioner,
-    "DefaultPartitioner": DefaultPartitioner,
+BUILT_IN: Mapping[str, type] = {
+    each.__name__: each for each in (RoundRobinPartitioner, UniformStickyPartitioner, DefaultPartitioner)
 }
-"""Kafka's partitioners by the names that `partitioner.class` may give them."""
+"""Kafka's partitioners by the names of Java's classes."""
 
 
 class _Called:
@@ -158,30 +154,15 @@ class _Called:
 def partitioner_of(given: Any, originals: Mapping[str, Any]) -> Any:
     """The partitioner that `partitioner.class` is or names: object, class, function, dotted name. None is the default.
 
-    Raises InvalidArgumentError where there is no such thing, or where it is no partitioner.
+    Raises InvalidConfigError where there is no such thing, or where it is no partitioner.
     """
     if given is None:
         return None
-    found = BUILT_IN.get(given, given) if isinstance(given, str) else given
-    if isinstance(found, str):
-        found = _imported(found)
-    if isinstance(found, type):
-        found = found()
+    found, is_new = make_instance(PRODUCER, "partitioner.class", given, BUILT_IN, "partition")
     if not hasattr(found, "partition") or isinstance(found, str):  # texts have a method of that name
         if not callable(found):
-            raise InvalidArgumentError(f"partitioner.class: {given!r} is no partitioner, it has no method partition")
+            raise InvalidConfigError(PRODUCER, [f"partitioner.class: {given!r} has no method partition."])
         found = _Called(found)
-    if hasattr(found, "configure"):
+    if is_new and hasattr(found, "configure"):
         found.configure(dict(originals))
     return found
-
-
-def _imported(name: str) -> Any:
-    module, _, attribute = name.rpartition(".")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        known = ", ".join(each for each in BUILT_IN if "." not in each)
-        raise InvalidArgumentError(
-            f"partitioner.class: {name} cannot be imported ({error}); give a dotted name, an object, or one of {known}"
-        ) from error

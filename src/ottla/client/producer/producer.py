@@ -20,6 +20,9 @@ from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders
 
+BATCHES_PER_TURN = 16
+"""Batches that are begun before `send` lets the event loop do other things."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -36,9 +39,12 @@ class Producer(Generic[K, V]):
         self._core = ProducerCore(self.config, Cluster(self.config.client_settings), self._wake)
         self._core.accumulator.hurry = self._core.hurry
         self._started = False
+        #: Batches that were begun since the loop last had a turn in `send`.
+        self._begun = 0
         self._intercepts = bool(self._core.interceptors)
 
     def _wake(self) -> None:
+        self._begun += 1
         self._core.step()
 
     async def __aenter__(self) -> Self:
@@ -96,9 +102,12 @@ class Producer(Generic[K, V]):
             record = ProducerRecord(topic, value, key, partition, timestamp, headers)
             return await self._send_intercepted(record, callback)
         outcome = self._core.take(topic, partition, timestamp, key, value, headers, callback)
-        if outcome.__class__ is RecordFuture:
-            return outcome
-        return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
+        if outcome.__class__ is not RecordFuture:
+            return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
+        if self._begun >= BATCHES_PER_TURN:
+            self._begun = 0
+            await asyncio.sleep(0)  # a loop that only sends would leave the sender no turn
+        return outcome
 
     async def _send_intercepted(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> RecordFuture:
         with self._core.interceptors.sending(record, callback) as (changed, told):

@@ -147,10 +147,14 @@ class Sender:
                 link = self._link_for(queue.partition, now)
                 if link is None:
                     continue
+                link.ready_ms = now
                 if not link.is_ready(now):
                     next_due = min(next_due, max(link.not_before_ms, now + 1))
                     continue
-                if not link.can_send(most) or not self._may_send(queue):
+                if not link.can_send(most):
+                    continue
+                link.drained_ms = now
+                if not self._may_send(queue):
                     continue
                 size = queue.batches[0].size
                 before = sizes.get(link, REQUEST_OVERHEAD)
@@ -164,7 +168,16 @@ class Sender:
                 if self._sequences is not None:
                     self._sequences.number(batch)
                 loads.setdefault(link, []).append(batch)
+        self._note_slow_brokers()
         return list(loads.items()), next_due
+
+    def _note_slow_brokers(self) -> None:
+        """Which brokers have had batches waiting for longer than `partitioner.availability.timeout.ms`."""
+        timeout = self._config.partitioner_availability_timeout_ms
+        if timeout > 0:
+            slow = {link.node_id for link in self._links.values() if link.ready_ms - link.drained_ms > timeout}
+            self._accumulator.slow_brokers.clear()
+            self._accumulator.slow_brokers.update(slow)
 
     def _link_for(self, partition: TopicPartition, now: float) -> BrokerLink | None:
         leader = self._cluster.metadata.leader(*partition)
@@ -191,6 +204,8 @@ class Sender:
             batch.attempts += 1
             batch.drained_ms = now
             encoded = batch.encode(self._compression, self._level)
+            if self._compression and batch.attempts == 1:
+                self._accumulator.topics[batch.partition.topic].compressed(batch.builder.size, len(encoded))
             topic, partition = batch.partition
             topics.setdefault(topic, []).append(PartitionProduceData(index=partition, records=encoded))
         request = ProduceRequest(
@@ -254,9 +269,16 @@ class Sender:
         else:
             if code in STALE:
                 self._cluster.metadata.expire([batch.partition.topic])
+                self._learn_leader(batch.partition, told)
             error = BrokerError(code, f"{batch.partition} at broker {link.node_id}", told.error_message or None)
             reasons = {each.batch_index: each.batch_index_error_message or str(error) for each in told.record_errors}
             self._attempt_failed(batch, error, code, reasons)
+
+    def _learn_leader(self, partition: TopicPartition, told: PartitionProduceResponse) -> None:
+        """A broker that leads no more may say who does (KIP-951)."""
+        leader = told.current_leader
+        if leader.leader_id in self._cluster.metadata.nodes:
+            self._cluster.metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
 
     def _attempt_failed(
         self,

@@ -7,7 +7,7 @@ longer its queue of batches is. Java's class of this name is `BuiltInPartitioner
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from ottla.client.model import TopicMetadata
@@ -17,9 +17,27 @@ from ottla.client.producer.partitioners import RandomInt, available_partitions
 class StickyState:
     """The sticky partition of one topic. The accumulator's lock guards it."""
 
-    __slots__ = ("_available", "_count", "_cumulative", "_loaded", "_random", "partition", "produced_bytes", "size")
+    __slots__ = (
+        "_available",
+        "_count",
+        "_cumulative",
+        "_loaded",
+        "_measure",
+        "_random",
+        "partition",
+        "produced_bytes",
+        "size",
+    )
 
-    def __init__(self, topic: TopicMetadata, sticky_batch_bytes: int, random: RandomInt) -> None:
+    def __init__(
+        self,
+        topic: TopicMetadata,
+        sticky_batch_bytes: int,
+        random: RandomInt,
+        measure: Callable[[StickyState], None] | None = None,
+    ) -> None:
+        #: Called before each choice to tell of the load (`update_load`).
+        self._measure = measure
         #: Bytes after which the partition is left: `batch.size`.
         self.size = sticky_batch_bytes
         self._random = random
@@ -28,6 +46,7 @@ class StickyState:
         self._loaded: list[int] = []
         self.produced_bytes = 0
         self.learn(topic)
+        self.partition = 0
         self.partition = self._next()
 
     def learn(self, topic: TopicMetadata) -> None:
@@ -49,6 +68,8 @@ class StickyState:
         self.partition, self.produced_bytes = self._next(), 0
 
     def _next(self) -> int:
+        if self._measure is not None:
+            self._measure(self)
         number = self._random()
         if self._cumulative is not None:
             return self._loaded[bisect_right(self._cumulative, number % self._cumulative[-1])]

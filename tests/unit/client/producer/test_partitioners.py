@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from ottla.client.errors import InvalidArgumentError
+from ottla.client.errors import InvalidConfigError
 from ottla.client.model import PartitionMetadata, TopicMetadata
 from ottla.client.producer.partitioners import (
     ClusterView,
@@ -152,5 +152,5 @@ def test_partitioners_by_name_class_object_and_function():
     assert chosen(partitioner_of(lambda *_: 2, {}), topic(0, 0, 0), 1) == [2]
     assert partitioner_of(None, {}) is None
     for wrong in ("no.such.Thing", "Nothing", 5, "os.path.sep"):
-        with pytest.raises(InvalidArgumentError, match=r"partitioner\.class"):
+        with pytest.raises(InvalidConfigError, match=r"partitioner\.class"):
             partitioner_of(wrong, {})

@@ -52,8 +52,8 @@ async def send_numbers(producer, count, partition=0, pause=7):
 
 async def until(condition):
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - the fakes run in another thread
-            await asyncio.sleep(0.001)
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)  # sleep: the fakes run in another thread
 
 
 async def send_large(producer, count=100):
@@ -99,7 +99,7 @@ def test_any_mix_of_faults_on_many_partitions(fakes, faults, seed):
         for at in range(1000):
             await producer.send("t", b"%d" % at, partition=at % 5)
             if rng.random() < 0.1:
-                await asyncio.sleep(rng.choice([0, 0, 0.001]))
+                await asyncio.sleep(rng.choice([0, 0, 0.001]))  # sleep: it makes the mix
             if rng.random() < 0.005:
                 fakes.leaders[partitions[rng.randrange(5)]] = rng.randrange(3)
         await producer.flush()
@@ -127,7 +127,7 @@ def test_up_to_five_requests_are_on_their_way_and_numbered_without_gaps(fake, fa
         fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 5)
         futures = await send_numbers(producer, 100)
         await until(lambda: len(fake.asked(ApiKey.PRODUCE)) == 6)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # sleep: no further request comes
         assert len(fake.asked(ApiKey.PRODUCE)) == 6
         await asyncio.gather(*futures)
 
