@@ -21,6 +21,7 @@ from ottla.client.errors import (
     ClientTimeoutError,
     ConnectError,
     ConnectionLostError,
+    NotKafkaError,
     NotLeaderError,
     UnknownTopicError,
 )
@@ -45,6 +46,8 @@ COORDINATOR = "coordinator"
 """Purposes: a broker works on one request of a connection at a time, so what may wait has connections of its own."""
 
 
+HANG_UPS_OF_STRANGERS = 2
+"""How often a server that was never reached may close the connection at once before it is taken for another kind."""
 MIN_IDLE_CHECK_S = 0.01
 """Pause between two looks for idle connections, at least."""
 
@@ -201,13 +204,25 @@ class Cluster:
             if not self._was_reached:  # whoever asks anew wants to know how it is now
                 self._reconnects.succeeded((host, port))
             try:
-                self._bootstrap = await self._open(host, port)
+                self._bootstrap = await self._open_patiently(host, port)
             except ConnectError as error:
                 problems.append(error)
             else:
                 self._was_reached = True
                 return self._bootstrap
         raise self._unreachable(problems)
+
+    async def _open_patiently(self, host: str, port: int) -> Connection:
+        """As `_open`; a stranger that hangs up is tried again: TLS listeners do it always, networks at times."""
+        for _ in range(0 if self._was_reached else HANG_UPS_OF_STRANGERS):
+            try:
+                return await self._open(host, port)
+            except NotKafkaError as error:
+                if not isinstance(error.__cause__, ConnectionLostError):
+                    raise
+            self._reconnects.succeeded((host, port))
+            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+        return await self._open(host, port)
 
     def _unreachable(self, problems: list[ClientError]) -> ClientError:
         """One error for all servers; to be retried only if the cluster could be reached before."""

@@ -128,6 +128,14 @@ def test_a_listener_that_never_spoke_the_protocol_is_not_asked_again(fake, with_
     assert fake.faults[ApiKey.API_VERSIONS] == deque([faults["DROP"]])
 
 
+def test_a_stranger_may_hang_up_twice(fake, with_cluster, faults):
+    fake.faults[ApiKey.API_VERSIONS] += [faults["DROP"]] * 2
+    assert with_cluster(fake, lambda cluster: cluster.refresh([])).nodes
+    fake.faults[ApiKey.API_VERSIONS] += [faults["DROP"]] * 3
+    with pytest.raises(NotKafkaError, match="does not speak Kafka's protocol"):
+        with_cluster(fake, lambda cluster: cluster.refresh([]))
+
+
 def test_what_is_not_retriable_is_raised_at_once(fake, with_cluster):
     calls = []
 
