@@ -45,6 +45,7 @@ _EXPORTS = {
     "ConsumerRecords": "ottla.client.consumer.records",
     "EARLIEST": "ottla.client.model",
     "LATEST": "ottla.client.model",
+    "HealthCause": "ottla.client.consumer.health",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "OffsetAndMetadata": "ottla.client.model",

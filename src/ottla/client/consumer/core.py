@@ -22,9 +22,15 @@ from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, Fetc
 from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.handed_out import HandedOut
-from ottla.client.consumer.health import ConsumerHealth, partition_reasons
+from ottla.client.consumer.health import (
+    ConsumerHealth,
+    Finding,
+    HealthCause,
+    group_findings,
+    partition_findings,
+    problem_finding,
+)
 from ottla.client.consumer.listener import UserCall, call_here
-from ottla.client.consumer.membership import ClientState
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.offset_lookup import PositionKeeper
 from ottla.client.consumer.records import ConsumerRecords
@@ -231,42 +237,28 @@ class ConsumerCore:
 
     def health(self) -> ConsumerHealth:
         """Whether records reach the user and, if not, why."""
-        partitions = self.subscriptions.snapshot()
-        reasons, reads = partition_reasons(partitions)
+        partitions, now_ms = self.subscriptions.snapshot(), self.cluster.clock.monotonic_ms()
+        findings, reads = partition_findings(partitions)
         state = self.subscriptions.type.value
         if self.subscriptions.has_no_subscription_or_user_assignment:
-            reasons.append("the consumer reads nothing: call subscribe or assign")
+            nothing = "the consumer reads nothing: call subscribe or assign"
+            findings.append(Finding(HealthCause.NOTHING_SUBSCRIBED, nothing))
         if self.coordinator is not None and self.subscriptions.has_auto_assigned_partitions:
-            state, told = self._group_state()
-            reasons += told
-            if not partitions and not told:
-                reasons.append("no partitions are assigned: the group has more members than partitions, or no topics")
-        figures, now_ms = self.figures, self.cluster.clock.monotonic_ms()
-        since_s = None if figures.last_poll_at_ms is None else (now_ms - figures.last_poll_at_ms) / 1000
+            state = self.coordinator.client_state.name.lower().replace("_", " ")
+            findings += group_findings(self.coordinator.membership, now_ms, has_partitions=bool(partitions))
+        polled_at_ms = self.figures.last_poll_at_ms
+        since_s = None if polled_at_ms is None else (now_ms - polled_at_ms) / 1000
         late = since_s is not None and since_s * 1000 > self.config.max_poll_interval_ms
         if late:
-            reasons.append(f"poll was not called for {since_s:.0f} s, longer than max.poll.interval.ms")
-        reasons += [str(problem) for problem in self.fetcher.problems.values()]
-        reasons += [str(problem) for problem in (self.keeper.problem, self.positions.problem) if problem is not None]
+            not_polled = f"poll was not called for {since_s:.0f} s, longer than max.poll.interval.ms"
+            findings.append(Finding(HealthCause.NOT_POLLED, not_polled))
+        problems = [*self.fetcher.problems.values(), self.keeper.problem, self.positions.problem]
+        findings += [problem_finding(each) for each in problems if each is not None]
         lags = self.figures.lags()
+        lag = sum(lags.values()) if lags else None
         blocked = late or self.keeper.problem is not None or (bool(self.fetcher.problems) and not self.buffer)
-        return ConsumerHealth(
-            reads and not blocked, tuple(reasons), state, len(partitions), sum(lags.values()) if lags else None, since_s
-        )
-
-    def _group_state(self) -> tuple[str, list[str]]:
-        assert self.coordinator is not None
-        membership = self.coordinator.membership
-        state = self.coordinator.client_state
-        reasons = []
-        if state in (ClientState.FINDING_COORDINATOR, ClientState.FINDING_COORDINATOR_AGAIN):
-            problem = membership.coordinator_problem
-            reasons.append(f"the group's coordinator is being looked for{f': {problem}' if problem else ''}")
-        elif state is ClientState.STOPPED:
-            reasons.append("the group is rebalancing; poll to take part")
-        elif state is ClientState.DOWN:
-            reasons.append("the group is not joined yet: poll")
-        return state.name.lower().replace("_", " "), reasons
+        blocked = blocked or any(each.cause is HealthCause.FENCED for each in findings)
+        return ConsumerHealth(reads and not blocked, tuple(findings), state, len(partitions), lag, since_s)
 
     @property
     def needs_loop(self) -> bool:

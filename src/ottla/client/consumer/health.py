@@ -4,32 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
+from ottla.client.consumer.membership import ClientState, Membership, MemberState
 from ottla.client.consumer.subscription_state import FetchState, PartitionState
+from ottla.client.errors import BrokerError, ClientError
 from ottla.client.model import TopicPartition
+from ottla.wire.errors import ErrorCode
 
 MAX_NAMED = 5
-"""Partitions that one reason names."""
+"""Partitions that one finding names."""
 
 WHY_NOT_FETCHING = {
     FetchState.INITIALIZING: "committed offsets are being asked for",
     FetchState.AWAIT_RESET: "the offset to begin at is being looked up",
     FetchState.AWAIT_VALIDATION: "the position is being validated with a new leader",
 }
+LEADERLESS = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+)
+
+
+class HealthCause(Enum):
+    """What may be in the way of records; there are no others."""
+
+    NOTHING_SUBSCRIBED = "nothing subscribed"
+    NOT_JOINED = "not joined"
+    """Subscribed, but not polled since."""
+    NO_COORDINATOR = "no coordinator"
+    REBALANCING = "rebalancing"
+    FENCED = "fenced"
+    NOT_POLLED = "not polled"
+    """For longer than max.poll.interval.ms: a member of a group has left it."""
+    NO_PARTITIONS = "no partitions"
+    """A member that got none: there are more members than partitions, or no topics."""
+    PAUSED = "paused"
+    NO_POSITION = "no position"
+    """Positions are being looked up or validated."""
+    NO_LEADER = "no leader"
+    """Partitions that have no leader at the moment, or do not exist."""
+    BROKER = "broker"
+    """A broker cannot be reached or refuses; the message says what."""
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """One thing that is in the way of records, of all or of some."""
+
+    cause: HealthCause
+    message: str
 
 
 @dataclass(slots=True, frozen=True)
 class ConsumerHealth:
-    """`is_progressing` says whether records that there are reach the user; `reasons` why not, or what is in the way of
+    """`is_progressing` says whether records that there are reach the user; `findings` why not, or what is in the way of
     some. `lag` is how many records are left of the partitions for which that is known, None where of none.
     """
 
     is_progressing: bool
-    reasons: tuple[str, ...]
+    findings: tuple[Finding, ...]
     state: str
     assigned_partitions: int
     lag: int | None
     last_poll_seconds_ago: float | None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The findings' messages."""
+        return tuple(each.message for each in self.findings)
+
+    @property
+    def causes(self) -> frozenset[HealthCause]:
+        """The findings' causes."""
+        return frozenset(each.cause for each in self.findings)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything was read that there is, as far as brokers have told."""
+        return self.lag == 0
 
 
 def named(partitions: list[TopicPartition]) -> str:
@@ -38,12 +93,52 @@ def named(partitions: list[TopicPartition]) -> str:
     return told if len(partitions) <= MAX_NAMED else f"{told} and {len(partitions) - MAX_NAMED} more"
 
 
-def partition_reasons(partitions: Mapping[TopicPartition, PartitionState]) -> tuple[list[str], bool]:
+def partition_findings(partitions: Mapping[TopicPartition, PartitionState]) -> tuple[list[Finding], bool]:
     """Why some partitions are not read, and whether any is."""
-    reasons = []
+    findings = []
     for fetch_state, why in WHY_NOT_FETCHING.items():
         if waiting := [each for each, state in partitions.items() if state.fetch_state is fetch_state]:
-            reasons.append(f"{why} for {named(waiting)}")
+            findings.append(Finding(HealthCause.NO_POSITION, f"{why} for {named(waiting)}"))
     if paused := [each for each, state in partitions.items() if state.paused]:
-        reasons.append(f"paused: {named(paused)}; resume them to read on")
-    return reasons, any(state.is_fetchable for state in partitions.values())
+        findings.append(Finding(HealthCause.PAUSED, f"paused: {named(paused)}; resume them to read on"))
+    return findings, any(state.is_fetchable for state in partitions.values())
+
+
+def problem_finding(problem: ClientError) -> Finding:
+    """What a failed request says about partitions or brokers."""
+    leaderless = isinstance(problem, BrokerError) and problem.code in LEADERLESS
+    return Finding(HealthCause.NO_LEADER if leaderless else HealthCause.BROKER, str(problem))
+
+
+def group_findings(membership: Membership, now_ms: float, *, has_partitions: bool) -> list[Finding]:
+    """Why a member of a group has no partitions to read, or is about to lose them."""
+    if membership.fenced is not None:
+        return [Finding(HealthCause.FENCED, str(membership.fenced))]
+    state = membership.client_state
+    if state is ClientState.DOWN:
+        return [Finding(HealthCause.NOT_JOINED, "the group is not joined yet: poll")]
+    if not membership.coordinator_known:
+        return [Finding(HealthCause.NO_COORDINATOR, _coordinator_message(membership, now_ms))]
+    if state is ClientState.STOPPED or membership.is_rebalancing:
+        return [Finding(HealthCause.REBALANCING, _rebalance_message(membership, now_ms))]
+    if not has_partitions:
+        why = "no partitions are assigned: the group has more members than partitions, or no topics"
+        return [Finding(HealthCause.NO_PARTITIONS, why)]
+    return []
+
+
+def _coordinator_message(membership: Membership, now_ms: float) -> str:
+    since_ms = membership.coordinator_lost_at_ms
+    since = "" if since_ms is None else f" for {(now_ms - since_ms) / 1000:.1f} s"
+    problem = f": {membership.coordinator_problem}" if membership.coordinator_problem else ""
+    return f"the group's coordinator is not found{since}{problem}"
+
+
+def _rebalance_message(membership: Membership, now_ms: float) -> str:
+    started_ms = membership.rebalance_started_ms
+    since = "" if started_ms is None else f" for {(now_ms - started_ms) / 1000:.1f} s"
+    if membership.assignment is not None or not membership.is_joining:
+        return f"the group is rebalancing{since}; poll to take part"
+    if membership.state is MemberState.PREPARING_REBALANCE:
+        return f"the group is rebalancing{since}; it waits for other members to join"
+    return f"the group is rebalancing{since}; it waits for the assignment of its leader"
