@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.client.admin import NewTopic as NewTopic
     from ottla.client.consumer.consumer import Consumer as Consumer
     from ottla.client.consumer.health import ConsumerHealth as ConsumerHealth
+    from ottla.client.consumer.health import HealthCause as HealthCause
     from ottla.client.consumer.listener import ConsumerRebalanceListener as ConsumerRebalanceListener
     from ottla.client.consumer.records import ConsumerRecords as ConsumerRecords
     from ottla.client.errors import ClientError as ClientError
@@ -44,8 +45,8 @@ _EXPORTS = {
     "ConsumerRecord": "ottla.records.consumed",
     "ConsumerRecords": "ottla.client.consumer.records",
     "EARLIEST": "ottla.client.model",
-    "LATEST": "ottla.client.model",
     "HealthCause": "ottla.client.consumer.health",
+    "LATEST": "ottla.client.model",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "OffsetAndMetadata": "ottla.client.model",
