@@ -31,10 +31,12 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     wanted = [
-        Extension(f"ottla.records.{built}", [f"src/ottla/records/{source}.py"], optional=True)
-        for source, built in COMPILED.items()
+        Extension(f"ottla.records.{built}", [f"src/ottla/records/{source}.py"]) for source, built in COMPILED.items()
     ]
-    return cythonize(wanted, compiler_directives=DIRECTIVES, build_dir="build/native", quiet=True)
+    made: list[Extension] = cythonize(wanted, compiler_directives=DIRECTIVES, build_dir="build/native", quiet=True)
+    for extension in made:
+        extension.optional = True  # which cythonize does not take over
+    return made
 
 
 setup(ext_modules=extensions())
