@@ -16,8 +16,6 @@ CLIENT = PROJECT / "src" / "ottla" / "client"
 OWN = {PRODUCER: ("producer",), CONSUMER: ("consumer",), ADMIN: ("admin", "admin.py")}
 #: What holds settings: `config.linger_ms`, `self._settings.client_id`; GroupConfig copies some and reads its own.
 HOLDERS = ("config", "_config", "settings", "_settings")
-#: The sticky partitioner's weights are not there yet.
-TO_COME = {"partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms"}
 
 
 def modules_of(kind: str) -> list[Path]:
@@ -48,7 +46,7 @@ def test_what_is_said_to_be_honoured_is_read(kind: str) -> None:
         for name, setting in SETTINGS_OF[kind].items()
         if setting.effect == HONOURED and attribute_of(name) not in read
     ]
-    assert set(unread) <= TO_COME
+    assert unread == []
 
 
 @pytest.mark.parametrize("kind", [PRODUCER, CONSUMER, ADMIN])

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.configs.consumer import ConsumerConfig
-from ottla.client.configs.instances import make_instance
+from ottla.client.configs.instances import configure, make_instance
 from ottla.client.configs.producer import ProducerConfig
 from ottla.client.configs.settings import CONSUMER, PRODUCER
-from ottla.client.errors import ClientError, InvalidConfigError
 from ottla.client.model import NO_OFFSET, OffsetAndMetadata, RecordMetadata, TopicPartition
 from ottla.records.batch import NO_TIMESTAMP
 
@@ -174,16 +173,7 @@ def _made(kind: str, given: tuple[Any, ...], originals: Mapping[str, Any], clien
     made = []
     for each in given:
         interceptor, is_new = make_instance(kind, "interceptor.classes", each, {})
-        configure = getattr(interceptor, "configure", None)
-        if is_new and callable(configure):
-            try:
-                configure({**originals, "client.id": client_id})
-            except ClientError:
-                raise
-            except Exception as error:  # the user's own code
-                name = type(interceptor).__qualname__
-                raise InvalidConfigError(
-                    kind, [f"interceptor.classes: configure of {name} failed ({type(error).__name__}: {error})."]
-                ) from error
+        if is_new:
+            configure(kind, "interceptor.classes", interceptor, {**originals, "client.id": client_id})
         made.append(interceptor)
     return made

@@ -38,6 +38,22 @@ def make_instance(
         ) from error
 
 
+def configure(kind: str, setting: str, made: object, *arguments: object) -> None:
+    """Call the object's `configure`, where it has one. InvalidConfigError tells what that raised."""
+    method = getattr(made, "configure", None)
+    if not callable(method):
+        return
+    try:
+        method(*arguments)
+    except ClientError:
+        raise
+    except Exception as error:  # the user's own code
+        name = type(made).__qualname__
+        raise InvalidConfigError(
+            kind, [f"{setting}: configure of {name} failed ({type(error).__name__}: {error})."]
+        ) from error
+
+
 def _named(kind: str, setting: str, path: str, built_in: Mapping[str, type]) -> object:
     simple = path.rpartition(".")[2]
     if simple in built_in and (path == simple or path.startswith(JAVA_PACKAGES)):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from ottla.client.configs.instances import make_instance
+from ottla.client.configs.instances import configure, make_instance
 from ottla.client.configs.settings import PRODUCER
 from ottla.client.errors import InvalidConfigError
 from ottla.client.metadata import NOBODY
@@ -163,6 +163,6 @@ def partitioner_of(given: Any, originals: Mapping[str, Any]) -> Any:
         if not callable(found):
             raise InvalidConfigError(PRODUCER, [f"partitioner.class: {given!r} has no method partition."])
         found = _Called(found)
-    if is_new and hasattr(found, "configure"):
-        found.configure(dict(originals))
+    if is_new:
+        configure(PRODUCER, "partitioner.class", found, dict(originals))
     return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.client.configs.instances import make_instance
+from ottla.client.configs.instances import configure, make_instance
 from ottla.client.configs.settings import CONSUMER, PRODUCER
-from ottla.client.errors import ClientError, InvalidConfigError
+from ottla.client.errors import InvalidConfigError
 from ottla.client.serialization.basic import (
     ByteBufferDeserializer,
     ByteBufferSerializer,
@@ -106,16 +106,8 @@ def _make(kind: str, setting: str, given: object, config: Mapping[str, Any], met
         advice = "StringSerializer" if kind == PRODUCER else "StringDeserializer"
         raise InvalidConfigError(kind, [f"{setting}=str would give texts like \"b'...'\". Give {advice}."])
     made, is_new = make_instance(kind, setting, given, SERIALIZERS if kind == PRODUCER else DESERIALIZERS, method)
-    configure = getattr(made, "configure", None)
-    if is_new and callable(configure):
-        try:
-            configure(config, is_key)
-        except ClientError:
-            raise
-        except Exception as error:  # the user's own code
-            raise InvalidConfigError(
-                kind, [f"{setting}: configure of {type(made).__qualname__} failed ({type(error).__name__}: {error})."]
-            ) from error
+    if is_new:
+        configure(kind, setting, made, config, is_key)
     return made
 
 
