@@ -33,8 +33,11 @@ class GroupCoordinator:
                     answer.error_code, f"group {self._group} has no coordinator", answer.error_message or None
                 )
             self._node = Node(answer.node_id, answer.host, answer.port)
-        # A refresh of the metadata in between may have left it out.
-        self._cluster.metadata.nodes[self._node.node_id] = self._node
+        # A refresh of the metadata in between may have left it out, or moved it; what else it told stays.
+        known = self._cluster.metadata.nodes.get(self._node.node_id)
+        if known is None or known[:3] != self._node[:3]:
+            rack = None if known is None else known.rack
+            self._cluster.metadata.nodes[self._node.node_id] = self._node._replace(rack=rack)
         return self._node
 
     def forget(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.brokers import RunningBroker
 from support.client_facades import FACADES, Facade
+from support.ottla_server import OttlaServer
 from support.told_listener import Polled, ToldListener
 from support.topics import Topics
 
@@ -25,6 +27,17 @@ def facade(request: pytest.FixtureRequest) -> Iterator[Facade]:
 def topics(broker: RunningBroker) -> Topics:
     """Topics of the broker under test."""
     return Topics(broker.bootstrap)
+
+
+@pytest.fixture
+def quick_server(tmp_path: Path) -> Iterator[OttlaServer]:
+    """A broker of the test's own, whose groups do not wait for more members; its rack is r1."""
+    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1", "broker.rack": "r1"}
+    server = OttlaServer(tmp_path / "ottla", overrides=settings)
+    try:
+        yield server.start()
+    finally:
+        server.stop()
 
 
 Join = Callable[..., Polled]

@@ -183,18 +183,18 @@ def test_methods_of_the_listener_may_be_coroutines(join, filled):
 
 
 @pytest.mark.spec("C1")
-def test_closing_takes_no_longer_than_a_second_where_the_broker_hangs(facade, ottla_server, unique):
-    consumer = facade.consumer(bootstrap_servers=ottla_server.bootstrap, group_id=unique)
+def test_closing_takes_no_longer_than_a_second_where_the_broker_hangs(facade, quick_server, unique):
+    consumer = facade.consumer(bootstrap_servers=quick_server.bootstrap, group_id=unique)
     member = Polled(consumer)
     consumer.subscribe([unique], member.listener)
     poll_until([member], lambda: bool(member.listener.calls))
-    ottla_server.server.signal(signal.SIGSTOP)
+    quick_server.server.signal(signal.SIGSTOP)
     try:
         began = time.monotonic()
         consumer.close()
         assert time.monotonic() - began < 1.5
     finally:
-        ottla_server.server.signal(signal.SIGCONT)
+        quick_server.server.signal(signal.SIGCONT)
 
 
 @pytest.mark.spec("C4", "C7")

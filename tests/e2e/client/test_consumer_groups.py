@@ -246,11 +246,11 @@ def test_a_changed_subscription_rebalances(topics, join, unique):
 
 
 @pytest.mark.spec("G10", "G11")
-def test_the_coordinator_is_found_again_while_consuming(facade, ottla_server, unique, caplog):
+def test_the_coordinator_is_found_again_while_consuming(facade, quick_server, unique, caplog):
     caplog.set_level(logging.INFO, "ottla.client.consumer")
-    Topics(ottla_server.bootstrap).create(unique, 1)
+    Topics(quick_server.bootstrap).create(unique, 1)
     consumer = facade.consumer(
-        bootstrap_servers=ottla_server.bootstrap,
+        bootstrap_servers=quick_server.bootstrap,
         group_id=unique,
         heartbeat_interval_ms=100,
         auto_offset_reset="earliest",
@@ -261,11 +261,11 @@ def test_the_coordinator_is_found_again_while_consuming(facade, ottla_server, un
         consumer.subscribe([unique], member.listener)
         settle([member], [0])
         assert state(consumer) == ClientState.MEMBER
-        ottla_server.kill9()
+        quick_server.kill9()
         poll_until([member], lambda: state(consumer) == ClientState.FINDING_COORDINATOR_AGAIN)
         assert member.owned == [0]
-        ottla_server.restart()
-        produce(ottla_server, unique, {0: ["after"]})
+        quick_server.restart()
+        produce(quick_server, unique, {0: ["after"]})
         poll_until([member], lambda: state(consumer) == ClientState.MEMBER and bool(member.records))
         assert member.listener.calls == [("assigned", [0])], "the group was found in the log, and goes on"
     finally:
@@ -331,3 +331,19 @@ def test_whether_close_leaves_the_group_can_be_set(broker, topics, join, unique,
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     described = admin.describe_consumer_groups([unique])[unique].result(TIMEOUT_S)
     assert len(described.members) == (0 if leaves else 1)
+
+
+@pytest.mark.spec("A1", "C7")
+@pytest.mark.parametrize("facade", ["sync"], indirect=True)
+def test_racks_do_not_make_the_metadata_look_changed(facade, quick_server, unique):
+    Topics(quick_server.bootstrap).create(unique, 2)
+    settings = {"client_rack": "r1", "metadata_max_age_ms": 50, "heartbeat_interval_ms": 50}
+    consumer = facade.consumer(bootstrap_servers=quick_server.bootstrap, group_id=unique, **settings)
+    member = Polled(consumer)
+    try:
+        consumer.subscribe([unique], member.listener)
+        settle([member], [0, 1])
+        poll_until([member], lambda: consumer.metrics()["heartbeat-total"] >= 10)
+        assert member.listener.calls == [("assigned", [0, 1])]
+    finally:
+        member.close()

@@ -71,6 +71,7 @@ class ConsumerCoordinator:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._client_state = ClientState.DOWN
+        self._polling = False
         self._closed = False
 
     # What it is
@@ -123,23 +124,33 @@ class ConsumerCoordinator:
         nothing else. Raises what the callbacks raised, and what the group refuses for good.
         """
         self.polled()
-        await self._commits.run_callbacks()
-        if self._subscriptions.has_auto_assigned_partitions:
-            self.membership.start(self._now_ms())
-            self._raise_failure()
-            self._take_in_metadata()
-            if not self.membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin()):
-                self.membership.request_rejoin(reason)
+        if self._polling:
+            return  # the listener polls: the rebalance goes on when it is back
+        self._polling = True
+        try:
+            await self._commits.run_callbacks()
+            if self._subscriptions.has_auto_assigned_partitions:
+                await self._rebalance_further(deadline_ms)
+            self._auto_commit_if_due()
+        finally:
+            self._polling = False
             self._changed()
-            while self.membership.wants_poll(self._now_ms()):
-                self._raise_failure()
-                try:
-                    if not await self._go_on(deadline_ms):
-                        break
-                finally:
-                    self._changed()
-        self._auto_commit_if_due()
+
+    async def _rebalance_further(self, deadline_ms: float) -> None:
+        membership = self.membership
+        membership.start(self._now_ms())
+        self._raise_failure()
+        self._take_in_metadata()
+        if not membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin(self._keeper.version)):
+            membership.request_rejoin(reason)
         self._changed()
+        while membership.wants_poll(self._now_ms()):
+            self._raise_failure()
+            try:
+                if not await self._go_on(deadline_ms):
+                    break
+            finally:
+                self._changed()
 
     def _raise_failure(self) -> None:
         membership = self.membership
@@ -392,8 +403,9 @@ class ConsumerCoordinator:
     async def _lead(self, action: Assign) -> None:
         try:
             assignments = await self._rebalance.assign(action.answer)
-        except ClientError as error:
-            self.membership.assignment_failed(action.answer, error, self._now_ms())
+        except Exception as error:  # whatever it is, the others wait for this member
+            failed = error if isinstance(error, ClientError) else ClientError(f"the group cannot be led: {error!r}")
+            self.membership.assignment_failed(action.answer, failed, self._now_ms())
         else:
             self.membership.assigned(action.answer, assignments)
         self._changed()

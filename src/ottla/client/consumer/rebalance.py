@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 BUILT_IN_COOPERATIVE = "cooperative-sticky"
 """Looks at what members own, and at the generation they own it from, itself."""
 
+MAX_LOGGED = 20
+"""Partitions that one line of the log names."""
+
 Snapshot = dict[str, TopicMetadata]
 """What an assignment was made from: the topics with their partitions."""
 
@@ -66,6 +69,7 @@ class Rebalance:
         self.protocol = common_protocol(assignors.values())
         self._joined_subscription: frozenset[str] | None = None
         self._assigned_from: Snapshot | None = None
+        self._compared_version = -1
 
     @property
     def is_cooperative(self) -> bool:
@@ -111,15 +115,21 @@ class Rebalance:
                 name,
                 encode_subscription(
                     subscriptions.subscription,
-                    assignor.subscription_user_data(sorted(subscriptions.subscription)),
+                    self._user_data(name),
                     HIGHEST_VERSION,
                     owned_partitions=owned,
                     generation_id=self._membership.generation.generation_id,
                     rack_id=self._rack,
                 ),
             )
-            for name, assignor in self._assignors.items()
+            for name in self._assignors
         ]
+
+    def _user_data(self, name: str) -> bytes | None:
+        try:
+            return self._assignors[name].subscription_user_data(sorted(self._subscriptions.subscription))
+        except Exception as error:  # a custom assignor may raise whatever it likes
+            raise _assignor_error(name, error) from error
 
     # After a join
 
@@ -208,11 +218,17 @@ class Rebalance:
 
     # What changed
 
-    def reason_to_rejoin(self) -> str | None:
-        """What has changed since the last join so that there must be another one; None for nothing."""
-        if self._assigned_from is not None and self._membership.is_leader and self._assigned_from != self.snapshot():
-            return "cached metadata has changed"
-        if self._joined_subscription is not None and self._joined_subscription != self._subscriptions.subscription:
+    def reason_to_rejoin(self, metadata_version: int) -> str | None:
+        """What has changed since the last join so that there must be another one; None for nothing.
+
+        Cheap while `metadata_version` is the same as in the last call.
+        """
+        if self._assigned_from is not None and self._compared_version != metadata_version:
+            self._compared_version = metadata_version
+            if self._membership.is_leader and self._assigned_from != self.snapshot():
+                return "cached metadata has changed"
+        joined, wanted = self._joined_subscription, self._subscriptions.subscription
+        if joined is not None and joined is not wanted and joined != wanted:
             return "the subscription has changed since the last join"
         return None
 
@@ -276,7 +292,9 @@ class Rebalance:
         """Call a method of the listener; what goes wrong in it."""
         listener: Any = self._subscriptions.listener
         group = self._membership.settings.group_id
-        log.info("group %s: %s %s", group, method, ", ".join(map(str, partitions)) or "nothing")
+        told = ", ".join(map(str, partitions[:MAX_LOGGED])) or "nothing"
+        more = len(partitions) - MAX_LOGGED
+        log.info("group %s: %s %s%s", group, method, told, f" and {more} more" if more > 0 else "")
         if listener is None:
             return None
         called = getattr(listener, method, None)
