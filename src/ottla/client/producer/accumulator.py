@@ -193,7 +193,11 @@ class Accumulator:
                 self._enqueue(queue, batch)
                 break
             if sticky is not None:
-                sticky.add(builder.size - before, may_switch=builder.size >= builder.limit)
+                added = builder.size - before
+                if sticky.produced_bytes + added < sticky.size:
+                    sticky.produced_bytes += added  # what `add` does for nearly all records, without a call
+                else:
+                    sticky.add(added, may_switch=builder.size >= builder.limit)
             future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
             if callback is not None:
                 batch.result.add_callback(callback, future)
@@ -315,13 +319,19 @@ class Accumulator:
         for waiter in waiters:
             waiter()
 
+    def oldest(self) -> ProducerBatch | None:
+        """Of the batches that are not delivered nor given up, the one that was begun first."""
+        with self.lock:  # another thread may begin one meanwhile
+            return next(iter(self.incomplete), None)
+
     def topics_in_use(self, since_ms: float) -> list[str]:
         """The topics to which records were sent since then (monotonic), or are still being sent."""
-        return [
-            name
-            for name, topic in self.topics.items()
-            if topic.used_at_ms >= since_ms or any(queue.batches or queue.in_flight for queue in topic.queues)
-        ]
+        with self.lock:
+            return [
+                name
+                for name, topic in self.topics.items()
+                if topic.used_at_ms >= since_ms or any(queue.batches or queue.in_flight for queue in topic.queues)
+            ]
 
     def begin_flush(self) -> list[ProducerBatch]:
         """Let nothing linger until `end_flush`; the batches that are not delivered yet."""

@@ -353,7 +353,7 @@ class Sender:
     def _expire(self, now: float) -> None:
         """Give up the batches whose `delivery.timeout.ms` is over, waiting ones and those on their way."""
         oldest = now - self._config.delivery_timeout_ms
-        first = next(iter(self._accumulator.incomplete), None)
+        first = self._accumulator.oldest()
         if first is not None and first.created_ms <= oldest:
             with self._accumulator.lock:
                 late = [batch for batch in self._accumulator.incomplete if batch.created_ms <= oldest]
@@ -382,7 +382,7 @@ class Sender:
     def _next_deadline(self) -> float:
         """When a request has waited long enough for its answer, or a batch for its delivery."""
         requests = [link.in_flight[0].sent_ms for link in self._links.values() if link.in_flight]
-        first = next(iter(self._accumulator.incomplete), None)
+        first = self._accumulator.oldest()
         deadline = float("inf") if first is None else first.created_ms + self._config.delivery_timeout_ms
         return min([deadline, *(sent + self._config.request_timeout_ms for sent in requests)])
 
