@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ottla.client.consumer.listener import ConsumerRebalanceListener as ConsumerRebalanceListener
     from ottla.client.consumer.records import ConsumerRecords as ConsumerRecords
     from ottla.client.errors import ClientError as ClientError
+    from ottla.client.errors import InvalidConfigError as InvalidConfigError
+    from ottla.client.errors import SerializationError as SerializationError
+    from ottla.client.interceptors import ConsumerInterceptor as ConsumerInterceptor
+    from ottla.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from ottla.client.model import EARLIEST as EARLIEST
     from ottla.client.model import LATEST as LATEST
     from ottla.client.model import OffsetAndMetadata as OffsetAndMetadata
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from ottla.client.producer.futures import RecordFuture as RecordFuture
     from ottla.client.producer.producer import Producer as Producer
     from ottla.client.producer.record import ProducerRecord as ProducerRecord
+    from ottla.client.serialization import Deserializer as Deserializer
+    from ottla.client.serialization import Serializer as Serializer
     from ottla.client.simple import SimpleConsumer as SimpleConsumer
     from ottla.records.consumed import ConsumerRecord as ConsumerRecord
 
@@ -41,20 +47,26 @@ _EXPORTS = {
     "ConfigResource": "ottla.client.admin",
     "Consumer": "ottla.client.consumer.consumer",
     "ConsumerHealth": "ottla.client.consumer.health",
+    "ConsumerInterceptor": "ottla.client.interceptors",
     "ConsumerRebalanceListener": "ottla.client.consumer.listener",
     "ConsumerRecord": "ottla.records.consumed",
     "ConsumerRecords": "ottla.client.consumer.records",
+    "Deserializer": "ottla.client.serialization",
     "EARLIEST": "ottla.client.model",
     "HealthCause": "ottla.client.consumer.health",
+    "InvalidConfigError": "ottla.client.errors",
     "LATEST": "ottla.client.model",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "OffsetAndMetadata": "ottla.client.model",
     "OffsetAndTimestamp": "ottla.client.model",
     "Producer": "ottla.client.producer.producer",
+    "ProducerInterceptor": "ottla.client.interceptors",
     "ProducerRecord": "ottla.client.producer.record",
     "RecordFuture": "ottla.client.producer.futures",
     "RecordMetadata": "ottla.client.model",
+    "SerializationError": "ottla.client.errors",
+    "Serializer": "ottla.client.serialization",
     "SimpleConsumer": "ottla.client.simple",
     "TopicPartition": "ottla.client.model",
 }

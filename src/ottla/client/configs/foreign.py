@@ -11,6 +11,7 @@ _NOT_NEEDED = "nothing like it is needed here; leave it out"
 _LOGGING = 'this client logs to Python\'s logger "ottla.client"; set its level there'
 _METRICS = "call metrics()"
 _NO_TLS_OR_LOGIN = "TLS and logins are not there yet; reach the cluster by a PLAINTEXT listener"
+_NO_PROXY = "brokers are reached directly, without a proxy; leave it out"
 _TIMEOUT = "give poll() a timeout_ms, or leave the loop when it gives nothing"
 _STORE_OFFSETS = "set enable.auto.commit to false and call commit() with the offsets you mean"
 _EXCEPTIONS = "errors are raised by the call that they concern, or given to its future"
@@ -21,6 +22,9 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "batch.num.messages": ("batch.size",),
     "compression.codec": ("compression.type",),
     "compression.level": ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+    "consume.callback.max.messages": ("max.poll.records",),
+    "coordinator.query.interval.ms": ("retry.backoff.ms",),
+    "fetch.error.backoff.ms": ("retry.backoff.ms",),
     "fetch.message.max.bytes": ("max.partition.fetch.bytes",),
     "fetch.wait.max.ms": ("fetch.max.wait.ms",),
     "max.in.flight": ("max.in.flight.requests.per.connection",),
@@ -28,17 +32,23 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "message.send.max.retries": ("retries",),
     "message.timeout.ms": ("delivery.timeout.ms",),
     "metadata.broker.list": ("bootstrap.servers",),
+    "metadata.request.timeout.ms": ("request.timeout.ms",),
     "partitioner": ("partitioner.class",),
+    "plugin.library.paths": ("interceptor.classes",),
     "queue.buffering.max.kbytes": ("buffer.memory",),
     "queue.buffering.max.messages": ("buffer.memory",),
     "queue.buffering.max.ms": ("linger.ms",),
     "queued.max.messages.kbytes": ("fetch.max.bytes",),
+    "receive.message.max.bytes": ("fetch.max.bytes",),
+    "reconnect.backoff.jitter.ms": ("reconnect.backoff.ms",),
     "request.required.acks": ("acks",),
     "socket.receive.buffer.bytes": ("receive.buffer.bytes",),
     "socket.send.buffer.bytes": ("send.buffer.bytes",),
     "socket.timeout.ms": ("request.timeout.ms",),
+    "topic.metadata.refresh.fast.interval.ms": ("retry.backoff.ms",),
     "topic.metadata.refresh.interval.ms": ("metadata.max.age.ms",),
     # kafka-python, aiokafka
+    "bootstrap.timeout.ms": ("max.block.ms", "default.api.timeout.ms"),
     "max.batch.size": ("batch.size",),
     "rebalance.timeout.ms": ("max.poll.interval.ms",),
     # Kafka 0.8's clients
@@ -62,48 +72,64 @@ INSTEAD: dict[str, str] = {
     # librdkafka
     "api.version.fallback.ms": _AUTOMATIC,
     "api.version.request": _AUTOMATIC,
+    "api.version.request.timeout.ms": _AUTOMATIC,
+    "broker.address.family": "give addresses of that family in bootstrap.servers",
+    "broker.address.ttl": _NOT_NEEDED,
     "broker.version.fallback": _AUTOMATIC,
+    "client.software.name": _NOT_NEEDED,
+    "client.software.version": _NOT_NEEDED,
     "debug": _LOGGING,
     "default.topic.config": "give its settings at the top, beside the others",
     "delivery.report.only.error": _CALLBACK,
     "dr.cb": _CALLBACK,
     "dr.msg.cb": _CALLBACK,
     "enable.auto.offset.store": _STORE_OFFSETS,
+    "enable.gapless.guarantee": "enable.idempotence keeps the order; look at the futures for what failed",
     "enable.partition.eof": "compare position() with end_offsets()",
+    "enable.sparse.connections": _NOT_NEEDED,
     "error.cb": _EXCEPTIONS,
+    "fetch.queue.backoff.ms": _NOT_NEEDED,
     "go.delivery.reports": _CALLBACK,
+    "log.connection.close": _LOGGING,
     "log.level": _LOGGING,
+    "log.queue": _LOGGING,
+    "log.thread.name": _LOGGING,
     "logger": _LOGGING,
+    "message.copy.max.bytes": _NOT_NEEDED,
+    "offset.store.method": "offsets are kept by the cluster; leave it out",
     "on.commit": "give commit_async() a callback",
     "on.delivery": _CALLBACK,
+    "produce.offset.report": "the future of send() tells the offset",
+    "queue.buffering.backpressure.threshold": _NOT_NEEDED,
     "queued.min.messages": _NOT_NEEDED,
+    "queuing.strategy": _NOT_NEEDED,
+    "schema.registry.url": "make the (de)serializer with it, and give that object",
+    "socket.blocking.max.ms": _NOT_NEEDED,
     "socket.keepalive.enable": _NOT_NEEDED,
     "statistics.interval.ms": _METRICS,
     "stats.cb": _METRICS,
+    "sticky.partitioning.linger.ms": "records without a key stay with a partition for batch.size bytes; leave it out",
+    "socket.max.fails": _NOT_NEEDED,
+    "socket.nagle.disable": "it is always disabled; leave it out",
+    "topic.blacklist": "subscribe to a pattern that leaves those topics out",
+    "topic.metadata.propagation.max.ms": _NOT_NEEDED,
+    "topic.metadata.refresh.fast.cnt": _NOT_NEEDED,
+    "topic.metadata.refresh.sparse": _NOT_NEEDED,
     # kafka-python, aiokafka
     "api.version": _AUTOMATIC,
     "api.version.auto.timeout.ms": _AUTOMATIC,
     "consumer.timeout.ms": _TIMEOUT,
     "default.offset.commit.callback": "give commit_async() a callback",
+    "enable.incremental.fetch.sessions": _AUTOMATIC,
     "kafka.client": _NOT_NEEDED,
     "loop": "a client runs in the loop that it is started in; leave it out",
+    "metric.group.prefix": _METRICS,
     "metrics.enabled": _METRICS,
     "selector": _NOT_NEEDED,
     "sock.chunk.bytes": _NOT_NEEDED,
     "socket.options": "there are send.buffer.bytes and receive.buffer.bytes",
-    "sasl.mechanisms": _NO_TLS_OR_LOGIN,
-    "sasl.password": _NO_TLS_OR_LOGIN,
-    "sasl.plain.password": _NO_TLS_OR_LOGIN,
-    "sasl.plain.username": _NO_TLS_OR_LOGIN,
-    "sasl.username": _NO_TLS_OR_LOGIN,
-    "ssl.ca.location": _NO_TLS_OR_LOGIN,
-    "ssl.cafile": _NO_TLS_OR_LOGIN,
-    "ssl.certfile": _NO_TLS_OR_LOGIN,
-    "ssl.certificate.location": _NO_TLS_OR_LOGIN,
-    "ssl.check.hostname": _NO_TLS_OR_LOGIN,
-    "ssl.context": _NO_TLS_OR_LOGIN,
-    "ssl.key.location": _NO_TLS_OR_LOGIN,
-    "ssl.keyfile": _NO_TLS_OR_LOGIN,
+    "proxy.url": _NO_PROXY,
+    "socks5.proxy": _NO_PROXY,
     "topics": "call subscribe()",
     # Kafka 0.8's clients
     "offsets.storage": "offsets are kept by the cluster; leave it out",
@@ -112,6 +138,14 @@ INSTEAD: dict[str, str] = {
     "zookeeper.session.timeout.ms": "give session.timeout.ms",
 }
 """Another client's name, and what to do instead where Kafka has no such setting."""
+
+
+def instead_of(name: str) -> str | None:
+    """What to do in place of setting another client's name, with dots; None for a name that is nobody's."""
+    if name.startswith(("ssl.", "sasl.")):
+        return _NO_TLS_OR_LOGIN
+    return INSTEAD.get(name)
+
 
 OTHER_WORDS: dict[str, dict[str, str]] = {
     "auto.offset.reset": {
