@@ -256,3 +256,41 @@ def test_commits_in_the_middle_of_a_rebalance(join, filled):
     assert errors == [RebalanceInProgressError]
     poll_until([second], lambda: len(second.records) == 6)
     assert [record.offset for record in second.records] == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.spec("C3", "A4")
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_partitions_that_move_repeat_no_record(topics, join, broker, unique, strategy):
+    topics.create(unique, 4)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    settings = {"partition_assignment_strategy": strategy, "max_poll_records": 7, "auto_commit_interval_ms": 60_000}
+    sent = 0
+
+    def going_on(members: list[Polled], condition) -> None:
+        """Produce and poll until the condition holds."""
+
+        def send_some() -> bool:
+            nonlocal sent
+            for partition in range(4):
+                producer.produce(unique, b"x", partition=partition)
+            sent += 4
+            producer.poll(0)
+            return condition()
+
+        poll_until(members, send_some)
+
+    members = [join("c1", [unique], **settings)]
+    going_on(members, lambda: len(members[0].records) >= 40)
+    for name, expected in (("c2", [2, 2]), ("c3", [1, 1, 2])):
+        members.append(join(name, [unique], **settings))
+        going_on(members, lambda expected=expected: sorted(len(one.owned) for one in members) == expected)
+    going_on(members, lambda: all(len(one.records) >= 20 for one in members))
+    left = members.pop(0)
+    left.close()
+    going_on(members, lambda: sorted(len(one.owned) for one in members) == [2, 2])
+    assert producer.flush(TIMEOUT_S) == 0
+    everybody = [left, *members]
+    poll_until(members, lambda: sum(len(one.records) for one in everybody) >= sent)
+    seen = [(record.partition, record.offset) for one in everybody for record in one.records]
+    assert len(set(seen)) == sent
+    assert len(seen) == sent, "no record twice, none missing"

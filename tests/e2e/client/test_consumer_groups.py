@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from ottla.assign.assignor import AbstractPartitionAssignor
 from ottla.assign.range import RangeAssignor
+from ottla.client.consumer.health import HealthCause
 from ottla.client.consumer.membership import ClientState
 from support.told_listener import Polled, poll_until
 from support.topics import Topics
@@ -347,3 +348,31 @@ def test_racks_do_not_make_the_metadata_look_changed(facade, quick_server, uniqu
         assert member.listener.calls == [("assigned", [0, 1])]
     finally:
         member.close()
+
+
+@pytest.mark.spec("A4", "G5", "G10")
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_who_consumes_while_others_are_waited_for(topics, join, broker, unique, strategy):
+    topics.create(unique, 4)
+    settings = {"partition_assignment_strategy": strategy}
+    first, idle = join("c1", [unique], **settings), join("c2", [unique], **settings)
+    poll_until([first, idle], lambda: [len(first.owned), len(idle.owned)] == [2, 2])
+    owned = first.owned
+    newcomer = join("c3", [unique], **settings)
+    waiting = [HealthCause.REBALANCING]
+    poll_until([first, newcomer], lambda: [each.cause for each in first.consumer.health().findings] == waiting)
+    assert "waits for other members" in first.consumer.health().reasons[0]
+    produce(broker, unique, {partition: ["meanwhile"] for partition in range(4)})
+    if strategy == "range":
+        heartbeats = newcomer.consumer.metrics()["heartbeat-total"]
+        for _ in range(5):
+            assert first.poll() == []
+        assert (first.owned, state(first.consumer)) == ([], ClientState.STOPPED)
+        assert newcomer.consumer.metrics()["heartbeat-total"] == heartbeats == 0
+    else:
+        poll_until([first], lambda: len(first.records) == 2)
+        assert sorted(record.partition for record in first.records) == first.owned == owned
+        assert state(first.consumer) == ClientState.MEMBER
+    everybody = [first, idle, newcomer]
+    poll_until(everybody, lambda: sorted(len(one.owned) for one in everybody) == [1, 1, 2])
+    poll_until(everybody, lambda: sum(len(one.records) for one in everybody) == 4)
