@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.client.configs.foreign import RENAMED, instead_of
 from ottla.client.configs.instances import JAVA_PACKAGES, imported
-from ottla.client.configs.settings import CLASS_LISTS, OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
+from ottla.client.configs.settings import ADMIN, CLASS_LISTS, OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
 from ottla.client.configs.values import default_of, parse_given
 from ottla.config.settings import LONGEST_NAME, NO_EFFECT, REFUSED, Setting
 from ottla.config.values import ConfigError
@@ -122,23 +122,26 @@ class GivenSettings:
 def _unknown(given_name: str, name: str, kind: str) -> str:
     others = _others_with(name, kind)
     if others:
-        return (
-            f"{given_name} is a setting of {' and '.join(f'{other}s' for other in others)}, not of {kind}s. Remove it."
-        )
+        whose = " and ".join(map(_plural, others))
+        return f"{given_name} is a setting of {whose}, not of {_plural(kind)}. Remove it."
     known = SETTINGS_OF[kind]
     renamed = [other for other in RENAMED.get(name, ()) if other in known]
     if renamed:
         return f"{given_name} is not one of Kafka's settings; Kafka's own name is {' or '.join(map(_both, renamed))}."
     if name in RENAMED:
         elsewhere = RENAMED[name][0]
-        whose = " and ".join(f"{other}s" for other in _others_with(elsewhere, kind))
+        whose = " and ".join(map(_plural, _others_with(elsewhere, kind)))
         return f"{given_name} is not one of Kafka's settings; Kafka's own, {elsewhere}, is one of {whose}. Remove it."
     instead = instead_of(name)
     if instead is not None:
         return f"{given_name} is not one of Kafka's settings; instead, {instead}."
     close = [] if len(name) > LONGEST_NAME else get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {_both(close[0])}?" if close else "docs/client-settings.md lists those that there are."
-    return f"{given_name} is not a known setting of {kind}s; {hint}"
+    return f"{given_name} is not a known setting of {_plural(kind)}; {hint}"
+
+
+def _plural(kind: str) -> str:
+    return "admin clients" if kind == ADMIN else f"{kind}s"
 
 
 def _others_with(name: str, kind: str) -> list[str]:
