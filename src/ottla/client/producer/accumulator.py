@@ -132,6 +132,8 @@ class Accumulator:
         self._wake = wake
         self._compresses = compresses
         self._random = random or random_int()
+        #: What was last too much.
+        self._wanted_bytes = 0
         self._space_waiters: list[Callable[[], None]] = []
         self._flushes = 0
 
@@ -216,7 +218,7 @@ class Accumulator:
             limit = int(limit / min(topic.ratio * RATIO_MARGIN, 1.0))
         limit = max(limit, SMALLEST_LIMIT)
         reserved = max(limit, record_size) + BATCH_OVERHEAD
-        if self.used_bytes and self.used_bytes + reserved > self.settings.buffer_memory:
+        if not self.room_for(reserved):
             return None
         topic.used_at_ms = now = self._monotonic_ms()
         return ProducerBatch(queue.partition, limit, reserved, now, self.lock, self.hurry)
@@ -234,24 +236,39 @@ class Accumulator:
             queue.open.close()
             queue.open = None
 
-    def add_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Add a batch that is complete already, behind what waits."""
+    def add_batch(self, topic: TopicQueues, batch: ProducerBatch, *, is_sticky: bool) -> None:
+        """Add a batch that is complete already, behind what waits; `is_sticky` where the sticky partition was meant."""
+        queue = topic.queues[batch.partition.partition]
         with self.lock:
             self._close(queue)
             batch.close()
             self._enqueue(queue, batch)
             queue.open = None
+            if is_sticky and topic.sticky.partition == batch.partition.partition:
+                topic.sticky.add(batch.builder.size, may_switch=True)
         self._wake()
 
     def room_for(self, size: int) -> bool:
         """Whether a batch of this size could be begun now."""
+        fits = self._fits(size)
+        if not fits:
+            self._wanted_bytes = size
+        return fits
+
+    def _fits(self, size: int) -> bool:
         return not self.used_bytes or self.used_bytes + size <= self.settings.buffer_memory
 
-    def when_space(self, waiter: Callable[[], None]) -> None:
-        """Have `waiter` called when memory comes free. Batches do not linger while somebody waits."""
+    def when_space(self, waiter: Callable[[], None]) -> bool:
+        """Have `waiter` called when memory comes free; False where it did since it was last found full.
+
+        Batches do not linger while somebody waits.
+        """
         with self.lock:
+            if self._fits(self._wanted_bytes):
+                return False
             self._space_waiters.append(waiter)
         self._wake()
+        return True
 
     def forget_waiter(self, waiter: Callable[[], None]) -> None:
         """The waiter has given up."""

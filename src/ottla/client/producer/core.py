@@ -129,7 +129,7 @@ class ProducerCore:
             raise ClientClosedError(self.refusal)
         queues = self._topics.get(topic)
         known = self._metadata.topics.get(topic)
-        if queues is None or queues.metadata is not known:
+        if queues is None or queues.metadata is not known:  # as `queues_of`, without a call
             if known is None:
                 return Wait.TOPIC
             queues = self.accumulator.topic(known)
@@ -137,13 +137,13 @@ class ProducerCore:
             key_size = -1
         else:
             if key.__class__ is not bytes:
-                key = _octets("key", key)
+                key = octets("key", key)
             key_size = len(key)
         if value is None:
             value_size = -1
         else:
             if value.__class__ is not bytes:
-                value = _octets("value", value)
+                value = octets("value", value)
             value_size = len(value)
         encoded_headers: EncodedHeaders = ()
         size = key_size + value_size + (RECORD_OVERHEAD + 2)
@@ -155,7 +155,7 @@ class ProducerCore:
         if timestamp is None:
             timestamp = self._now_ms()
         else:
-            _check_timestamp(timestamp)
+            check_timestamp(timestamp)
         if partition is not None:
             if partition < 0 or partition >= queues.count:
                 return self._check_partition(queues, partition)
@@ -169,6 +169,24 @@ class ProducerCore:
             queues, partition, timestamp, key, value, encoded_headers, key_size, value_size, size, callback
         )
         return Wait.MEMORY if future is None else future
+
+    def queues_of(self, topic: str) -> TopicQueues | None:
+        """The topic's queues, None where its metadata have to be waited for."""
+        queues = self._topics.get(topic)
+        known = self._metadata.topics.get(topic)
+        if known is None or (queues is not None and queues.metadata is known):
+            return queues if known is not None else None
+        return self.accumulator.topic(known)
+
+    @property
+    def needs_each_record(self) -> bool:
+        """Whether code of the user's wants to see each record."""
+        return self._serializing.is_needed or bool(self.interceptors) or self._partitioner is not None
+
+    def check_no_partitioner(self, method: str) -> None:
+        """InvalidArgumentError where partitions are not to be chosen here."""
+        if self._partitioner is not None:
+            raise InvalidArgumentError(f"{method} does not ask partitioner.class; use send_many, or leave it out")
 
     def _check_size(self, topic: str, size: int) -> None:
         size += BATCH_OVERHEAD
@@ -332,7 +350,8 @@ class ProducerCore:
                 self._partitioner.close()
 
 
-def _octets(what: str, data: Any) -> bytes:
+def octets(what: str, data: Any) -> bytes:
+    """The bytes of a key or value; InvalidArgumentError where it has none."""
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise InvalidArgumentError(
@@ -340,7 +359,8 @@ def _octets(what: str, data: Any) -> bytes:
     )
 
 
-def _check_timestamp(timestamp: Any) -> None:
+def check_timestamp(timestamp: Any) -> None:
+    """InvalidArgumentError for what is no number of milliseconds since 1970."""
     if not isinstance(timestamp, int) or not 0 <= timestamp <= MAX_TIMESTAMP:
         raise InvalidArgumentError(f"a timestamp is a number of milliseconds since 1970, not {timestamp!r}")
 

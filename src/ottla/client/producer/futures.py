@@ -31,6 +31,7 @@ class BatchResult:
     """What became of one batch; None of it may be changed once `is_done`. Any thread may ask, the sender answers."""
 
     __slots__ = (
+        "_all_told",
         "_callbacks",
         "_lock",
         "_told",
@@ -64,6 +65,7 @@ class BatchResult:
         self._callbacks: list[tuple[Callback, RecordFuture]] | None = None
         self._waiters: list[Callable[[], None]] | None = None
         self._told: set[int] | None = None
+        self._all_told = False
 
     def add_callback(self, callback: Callback, future: RecordFuture) -> None:
         """To be called once the batch is done; the caller holds the lock, and the batch is not done."""
@@ -81,6 +83,18 @@ class BatchResult:
             self._waiters.append(waiter)
             return True
 
+    def wait(self, timeout_s: float | None) -> bool:
+        """In a thread: whether the batch is done before the time is up."""
+        # A bare lock is woken from faster than an event, which is made of several.
+        arrived = threading.Lock()
+        arrived.acquire()
+        patience = -1 if timeout_s is None else min(max(timeout_s, 0), threading.TIMEOUT_MAX)
+        return not self.when_done(arrived.release) or arrived.acquire(timeout=patience)
+
+    def tell_all(self) -> None:
+        """Somebody will learn of the fate of all its records."""
+        self._all_told = True
+
     def tell(self, index: int) -> None:
         """Somebody learns, or will learn, of the fate of this record."""
         if self._told is None:
@@ -89,7 +103,7 @@ class BatchResult:
 
     def untold(self, count: int) -> int:
         """Of the `count` records of a failed batch, how many nobody was told of."""
-        return count - len(self._told or ())
+        return 0 if self._all_told else count - len(self._told or ())
 
     def complete(
         self,
@@ -191,13 +205,9 @@ class RecordFuture:
         return self._batch.error_of(self.index)
 
     def _wait(self, timeout_s: float | None) -> None:
-        if _runs_a_loop():
+        if runs_a_loop():
             raise InvalidArgumentError("result() would block the event loop that runs here; await the future instead")
-        # A bare lock is woken from faster than an event, which is made of several.
-        arrived = threading.Lock()
-        arrived.acquire()
-        patience = -1 if timeout_s is None else min(max(timeout_s, 0), threading.TIMEOUT_MAX)
-        if self._batch.when_done(arrived.release) and not arrived.acquire(timeout=patience):
+        if not self._batch.wait(timeout_s):
             raise ClientTimeoutError(
                 f"a record for {self._batch.partition} was not acknowledged within {timeout_s} s; it may still be"
             )
@@ -219,7 +229,7 @@ class RecordFuture:
             loop = asyncio.get_running_loop()
             arrived: asyncio.Future[None] = loop.create_future()
             batch.tell(self.index)
-            if batch.when_done(partial(_wake, loop, arrived)):
+            if batch.when_done(partial(wake_future, loop, arrived)):
                 if batch.hurry is not None:
                     batch.hurry()
                 yield from arrived
@@ -245,7 +255,8 @@ def call_back(callback: Callback, future: RecordFuture) -> None:
         logger.exception("the callback of a record failed")
 
 
-def _runs_a_loop() -> bool:
+def runs_a_loop() -> bool:
+    """Whether the caller runs in an event loop, and so must not wait."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -253,17 +264,19 @@ def _runs_a_loop() -> bool:
     return True
 
 
-def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
+def wake_future(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
+    """Let who awaits `arrived` in `loop` go on; from any thread."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
         running = None
     if running is loop:
-        _arrive(arrived)
+        set_arrived(arrived)
     elif not loop.is_closed():
-        loop.call_soon_threadsafe(_arrive, arrived)
+        loop.call_soon_threadsafe(set_arrived, arrived)
 
 
-def _arrive(arrived: asyncio.Future[None]) -> None:
+def set_arrived(arrived: asyncio.Future[None]) -> None:
+    """Set the future, unless it was cancelled."""
     if not arrived.done():
         arrived.set_result(None)

@@ -8,7 +8,7 @@ async with Producer(bootstrap_servers="localhost:9092") as producer:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -16,6 +16,8 @@ from ottla.client.cluster import Cluster
 from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError
 from ottla.client.model import PartitionMetadata
+from ottla.client.producer.bulk import Bulk, Steps
+from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders
@@ -117,20 +119,75 @@ class Producer(Generic[K, V]):
                 return outcome
             return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, told)
 
+    async def send_many(self, records: Iterable[Any], topic: str | None = None) -> BulkFuture:
+        """Send many records: ProducerRecords, or pairs of key and value for `topic`. One future is for all of them.
+
+        Faster than `send`, and in batches of up to 256 KiB even where `batch.size` is less. Records before one that is
+        refused (InvalidArgumentError, RecordTooLargeError, SerializationError) are sent.
+        """
+        return await self._drive(Bulk(self._core).many(records, topic))
+
+    async def send_arrow(
+        self,
+        data: Any,
+        topic: str | None = None,
+        *,
+        key_column: str | None = "key",
+        value_column: str | None = "value",
+        partition_column: str | None = "partition",
+        timestamp_column: str | None = "timestamp",
+        headers_column: str | None = "headers",
+        topic_column: str | None = "topic",
+        partition: int | None = None,
+    ) -> BulkFuture:
+        """Send the rows of a pyarrow Table or RecordBatch, without a Python object per record; one future is for all.
+
+        Columns are binary or string (key, value), integer (partition), timestamp or integer milliseconds (timestamp),
+        lists of structs of key and value (headers), string (topic); those that are not there, but for the value, are
+        done without. Rows of a partition keep their order. Serializers and interceptors are not asked.
+        """
+        columns = {
+            "key": key_column,
+            "value": value_column,
+            "partition": partition_column,
+            "timestamp": timestamp_column,
+            "headers": headers_column,
+            "topic": topic_column,
+        }
+        return await self._drive(Bulk(self._core).arrow(data, topic, columns, partition))
+
+    async def _drive(self, steps: Steps) -> BulkFuture:
+        """Wait for what the steps say; what they return at last."""
+        try:
+            while True:
+                wait, topic = next(steps)
+                if wait is not None:
+                    await self._block(wait, topic, self.config.max_block_ms)
+                elif self._begun >= BATCHES_PER_TURN:
+                    self._begun = 0
+                    await asyncio.sleep(0)
+        except StopIteration as ended:
+            future: BulkFuture = ended.value
+            return future
+
     async def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
-        self._start()
         timeout_ms = self.config.max_block_ms
         deadline = self._core.cluster.clock.monotonic_ms() + timeout_ms
         while outcome.__class__ is not RecordFuture:
-            left_ms = max(deadline - self._core.cluster.clock.monotonic_ms(), 0)
-            if outcome is Wait.TOPIC:
-                arrived = await self._core.find_topic_within(topic, left_ms)
-            else:
-                arrived = await self._wait_for_space(left_ms)
-            if not arrived:
-                raise self._core.blocked(outcome, topic)
+            await self._block(outcome, topic, deadline - self._core.cluster.clock.monotonic_ms())
             outcome = self._core.take(topic, *rest)
         return outcome
+
+    async def _block(self, wait: Wait, topic: str, timeout_ms: float) -> None:
+        """Wait; ClientTimeoutError where the time is up before."""
+        self._start()
+        timeout_ms = max(timeout_ms, 0)
+        if wait is Wait.TOPIC:
+            arrived = await self._core.find_topic_within(topic, timeout_ms)
+        else:
+            arrived = await self._wait_for_space(timeout_ms)
+        if not arrived:
+            raise self._core.blocked(wait, topic)
 
     async def _wait_for_space(self, timeout_ms: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -140,7 +197,8 @@ class Producer(Generic[K, V]):
             if not freed.done():
                 freed.set_result(None)
 
-        self._core.accumulator.when_space(free)
+        if not self._core.accumulator.when_space(free):
+            return True
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await freed

@@ -10,7 +10,7 @@ Records are encoded into their batches in the caller's own thread; the loop is w
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -19,6 +19,8 @@ from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError, InvalidArgumentError
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
+from ottla.client.producer.bulk import Bulk, Steps
+from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders
@@ -115,25 +117,69 @@ class Producer(Generic[K, V]):
                 return outcome
             return self._send_later(outcome, topic, partition, timestamp, key, value, headers, told)
 
+    def send_many(self, records: Iterable[Any], topic: str | None = None) -> BulkFuture:
+        """As `ottla.client.Producer.send_many`."""
+        return self._drive(Bulk(self._core).many(records, topic))
+
+    def send_arrow(
+        self,
+        data: Any,
+        topic: str | None = None,
+        *,
+        key_column: str | None = "key",
+        value_column: str | None = "value",
+        partition_column: str | None = "partition",
+        timestamp_column: str | None = "timestamp",
+        headers_column: str | None = "headers",
+        topic_column: str | None = "topic",
+        partition: int | None = None,
+    ) -> BulkFuture:
+        """As `ottla.client.Producer.send_arrow`."""
+        columns = {
+            "key": key_column,
+            "value": value_column,
+            "partition": partition_column,
+            "timestamp": timestamp_column,
+            "headers": headers_column,
+            "topic": topic_column,
+        }
+        return self._drive(Bulk(self._core).arrow(data, topic, columns, partition))
+
+    def _drive(self, steps: Steps) -> BulkFuture:
+        """Wait for what the steps say; what they return at last."""
+        try:
+            while True:
+                wait, topic = next(steps)
+                if wait is not None:
+                    self._block(wait, topic, self.config.max_block_ms)
+        except StopIteration as ended:
+            future: BulkFuture = ended.value
+            return future
+
     def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
         clock = self._core.cluster.clock
         deadline = clock.monotonic_ms() + self.config.max_block_ms
         while outcome.__class__ is not RecordFuture:
-            left_ms = max(deadline - clock.monotonic_ms(), 0)
-            if self._thread.is_current:
-                raise InvalidArgumentError(f"send() in a callback would have to wait for {outcome.value}, for ever")
-            arrived = self._find(topic, left_ms) if outcome is Wait.TOPIC else self._wait_for_space(left_ms)
-            if not arrived:
-                raise self._core.blocked(outcome, topic)
+            self._block(outcome, topic, deadline - clock.monotonic_ms())
             outcome = self._take(topic, *rest)
         return outcome
 
-    def _find(self, topic: str, timeout_ms: float) -> bool:
-        return self._thread.run(self._core.find_topic_within, topic, timeout_ms)
+    def _block(self, wait: Wait, topic: str, timeout_ms: float) -> None:
+        """Wait; ClientTimeoutError where the time is up before."""
+        if self._thread.is_current:
+            raise InvalidArgumentError(f"send() in a callback would have to wait for {wait.value}, for ever")
+        timeout_ms = max(timeout_ms, 0)
+        if wait is Wait.TOPIC:
+            arrived = self._thread.run(self._core.find_topic_within, topic, timeout_ms)
+        else:
+            arrived = self._wait_for_space(timeout_ms)
+        if not arrived:
+            raise self._core.blocked(wait, topic)
 
     def _wait_for_space(self, timeout_ms: float) -> bool:
         freed = threading.Event()
-        self._core.accumulator.when_space(freed.set)
+        if not self._core.accumulator.when_space(freed.set):
+            return True
         try:
             return freed.wait(timeout_ms / 1000)
         finally:

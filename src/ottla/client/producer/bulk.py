@@ -1,0 +1,316 @@
+"""Many records at once: `send_many` and `send_arrow`, without a future per record and with larger batches.
+
+Both are generators that give what has to be waited for (`Wait`, and None for a turn of the event loop), since a caller
+in a thread waits in another way than one in a loop; they return the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.errors import InvalidArgumentError, RecordTooLargeError
+from ottla.client.producer.accumulator import TopicQueues
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.bulk_future import BulkFuture
+from ottla.client.producer.core import MAX_INT32, ProducerCore, Wait, check_timestamp, octets
+from ottla.client.producer.futures import RecordFuture
+from ottla.client.producer.record import ProducerRecord, checked_headers
+from ottla.records.batch import BATCH_OVERHEAD
+from ottla.records.building import murmur2, partitions_for_keys, rows_by_partition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BULK_BATCH_BYTES = 256 * 1024
+"""Bytes of a batch where many records are at hand, unless `batch.size` says more or `max.request.size` less."""
+
+PAIR = 2
+
+Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
+
+
+class _Batches:
+    """The batches of one topic that are being filled, by partition; -1 is the one without a key."""
+
+    def __init__(self, core: ProducerCore, topic: str, limit: int, future: BulkFuture) -> None:
+        self._core = core
+        self._topic = topic
+        self._limit = limit
+        self._future = future
+        self.open: dict[int, ProducerBatch] = {}
+
+    def queues(self) -> TopicQueues | None:
+        """The topic's queues, None where its metadata have to be waited for."""
+        return self._core.queues_of(self._topic)
+
+    def begin(self, queues: TopicQueues, partition: int) -> ProducerBatch:
+        """A batch for a partition, for the sticky one for -1."""
+        accumulator = self._core.accumulator
+        number = queues.sticky.partition if partition < 0 else partition
+        now = self._core.cluster.clock.monotonic_ms()
+        where = queues.queues[number].partition
+        batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.hurry)
+        self.open[partition] = batch
+        return batch
+
+    def finish(self, partition: int) -> Steps:
+        """Hand a batch over to the sender, once there is room for it. RecordTooLargeError."""
+        batch = self.open.pop(partition)
+        if not batch.builder.count:  # its first record was refused
+            return self._future
+        size = batch.builder.size + BATCH_OVERHEAD
+        if size > self._core.config.max_request_size:
+            limit = f"max.request.size of the producer ({self._core.config.max_request_size})"
+            raise RecordTooLargeError(self._topic, size, limit)
+        while not self._core.accumulator.room_for(size):
+            yield Wait.MEMORY, self._topic
+        self._core.check_open()
+        batch.reserved = size
+        queues = self._core.accumulator.topics[self._topic]
+        queues.used_at_ms = batch.created_ms
+        self._future.add_batch(batch.result, batch.builder.count)
+        self._core.accumulator.add_batch(queues, batch, is_sticky=partition < 0)
+        yield None, self._topic
+        return self._future
+
+    def finish_all(self) -> Steps:
+        """Hand over all batches."""
+        for partition in list(self.open):
+            yield from self.finish(partition)
+        return self._future
+
+
+class Bulk:
+    """Sends many records for one producer."""
+
+    def __init__(self, core: ProducerCore) -> None:
+        self._core = core
+        config = core.config
+        largest = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
+        self._limit = max(min(max(config.batch_size, BULK_BATCH_BYTES), largest), 1)
+
+    def many(self, records: Iterable[Any], topic: str | None) -> Steps:
+        """Records, or pairs of key and value for `topic`. What was taken before a record that is refused is sent."""
+        future = BulkFuture()
+        self._core.check_open()
+        if self._core.needs_each_record:
+            yield from self._each(records, topic, future)
+            return future
+        filled: dict[str, _Batches] = {}
+        try:
+            yield from self._fill(records, topic, filled, future)
+        finally:
+            for batches in filled.values():
+                yield from batches.finish_all()
+        return future
+
+    def _fill(
+        self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches], future: BulkFuture
+    ) -> Steps:
+        """Encode the records into batches. This is the one loop per record: everything in it counts."""
+        batches: _Batches | None = None
+        name, headers, wanted, given, is_record = "", (), None, None, False
+        count = 0
+        now_ms = self._core.cluster.clock.now_ms
+        timestamp = now_ms()
+        opened: dict[int, ProducerBatch] = {}
+        ignores_keys = self._core.config.partitioner_ignore_keys
+        for item in records:
+            if item.__class__ is tuple and len(item) == PAIR:
+                key, value = item
+                where = topic
+                if is_record:
+                    is_record, headers, wanted, given = False, (), None, None
+            else:
+                is_record = True
+                where, value, key, wanted, given, headers = self._taken_apart(item, topic)
+            if where is not name or batches is None:
+                batches, queues = yield from self._topic_of(where, filled, future)
+                name, count, opened = where or "", queues.count, batches.open
+            if wanted is not None:
+                self._check_partition(name, wanted, count)
+                partition = wanted
+            elif key is None or ignores_keys:
+                partition = -1
+            else:
+                partition = (murmur2(key if key.__class__ is bytes else octets("key", key)) & MAX_INT32) % count
+            batch = opened.get(partition)
+            if batch is None:
+                timestamp = now_ms()
+                batch = batches.begin(queues, partition)
+            try:
+                index = batch.builder.append(timestamp if given is None else given, key, value, headers)
+            except TypeError as error:
+                raise InvalidArgumentError(f"a record for topic {name} cannot be sent: {error}") from error
+            if index < 0:
+                yield from batches.finish(partition)
+                timestamp = now_ms()
+                found = batches.queues()
+                queues = queues if found is None else found
+                count = queues.count
+                batch = batches.begin(queues, partition)
+                batch.builder.append(timestamp if given is None else given, key, value, headers)
+        return future
+
+    @staticmethod
+    def _taken_apart(item: Any, topic: str | None) -> tuple[Any, ...]:
+        if isinstance(item, ProducerRecord):
+            where, value, key, partition, timestamp, headers = item
+            if timestamp is not None:
+                check_timestamp(timestamp)
+            return where, value, key, partition, timestamp, checked_headers(headers) if headers else ()
+        try:
+            key, value = item
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(
+                f"send_many takes ProducerRecords or pairs of key and value, not {item!r:.80}"
+            ) from None
+        return topic, value, key, None, None, ()
+
+    def _topic_of(
+        self, topic: str | None, filled: dict[str, _Batches], future: BulkFuture
+    ) -> Generator[tuple[Wait | None, str], None, tuple[_Batches, TopicQueues]]:
+        if topic is None:
+            raise InvalidArgumentError("pairs of key and value need a topic: send_many(pairs, topic)")
+        batches = filled.get(topic)
+        if batches is None:
+            batches = filled[topic] = _Batches(self._core, topic, self._limit, future)
+        while (queues := batches.queues()) is None:
+            yield Wait.TOPIC, topic
+        return batches, queues
+
+    @staticmethod
+    def _check_partition(topic: str, partition: Any, count: int) -> None:
+        if not isinstance(partition, int) or not 0 <= partition < count:
+            raise InvalidArgumentError(
+                f"topic {topic} has no partition {partition!r}; it has the partitions 0 to {count - 1}"
+            )
+
+    def _each(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
+        """One by one, for serializers, interceptors and partitioners that want to see each record."""
+        for item in records:
+            where, value, key, partition, timestamp, headers = self._taken_apart(item, topic)
+            if where is None:
+                raise InvalidArgumentError("pairs of key and value need a topic: send_many(pairs, topic)")
+            record: ProducerRecord[Any, Any] = ProducerRecord(where, value, key, partition, timestamp, headers)
+            with self._core.interceptors.sending(record, None) as (changed, told):
+                callback = told if self._core.interceptors else None
+                to, value, key, partition, timestamp, headers = changed
+                outcome = self._core.take(to, partition, timestamp, key, value, headers, callback)
+                while isinstance(outcome, Wait):
+                    yield outcome, to
+                    outcome = self._core.take(to, partition, timestamp, key, value, headers, callback)
+            assert isinstance(outcome, RecordFuture)
+            future.add_record(outcome)
+        return future
+
+    def arrow(self, data: Any, topic: str | None, columns: dict[str, str | None], partition: int | None) -> Steps:
+        """A table or record batch; `columns` names those for key, value, partition, timestamp, headers and topic."""
+        future = BulkFuture()
+        self._core.check_open()
+        self._core.check_no_partitioner("send_arrow")
+        for name, rows in _by_topic(data, topic, columns["topic"]):
+            yield from self._arrow_topic(rows, name, columns, partition, future)
+        return future
+
+    def _arrow_topic(
+        self, data: Any, topic: str, columns: dict[str, str | None], partition: int | None, future: BulkFuture
+    ) -> Steps:
+        batches = _Batches(self._core, topic, self._limit, future)
+        while (queues := batches.queues()) is None:
+            yield Wait.TOPIC, topic
+        if partition is not None:
+            self._check_partition(topic, partition, queues.count)
+        found = {role: _column(data, role, name) for role, name in columns.items() if role != "topic"}
+        source = _source(found, self._core.cluster.clock.now_ms())
+        rows = _rows(found, partition, queues.count, ignores_keys=self._core.config.partitioner_ignore_keys)
+        for number, chosen in rows:
+            at, end = 0, data.num_rows if chosen is None else len(chosen)
+            while at < end:
+                batch = batches.begin(queues, number)
+                at = batch.builder.append_rows(source, at, end, chosen)
+                yield from batches.finish(number)
+        return future
+
+
+def _by_topic(data: Any, topic: str | None, column: str | None) -> Iterator[tuple[str, Any]]:
+    """The rows of each topic, in their order."""
+    import pyarrow.compute
+
+    if topic is not None:
+        yield topic, data
+        return
+    names = _column(data, "topic", column)
+    if names is None:
+        raise InvalidArgumentError("send_arrow needs a topic, or a column named topic")
+    if names.null_count:
+        raise InvalidArgumentError("a row has no topic (its topic column is null)")
+    for name in pyarrow.compute.unique(names).to_pylist():
+        yield name, data.filter(pyarrow.compute.equal(names, name))
+
+
+DEFAULT_COLUMNS = {
+    "key": "key",
+    "value": "value",
+    "partition": "partition",
+    "timestamp": "timestamp",
+    "headers": "headers",
+    "topic": "topic",
+}
+
+
+def _column(data: Any, role: str, name: str | None) -> pyarrow.ChunkedArray | pyarrow.Array | None:
+    if name is None:
+        return None
+    if name in data.schema.names:
+        return data.column(name)
+    if name == DEFAULT_COLUMNS[role] and role != "value":
+        return None
+    raise InvalidArgumentError(f"there is no column {name} for the {role}; there are {', '.join(data.schema.names)}")
+
+
+def _source(found: dict[str, Any], now_ms: int) -> Any:
+    """The columns as the encoder takes them. InvalidArgumentError for types that it does not."""
+    import pyarrow
+
+    from ottla.records.from_arrow import source_of
+
+    try:
+        return source_of(found["value"], found["key"], found["timestamp"], found["headers"], timestamp=now_ms)
+    except (ValueError, pyarrow.ArrowException) as error:
+        types = ", ".join(f"{role}: {column.type}" for role, column in found.items() if column is not None)
+        raise InvalidArgumentError(
+            f"the columns cannot be sent ({types}): {error}; keys and values are binary or string, cast them"
+        ) from error
+
+
+def _rows(found: dict[str, Any], partition: int | None, count: int, *, ignores_keys: bool) -> Iterator[tuple[int, Any]]:
+    """Partitions (-1: the sticky ones) with their rows, None for all."""
+    import pyarrow
+    import pyarrow.compute
+
+    from ottla.records.from_arrow import strings_of
+
+    if partition is not None:
+        yield partition, None
+        return
+    keys = None if ignores_keys else found["key"]
+    wanted = found["partition"]
+    chosen: Any = None if keys is None else partitions_for_keys(strings_of(keys), count)
+    if wanted is not None:
+        wanted = wanted.cast(pyarrow.int32())
+        wanted = wanted.combine_chunks() if isinstance(wanted, pyarrow.ChunkedArray) else wanted
+        others: Any = -1 if chosen is None else pyarrow.array(memoryview(chosen), pyarrow.int32())
+        whole = pyarrow.compute.coalesce(wanted, others)
+        chosen = memoryview(whole.buffers()[1]).cast("B").cast("i")[whole.offset : whole.offset + len(whole)]
+    if chosen is None:
+        yield -1, None
+        return
+    try:
+        by_partition = rows_by_partition(chosen, count)
+    except ValueError as error:
+        raise InvalidArgumentError(f"column partition: {error}") from error
+    for number, rows in enumerate(by_partition):
+        if len(rows):
+            yield (number if number < count else -1), rows

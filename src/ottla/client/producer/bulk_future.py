@@ -1,0 +1,142 @@
+"""One future for many records: where they went, as ranges of offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from ottla.client.errors import ClientTimeoutError, DeliveryError, InvalidArgumentError
+from ottla.client.model import TopicPartition
+from ottla.client.producer.failures import MAX_CAUSES
+from ottla.client.producer.futures import BatchResult, RecordFuture, runs_a_loop, wake_future
+
+
+class OffsetRange(NamedTuple):
+    """Records that lie one behind the other: `start` is the first one's offset, `end` that after the last one's.
+
+    Both are -1 where the broker did not tell (acks=0); `record_count` says how many they are.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    record_count: int
+
+
+class _Stretch(NamedTuple):
+    """Records `first` to `end` (exclusive) of a batch."""
+
+    result: BatchResult
+    first: int
+    end: int
+
+
+class BulkFuture:
+    """The future of many records. Await it in asyncio, or use `result` in a thread; `count` is how many they are."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._stretches: list[_Stretch] = []
+
+    def add_batch(self, result: BatchResult, count: int) -> None:
+        """All records of a batch belong to it."""
+        self.count += count
+        result.tell_all()
+        self._stretches.append(_Stretch(result, 0, count))
+
+    def add_record(self, future: RecordFuture) -> None:
+        """A single record belongs to it."""
+        self.count += 1
+        result, index = future.follow(), future.index
+        result.tell(index)
+        last = self._stretches[-1] if self._stretches else None
+        if last is not None and last.result is result and last.end == index:
+            self._stretches[-1] = _Stretch(result, last.first, index + 1)
+        else:
+            self._stretches.append(_Stretch(result, index, index + 1))
+
+    def done(self) -> bool:
+        """Whether all records were delivered or given up."""
+        return all(stretch.result.is_done for stretch in self._stretches)
+
+    def result(self, timeout_s: float | None = None) -> list[OffsetRange]:
+        """Where the records went, in the order of topics, partitions and offsets; the caller waits.
+
+        Raises DeliveryError where some were not delivered, ClientTimeoutError.
+        """
+        pending = [stretch.result for stretch in self._stretches if not stretch.result.is_done]
+        if pending and runs_a_loop():
+            raise InvalidArgumentError("result() would block the event loop that runs here; await the future instead")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for result in pending:
+            left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
+            if not result.wait(left_s):
+                raise ClientTimeoutError(f"not all records were acknowledged within {timeout_s} s; they may still be")
+        return self._told()
+
+    def __await__(self) -> Generator[Any, None, list[OffsetRange]]:
+        loop = asyncio.get_running_loop()
+        for stretch in self._stretches:
+            if stretch.result.is_done:
+                continue
+            arrived: asyncio.Future[None] = loop.create_future()
+            if stretch.result.when_done(partial(wake_future, loop, arrived)):
+                yield from arrived
+        return self._told()
+
+    def _told(self) -> list[OffsetRange]:
+        ranges: list[OffsetRange] = []
+        failed = 0
+        causes: dict[str, Exception] = {}
+        for stretch in self._stretches:
+            for part in _parts(stretch):
+                error = part.result.error
+                if error is not None:
+                    failed += part.end - part.first
+                    causes.setdefault(str(error), error)
+                else:
+                    ranges.append(_range(part))
+        if failed:
+            first = list(causes.values())[:MAX_CAUSES]
+            raise DeliveryError(
+                f"{failed} of {self.count} records were not acknowledged: {first[0]}", failed, first
+            ) from first[0]
+        return list(_merged(ranges))
+
+
+def _parts(stretch: _Stretch) -> Iterator[_Stretch]:
+    """The stretch in the batches that its records travelled in at last."""
+    parts = stretch.result.parts
+    if parts is None:
+        yield stretch
+        return
+    for number, (start, result) in enumerate(parts):
+        stop = parts[number + 1][0] if number + 1 < len(parts) else stretch.end
+        first, end = max(stretch.first, start), min(stretch.end, stop)
+        if first < end:
+            yield from _parts(_Stretch(result, first - start, end - start))
+
+
+def _range(stretch: _Stretch) -> OffsetRange:
+    partition: TopicPartition = stretch.result.partition
+    base, count = stretch.result.base_offset, stretch.end - stretch.first
+    if base < 0:
+        return OffsetRange(*partition, -1, -1, count)
+    return OffsetRange(*partition, base + stretch.first, base + stretch.end, count)
+
+
+def _merged(ranges: list[OffsetRange]) -> Iterator[OffsetRange]:
+    current: OffsetRange | None = None
+    for each in sorted(ranges):
+        if current is not None and current[:2] == each[:2] and current.end == each.start:
+            current = current._replace(end=each.end, record_count=current.record_count + each.record_count)
+            continue
+        if current is not None:
+            yield current
+        current = each
+    if current is not None:
+        yield current

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+import pyarrow
+import pytest
+
+from ottla.client import Producer as AsyncProducer
+from ottla.client import ProducerRecord
+from ottla.client.errors import DeliveryError, InvalidArgumentError, RecordTooLargeError
+from ottla.client.producer.bulk_future import OffsetRange
+from ottla.client.producer.partitioners import partition_for_key
+from ottla.client.sync import Producer
+from ottla.records.batch import parse_batch_header
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+
+QUICK = {"request_timeout_ms": 2000, "delivery_timeout_ms": 8000, "max_block_ms": 4000, "retry_backoff_ms": 5}
+
+
+@pytest.fixture
+def producer(fake):
+    with Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+        yield producer
+
+
+def written(fake, partition):
+    return [(record.key, record.value) for record in fake.logs[partition].records()]
+
+
+def by_key(pairs, count):
+    found = defaultdict(list)
+    for key, value in pairs:
+        found[partition_for_key(key, count)].append((key, value))
+    return found
+
+
+@pytest.mark.spec("P1", "P3")
+def test_pairs_go_to_the_partitions_of_their_keys_in_order(fake, producer):
+    partitions = fake.topic("t", 0, 0, 0)
+    pairs = [(b"k%d" % (at % 50), b"%d" % at) for at in range(5000)]
+    ranges = producer.send_many(iter(pairs), "t").result(5)
+    expected = by_key(pairs, 3)
+    assert ranges == [OffsetRange("t", each, 0, len(expected[each]), len(expected[each])) for each in range(3)]
+    assert [written(fake, partition) for partition in partitions] == [expected[each] for each in range(3)]
+
+
+def test_the_same_with_an_event_loop(fake):
+    [p] = fake.topic("t", 0)
+
+    async def work():
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+            future = await producer.send_many([(None, b"%d" % at) for at in range(1000)], "t")
+            assert future.count == 1000
+            assert await future == [OffsetRange("t", 0, 0, 1000, 1000)]
+            table = pyarrow.table({"value": [b"%d" % at for at in range(1000)]})
+            assert await (await producer.send_arrow(table, "t")) == [OffsetRange("t", 0, 1000, 2000, 1000)]
+
+    asyncio.run(work())
+    assert written(fake, p) == [(None, b"%d" % at) for at in range(1000)] * 2
+
+
+@pytest.mark.spec("P1")
+def test_records_with_everything_for_several_topics(fake, producer):
+    [a] = fake.topic("a", 0)
+    _, b = fake.topic("b", 0, 0)
+    records = [
+        ProducerRecord("a", b"1", b"k", timestamp=7, headers=[("h", b"x")]),
+        ProducerRecord("b", None, b"k", partition=1),
+        ProducerRecord("a", b"2"),
+    ]
+    assert [each.record_count for each in producer.send_many(records).result(5)] == [2, 1]
+    first, second = sorted(fake.logs[a].records(), key=lambda record: record.value)
+    assert (first.key, first.timestamp, first.headers) == (b"k", 7, (("h", b"x"),))
+    assert second.timestamp > 1_000_000
+    assert written(fake, b) == [(b"k", None)]
+
+
+def test_what_is_taken_before_a_record_that_is_refused_is_sent(fake, producer):
+    [p] = fake.topic("t", 0)
+    for wrong in ((1, b"v"), (b"k", "text"), ProducerRecord("t", b"v", partition=5), (b"k",), 5):
+        with pytest.raises((InvalidArgumentError, TypeError)):
+            producer.send_many([(None, b"before"), wrong, (None, b"after")], "t")
+    with pytest.raises(InvalidArgumentError, match="need a topic"):
+        producer.send_many([(b"k", b"v")])
+    with pytest.raises(RecordTooLargeError):
+        producer.send_many([(None, b"before"), (None, bytes(2_000_000))], "t")
+    producer.flush()
+    assert set(written(fake, p)) == {(None, b"before")}
+    assert producer.send_many([], "t").result(1) == []
+    assert producer.send_many([(b"k", b"v")], "t").result(5)[0].record_count == 1
+
+
+def test_batches_that_are_large_but_not_too_large(fake):
+    [p] = fake.topic("t", 0)
+    with Producer(
+        bootstrap_servers=fake.bootstrap, max_request_size=100_000, buffer_memory=150_000, **QUICK
+    ) as producer:
+        producer.send_many([(None, bytes(1000))] * 1000, "t").result(5)
+    sizes = [len(batch) for batch in fake.logs[p].batches]
+    assert 90_000 < max(sizes) <= 100_000
+    assert sum(parse_batch_header(batch).records_count for batch in fake.logs[p].batches) == 1000
+
+
+def test_it_keeps_its_place_among_single_records(fake, producer):
+    [p] = fake.topic("t", 0)
+    producer.send("t", b"first")
+    producer.send_many([(None, b"second"), (None, b"third")], "t")
+    producer.send("t", b"fourth").result(5)
+    assert [value for _, value in written(fake, p)] == [b"first", b"second", b"third", b"fourth"]
+
+
+@pytest.mark.spec("P5")
+def test_failures_are_told_by_the_future_or_by_flush(fake, producer):
+    fake.topic("t", 0)
+    fake.faults[ApiKey.PRODUCE].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(DeliveryError, match="3 of 3 records") as told:
+        producer.send_many([(None, b"%d" % at) for at in range(3)], "t").result(5)
+    assert told.value.count == 3
+    producer.flush()
+
+
+def test_split_batches_are_told_as_one_range(fake, producer):
+    fake.topic("t", 0)
+
+    def bounded(request):
+        [data] = request.topic_data[0].partition_data
+        too_large = parse_batch_header(data.records).records_count > 30
+        return fake.on_produce(0, request, ErrorCode.MESSAGE_TOO_LARGE if too_large else None)
+
+    fake.faults[ApiKey.PRODUCE].extend([bounded] * 100)
+    assert producer.send_many([(None, b"%d" % at) for at in range(200)], "t").result(5) == [
+        OffsetRange("t", 0, 0, 200, 200)
+    ]
+
+
+@pytest.mark.spec("P2")
+def test_serializers_are_asked_for_each_record(fake):
+    [p] = fake.topic("t", 0)
+    settings = {"key_serializer": "StringSerializer", "value_serializer": str.encode}
+    with Producer(bootstrap_servers=fake.bootstrap, **settings, **QUICK) as producer:
+        ranges = producer.send_many([("k", str(at)) for at in range(100)], "t").result(5)
+    assert ranges == [OffsetRange("t", 0, 0, 100, 100)]
+    assert written(fake, p) == [(b"k", b"%d" % at) for at in range(100)]
+
+
+@pytest.mark.spec("P1", "P3")
+def test_arrow_tables(fake, producer):
+    partitions = fake.topic("t", 0, 0, 0)
+    pairs = [(b"k%d" % (at % 50), b"%d" % at) for at in range(5000)]
+    table = pyarrow.table({"id": [key for key, _ in pairs], "text": [value.decode() for _, value in pairs]})
+    future = producer.send_arrow(table, "t", key_column="id", value_column="text")
+    expected = by_key(pairs, 3)
+    assert future.result(5) == [
+        OffsetRange("t", each, 0, len(expected[each]), len(expected[each])) for each in range(3)
+    ]
+    assert [written(fake, partition) for partition in partitions] == [expected[each] for each in range(3)]
+
+
+@pytest.mark.spec("P1")
+def test_arrow_columns_for_everything(fake, producer):
+    [a] = fake.topic("a", 0)
+    b0, b1 = fake.topic("b", 0, 0)
+    batch = pyarrow.record_batch(
+        {
+            "topic": ["a", "b", "b", "a"],
+            "partition": pyarrow.array([0, 1, None, None], pyarrow.int32()),
+            "key": [None, b"k", b"21", None],
+            "value": [b"1", None, b"3", b"4"],
+            "timestamp": pyarrow.array([5, 6, 7, 8], pyarrow.timestamp("ms")),
+            "headers": pyarrow.array(
+                [[{"key": "h", "value": b"x"}], None, [], None],
+                pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])),
+            ),
+        }
+    )
+    producer.send_arrow(batch).result(5)
+    assert [(each.value, each.timestamp, each.headers) for each in fake.logs[a].records()] == [
+        (b"1", 5, (("h", b"x"),)),
+        (b"4", 8, ()),
+    ]
+    where = [b0, b1][partition_for_key(b"21", 2)]
+    assert (b"21", b"3") in written(fake, where)
+    assert (b"k", None) in written(fake, b1)
+    producer.send_arrow(batch, "b", partition=1).result(5)
+    assert len(written(fake, b0)) + len(written(fake, b1)) == 6
+
+
+def test_arrow_columns_that_cannot_be(fake, producer):
+    fake.topic("t", 0, 0)
+    text = pyarrow.table({"value": ["a"], "number": [1.5], "partition": [7]})
+    for wrong in (
+        {"value_column": "no"},
+        {"value_column": "number"},
+        {"topic": None},
+        {"partition": 9},
+        {},
+    ):
+        with pytest.raises(InvalidArgumentError):
+            producer.send_arrow(text, **{"topic": "t", **wrong})
+    with pytest.raises(InvalidArgumentError, match="its topic column is null"):
+        producer.send_arrow(pyarrow.table({"value": ["a"], "topic": pyarrow.array([None], pyarrow.string())}))
