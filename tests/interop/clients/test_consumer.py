@@ -16,8 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from ottla.client.errors import OffsetOutOfRange
 from ottla.client.model import OffsetAndMetadata, TopicPartition
-from ottla.client.sync import Client
-from ottla.records.record import Record
+from ottla.client.sync import Client, Producer
 from support.brokers import RunningBroker
 from support.waiting import wait_until
 
@@ -29,14 +28,14 @@ SETTINGS = {"auto.offset.reset": "earliest", "fetch.max.wait.ms": 100, "enable.a
 
 
 def fill(broker: RunningBroker, topic: str, partitions: int, count: int = PER_PARTITION) -> list[TopicPartition]:
-    """A topic whose records' values are their offsets, ten to a batch."""
-    with Client(broker.bootstrap) as client:
+    """A topic whose records' values are their offsets, a hundred to a batch."""
+    with Client(broker.bootstrap) as client, Producer(bootstrap_servers=broker.bootstrap, linger_ms=1000) as producer:
         client.create_topic(topic, partitions)
-        with client.producer() as producer:
+        for first in range(0, count, 100):
             for partition in range(partitions):
-                for first in range(0, count, 100):
-                    records = [Record(0, T0 + at, b"k%d" % at, b"%d" % at) for at in range(first, first + 100)]
-                    producer.send_batch(topic, partition, records)
+                for at in range(first, first + 100):
+                    producer.send(topic, b"%d" % at, b"k%d" % at, partition, T0 + at)
+            producer.flush()
     return [TopicPartition(topic, partition) for partition in range(partitions)]
 
 
