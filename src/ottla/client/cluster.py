@@ -7,11 +7,14 @@ with growing pauses, on fresh metadata, until the operation's time is up.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from ottla.client.bootstrap import connect_to_any
 from ottla.client.connection import Connection, canonical_servers, open_connection
 from ottla.client.errors import (
     BrokerError,
@@ -21,6 +24,7 @@ from ottla.client.errors import (
     ClientTimeoutError,
     ConnectError,
     ConnectionLostError,
+    ForkedError,
     NotKafkaError,
     NotLeaderError,
     UnknownTopicError,
@@ -33,6 +37,8 @@ from ottla.env.clock import Clock, SystemClock
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.schema import Message
+
+_log = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
 
@@ -72,6 +78,7 @@ class Cluster:
         #: Addresses that once spoke Kafka's protocol: brokers of this cluster, and its bootstrap servers.
         self._spoken_to: set[tuple[str, int]] = set()
         self._closed = False
+        self._process = os.getpid()
 
     @property
     def name(self) -> str:
@@ -81,6 +88,9 @@ class Cluster:
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True
+        if os.getpid() != self._process:
+            # The sockets, and the loop's poll of them, are the parent's: nothing of theirs may be touched.
+            return
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
@@ -151,14 +161,20 @@ class Cluster:
                 self._connections[key] = connection
             return connection
 
-    async def _open(self, host: str, port: int) -> Connection:
+    async def _open(self, host: str, port: int, *, look_twice: bool = True) -> Connection:
         """A new connection. Where the address failed just now the same error again, without another attempt."""
         address = (host, port)
         held_back = self._reconnects.holds_back(address, self.clock.monotonic_ms())
         if held_back is not None:
             raise held_back
         try:
-            connection = await open_connection(host, port, self.settings, self._reconnects.timeout_ms(address))
+            connection = await open_connection(
+                host,
+                port,
+                self.settings,
+                self._reconnects.timeout_ms(address),
+                look_twice=look_twice and address not in self._spoken_to,
+            )
         except ConnectError as error:
             self._reconnects.failed(address, self.clock.monotonic_ms(), error)
             raise
@@ -199,24 +215,25 @@ class Cluster:
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
         if not self._canonical:
             self._servers, self._canonical = await canonical_servers(self._servers), True
-        problems: list[ClientError] = []
-        for host, port in dict.fromkeys([*known, *self._servers]):
-            if not self._was_reached:  # whoever asks anew wants to know how it is now
-                self._reconnects.succeeded((host, port))
-            try:
-                self._bootstrap = await self._open_patiently(host, port)
-            except ConnectError as error:
-                problems.append(error)
-            else:
-                self._was_reached = True
-                return self._bootstrap
-        raise self._unreachable(problems)
+        addresses = list(dict.fromkeys([*known, *self._servers]))
+        if not self._was_reached:  # whoever asks anew wants to know how it is now
+            for address in addresses:
+                self._reconnects.succeeded(address)
+        connection, problems = await connect_to_any(addresses, self._open_patiently)
+        if connection is None:
+            raise self._unreachable([problems[address] for address in addresses])
+        self._bootstrap = connection
+        if not self._was_reached:
+            for problem in problems.values():
+                _log.warning("a server of bootstrap.servers is passed over: %s", problem)
+        self._was_reached = True
+        return connection
 
     async def _open_patiently(self, host: str, port: int) -> Connection:
         """As `_open`; a stranger that hangs up is tried again: TLS listeners do it always, networks at times."""
         for _ in range(0 if self._was_reached else HANG_UPS_OF_STRANGERS):
             try:
-                return await self._open(host, port)
+                return await self._open(host, port, look_twice=False)
             except NotKafkaError as error:
                 if not isinstance(error.__cause__, ConnectionLostError):
                     raise
@@ -224,7 +241,7 @@ class Cluster:
             await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
         return await self._open(host, port)
 
-    def _unreachable(self, problems: list[ClientError]) -> ClientError:
+    def _unreachable(self, problems: list[ConnectError]) -> ClientError:
         """One error for all servers; to be retried only if the cluster could be reached before."""
         first = problems[0]
         if len(problems) == 1:
@@ -237,6 +254,8 @@ class Cluster:
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosedError(f"the client of {self.name} is closed")
+        if os.getpid() != self._process:
+            raise ForkedError(f"client of {self.name}")
 
     async def refresh(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> Metadata:
         """Ask for the metadata of these topics, of all for None; brokers and controller come along."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 import time
@@ -11,15 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import ottla
+from ottla.client.diagnosis import Found, diagnose, sasl_mechanisms
 from ottla.client.errors import (
     BrokerError,
+    BrokerHangsError,
+    BrokerTooOldError,
     BrokerUnreachableError,
     ClientError,
     ClientTimeoutError,
+    ConnectError,
     ConnectionLostError,
     ConnectTimeoutError,
     NotKafkaError,
     ProtocolError,
+    SecurityMismatchError,
     UnresolvableHostError,
 )
 from ottla.client.settings import ClientSettings
@@ -65,6 +71,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
         self._closed_by: ClientError | None = None
+        self._peer: tuple[str, int] = ("", 0)
+        #: Whether a request was answered after the versions were agreed on.
+        self._was_used = False
         #: When bytes last went either way, by time.monotonic.
         self.used_at_s = time.monotonic()
         #: Called when the transport's own buffer has emptied after it was full.
@@ -186,10 +195,24 @@ class Connection(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await future
+        except ConnectionLostError as error:
+            await self._check_login(error)
+            raise
         except TimeoutError:
             late = ClientTimeoutError(f"{self.address} did not answer {name} within {timeout_ms} ms", retriable=True)
             self._close(late)
             raise late from None
+
+    async def _check_login(self, lost: ConnectionLostError) -> None:
+        """SecurityMismatchError where the broker hung up on the first request after ApiVersions as it wants a login."""
+        if self._was_used or not self.offered or not lost.retriable or ApiKey.SASL_HANDSHAKE not in self.offered:
+            return
+        mechanisms = await sasl_mechanisms(*self._peer)
+        if mechanisms is not None:
+            raise SecurityMismatchError(
+                f"{self.address} is a listener with SASL: it wants a login ({', '.join(mechanisms)}), which this "
+                "client cannot give; connect to a PLAINTEXT listener"
+            ) from lost
 
     async def agree_on_versions(self, timeout_ms: int) -> None:
         """Learn what the broker serves (KIP-35); a broker that knows an older version of the question says so."""
@@ -201,16 +224,27 @@ class Connection(asyncio.BufferedProtocol):
                 served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
                 version = choose_version(ApiKey.API_VERSIONS, served) if served else 0
                 answer = await self._exchange(question, version, timeout_ms)
-        except (ClientTimeoutError, ConnectionLostError, ProtocolError) as error:
-            raise NotKafkaError(
-                f"{self.address} accepts connections but does not speak Kafka's protocol in plain text ({error}); "
-                "check the port, and whether it is a TLS or SASL listener",
-                retriable=error.retriable,
+        except ClientTimeoutError as error:
+            raise BrokerHangsError(
+                f"{self.address} accepts connections but does not answer within {timeout_ms} ms; check the port, and "
+                "whether the broker is overloaded or stopped",
+                retriable=True,
             ) from error
+        except ConnectionLostError as error:
+            raise NotKafkaError(
+                f"{self.address} closed the connection before it answered; check that the port is a listener of a "
+                "broker for plain text, and see its log: it may be stopping, or have reached max.connections.per.ip",
+                retriable=True,
+            ) from error
+        except ProtocolError as error:
+            raise NotKafkaError(f"{error}; check the port: brokers listen on 9092 unless told otherwise") from error
         if answer.error_code != ErrorCode.NONE:
             raise BrokerError(answer.error_code, f"{self.address} refuses to tell its API versions")
         self._protocol = ClientProtocol(self._settings.client_id, MAX_RESPONSE_BYTES)
         self._protocol.agree(answer)
+        newest_metadata = self.offered.get(ApiKey.METADATA, (0, 0))[1]
+        if newest_metadata < USED[ApiKey.METADATA][0]:
+            raise _too_old(self.address, f"it serves Metadata up to version {newest_metadata}")
 
     def close(self) -> None:
         """Close the connection; requests in flight fail."""
@@ -231,6 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         """Asyncio: the connection stands."""
         # Not every loop's transports are registered as asyncio's (uvloop's are not), but they have its methods.
         self._transport = cast("asyncio.Transport", transport)
+        self._peer = transport.get_extra_info("peername")[:2]
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option, size in (
@@ -263,30 +298,56 @@ class Connection(asyncio.BufferedProtocol):
             self._close(ProtocolError(f"the answer of {self.address} cannot be read: {error}"))
             return
         if isinstance(answers, FrameRefusal):
-            self._close(ProtocolError(_what_it_is(self.address, answers)))
+            self._close(_what_it_is(self.address, answers))
             return
+        if answers and self.offered:
+            self._was_used = True
         for answer in answers:
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(answer.message)
 
 
-def _what_it_is(address: str, refusal: FrameRefusal) -> str:
+def _what_it_is(address: str, refusal: FrameRefusal) -> ClientError:
     """What probably answers, by the four bytes that were read as a size."""
     beginning = struct.pack(">i", refusal.size)
     if beginning.startswith(TLS_ALERT):
-        return f"{address} answered with a TLS alert"
+        return _wants_tls(address)
     if beginning == b"HTTP":
-        return f"{address} answered in HTTP"
-    return f"the answer of {address} cannot be read: {refusal.message}"
+        return ProtocolError(f"{address} answered in HTTP: it is a web server or a proxy, no broker")
+    return ProtocolError(f"the answer of {address} cannot be read: {refusal.message}")
+
+
+def _wants_tls(address: str) -> SecurityMismatchError:
+    return SecurityMismatchError(
+        f"{address} is a listener for TLS, and this client speaks plain text only; connect to a PLAINTEXT listener"
+    )
+
+
+def _too_old(address: str, why: str) -> BrokerTooOldError:
+    return BrokerTooOldError(
+        f"{address} is a broker older than Apache Kafka 0.11 ({why}), the oldest that this client speaks with; "
+        "upgrade the broker"
+    )
+
+
+async def _explained(host: str, port: int, address: str) -> ConnectError | None:
+    """What another look finds behind the address of a first contact that failed, None where it is nothing known."""
+    found = await diagnose(host, port)
+    if found is Found.TLS:
+        return _wants_tls(address)
+    if found is Found.OLD_BROKER:
+        return _too_old(address, "it hangs up on ApiVersions")
+    return None
 
 
 async def open_connection(
-    host: str, port: int, settings: ClientSettings, setup_timeout_ms: int | None = None
+    host: str, port: int, settings: ClientSettings, setup_timeout_ms: int | None = None, *, look_twice: bool = True
 ) -> Connection:
     """Connect and agree on versions, each within `setup_timeout_ms`. Raises the subclasses of ConnectError.
 
-    All addresses of the host are tried in turn, each for its share of the time.
+    All addresses of the host are tried in turn, each for its share of the time. Where it hangs up without an answer,
+    another look tells why, if `look_twice`.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     timeout_ms = setup_timeout_ms or settings.socket_connection_setup_timeout_ms
@@ -301,14 +362,18 @@ async def open_connection(
         reason = getattr(error, "strerror", None) or error
         raise UnresolvableHostError(f"the host of {address} cannot be resolved ({reason}); check its name") from error
     except OSError as error:
-        reason = error.strerror or error
+        reason = os.strerror(error.errno) if error.errno else error
         raise BrokerUnreachableError(
             f"cannot connect to {address} ({reason}); check that the broker runs and listens there"
         ) from error
     try:
         await connection.agree_on_versions(timeout_ms)
-    except BaseException:
+    except BaseException as error:
         connection.close()
+        if isinstance(error, (NotKafkaError, BrokerHangsError)) and error.retriable and look_twice:
+            explained = await _explained(host, port, address)
+            if explained is not None:
+                raise explained from error
         raise
     return connection
 

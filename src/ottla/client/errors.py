@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self, TypeVar, cast
 
+from ottla.client.cures import CURES
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.errors import ErrorCode
+
+B = TypeVar("B", bound="BrokerError")
 
 KNOWN_CODES = {int(code): code for code in ErrorCode}
 
@@ -40,6 +43,15 @@ class ClientClosedError(ClientError):
     """The client was closed, or was opened in another process."""
 
 
+class ForkedError(ClientClosedError):
+    """The client was opened before a fork: its connections and threads belong to the parent process."""
+
+    def __init__(self, client: str) -> None:
+        super().__init__(
+            f"this {client} was opened in another process, before a fork; open one in each process that needs it"
+        )
+
+
 class ConnectError(ClientError):
     """No connection to a broker could be made; see the subclasses."""
 
@@ -52,12 +64,20 @@ class BrokerUnreachableError(ConnectError):
     """Nobody listens there, or nobody answers."""
 
 
+class BrokerHangsError(BrokerUnreachableError):
+    """Something accepts connections there and answers nothing."""
+
+
 class ConnectTimeoutError(BrokerUnreachableError):
     """Nobody answers there within socket.connection.setup.timeout.ms."""
 
 
 class NotKafkaError(ConnectError):
     """Something listens there, but it does not speak Kafka's protocol in plain text."""
+
+
+class SecurityMismatchError(NotKafkaError):
+    """The listener wants TLS or a login (SASL), and the client comes in plain text."""
 
 
 class ConnectionLostError(ClientError):
@@ -72,6 +92,10 @@ class UnsupportedVersionError(ClientError):
     """Broker and client have no version of an API in common."""
 
 
+class BrokerTooOldError(ConnectError, UnsupportedVersionError):
+    """The broker is older than Apache Kafka 0.11, the oldest that this client speaks with."""
+
+
 class ProtocolError(ClientError):
     """The broker's answer cannot be understood."""
 
@@ -81,12 +105,20 @@ class CorruptBatchError(ClientError):
 
 
 class BrokerError(ClientError):
-    """The broker refused; `code` says why in Kafka's terms."""
+    """The broker refused; `code` says why in Kafka's terms.
+
+    As OSError does by its number, it makes itself one of its subclasses where the code has one of its own.
+    """
+
+    def __new__(cls, code: int, *args: Any, **options: Any) -> Self:
+        """Choose the class by the code."""
+        return super().__new__(_kind_of(code, cls) if cls is BrokerError else cls)
 
     def __init__(self, code: int, context: str, detail: str | None = None) -> None:
         known = KNOWN_CODES.get(code)
         if known is not None:
-            reason, retriable = f"{detail or known.message} ({known.name})", known.retriable
+            cure = f"; {CURES[code]}" if detail is None and code in CURES else ""
+            reason, retriable = f"{detail or known.message} ({known.name}){cure}", known.retriable
         else:
             reason, retriable = f"{detail or 'an error this client does not know'} (code {code})", False
         super().__init__(f"{context}: {reason}", retriable=retriable)
@@ -119,6 +151,14 @@ class TopicExistsError(BrokerError):
 
 class NotLeaderError(BrokerError):
     """The partition has no leader at the moment, or another one than asked; retriable."""
+
+
+class AuthorizationError(BrokerError):
+    """The user of this client may not do that."""
+
+
+class NotEnoughReplicasError(BrokerError):
+    """Fewer replicas are in sync than min.insync.replicas demands with acks=all; retriable."""
 
 
 class OffsetOutOfRange(BrokerError):
@@ -261,3 +301,21 @@ class RecordDeserializationError(ClientError):
         )
         self.partition = partition
         self.offset = offset
+
+
+_KINDS: dict[int, type[BrokerError]] = {
+    ErrorCode.LEADER_NOT_AVAILABLE: NotLeaderError,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: NotLeaderError,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.NOT_ENOUGH_REPLICAS: NotEnoughReplicasError,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: NotEnoughReplicasError,
+    ErrorCode.TOPIC_ALREADY_EXISTS: TopicExistsError,
+    ErrorCode.FENCED_INSTANCE_ID: FencedInstanceIdError,
+}
+
+
+def _kind_of(code: int, default: type[B]) -> type[B]:
+    return cast("type[B]", _KINDS.get(code, default))

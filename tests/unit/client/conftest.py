@@ -17,7 +17,7 @@ from ottla.client.settings import ClientSettings
 from ottla.records.batch import parse_batch_header, patch_batch
 from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.wire.apis import ApiKey
-from ottla.wire.connection import Request, ServerProtocol
+from ottla.wire.connection import FrameRefusal, Request, ServerProtocol
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
@@ -412,8 +412,11 @@ class FakeConnection(asyncio.Protocol):
         self._cluster._connections[self._node].discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        for request in self._protocol.receive(data):
-            assert isinstance(request, Request)
+        requests = self._protocol.receive(data)
+        if isinstance(requests, FrameRefusal):
+            self._transport.abort()
+            return
+        for request in requests:
             newest = self._cluster.newest_api_versions
             if request.header.api_key == ApiKey.API_VERSIONS and request.header.api_version > newest:
                 request = Request(request.header, None)

@@ -120,10 +120,11 @@ def test_a_listener_that_never_spoke_the_protocol_is_not_asked_again(fake, with_
     async def work(cluster):
         await cluster.refresh(["t"])
         cluster.metadata.nodes[0] = Node(0, "localhost", fake.ports[0])
-        fake.faults[ApiKey.API_VERSIONS] += [faults["DROP"]] * 2
+        fake.faults[ApiKey.API_VERSIONS] += [faults["DROP"]] * 3  # the client, its second look, one too many
+        fake.faults[ApiKey.METADATA].append(faults["DROP"])
         await cluster.retry("asking", lambda: cluster.request(0, MetadataRequest(topics=[])))
 
-    with pytest.raises(NotKafkaError, match="does not speak Kafka's protocol"):
+    with pytest.raises(NotKafkaError, match="closed the connection before it answered"):
         with_cluster(fake, work)
     assert fake.faults[ApiKey.API_VERSIONS] == deque([faults["DROP"]])
 
@@ -298,7 +299,7 @@ def test_connections_with_an_answer_to_come_are_not_idle(fake, with_cluster, fau
 def test_a_broker_that_refused_is_left_alone_for_a_moment(fake, with_cluster, monkeypatch):
     attempts = []
 
-    async def refused(host, port, settings, timeout_ms):
+    async def refused(host, port, settings, timeout_ms, **_):
         attempts.append(timeout_ms)
         raise ConnectTimeoutError("silent", retriable=True)
 
@@ -320,7 +321,7 @@ def test_a_broker_that_refused_is_left_alone_for_a_moment(fake, with_cluster, mo
 def test_attempts_to_connect_get_more_time(fake, with_cluster, monkeypatch):
     attempts = []
 
-    async def refused(host, port, settings, timeout_ms):
+    async def refused(host, port, settings, timeout_ms, **_):
         attempts.append(timeout_ms)
         raise ConnectTimeoutError("silent", retriable=True)
 

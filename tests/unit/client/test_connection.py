@@ -162,21 +162,18 @@ def test_a_message_that_its_version_cannot_express(fake):
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answered in HTTP"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS alert"),
-        (b"", "closed the connection"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot be read"),
-        (b"\x00\x00\x00\x03abc", "cannot be read"),
-        (b"\x00\x00\x00\x08\x00\x00\x00\x63abcd", "cannot be read"),
-        (b"\xff\xff\xff\xff", "cannot be read"),
-        (None, "did not answer"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answered in HTTP: .*; check the port"),
+        (b"", "closed the connection before it answered; check that the port is a listener"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot be read: .*; check the port"),
+        (b"\x00\x00\x00\x03abc", "cannot be read: .*; check the port"),
+        (b"\x00\x00\x00\x08\x00\x00\x00\x63abcd", "cannot be read: .*; check the port"),
+        (b"\xff\xff\xff\xff", "cannot be read: .*; check the port"),
     ],
 )
 def test_what_is_no_kafka_broker(answering, answer, told):
     settings = ClientSettings("unused:1", socket_connection_setup_timeout_ms=200)
-    with pytest.raises(NotKafkaError, match=told) as caught:
+    with pytest.raises(NotKafkaError, match=told):
         connected(answering(answer), nothing, settings=settings)
-    assert "check the port, and whether it is a TLS or SASL listener" in str(caught.value)
 
 
 def test_versions_refused_with_another_error(fake):

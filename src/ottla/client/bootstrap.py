@@ -1,0 +1,51 @@
+"""The first connection to a cluster: one of several addresses, tried in their order, without waiting for dead ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from ottla.client.connection import Connection
+from ottla.client.errors import ConnectError
+
+HEAD_START_S = 0.25
+"""How long an address is waited for before the next one is tried beside it (RFC 8305 has the same for addresses)."""
+
+Address = tuple[str, int]
+
+
+async def connect_to_any(
+    addresses: Sequence[Address], connect: Callable[[str, int], Awaitable[Connection]]
+) -> tuple[Connection | None, dict[Address, ConnectError]]:
+    """The first connection that stands, None where there is none; and the errors of addresses that failed till then.
+
+    An address that refuses makes room for the next at once, one that does not answer after its head start.
+    """
+    waiting = list(addresses)
+    attempts: dict[asyncio.Future[Connection], Address] = {}
+    problems: dict[Address, ConnectError] = {}
+    try:
+        while waiting or attempts:
+            if waiting:
+                address = waiting.pop(0)
+                attempts[asyncio.ensure_future(connect(*address))] = address
+            done, _ = await asyncio.wait(
+                attempts, timeout=HEAD_START_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for attempt in [each for each in attempts if each in done]:
+                address = attempts.pop(attempt)
+                try:
+                    return attempt.result(), problems
+                except ConnectError as error:
+                    problems[address] = error
+        return None, problems
+    finally:
+        await _give_up(list(attempts))
+
+
+async def _give_up(attempts: list[asyncio.Future[Connection]]) -> None:
+    for attempt in attempts:
+        attempt.cancel()
+    for outcome in await asyncio.gather(*attempts, return_exceptions=True):
+        if isinstance(outcome, Connection):  # it came about while another did
+            outcome.close()

@@ -1,0 +1,114 @@
+"""What stands behind an address that does not answer as a Kafka broker in plain text does.
+
+A broker that wants TLS, or one that is older than ApiVersions (Apache Kafka before 0.10), just hangs up: the close says
+nothing. So the address is asked once more, in the languages of these, and only after a first contact has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from contextlib import suppress
+from enum import Enum
+
+PROBE_TIMEOUT_S = 1.0
+MAX_ANSWER_BYTES = 64 * 1024
+"""No list of login mechanisms is larger."""
+CORRELATION_ID = 0x6F74746C
+
+_HEADER = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
+_SIZE_AND_ID = struct.Struct(">ii")
+TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a handshake message of any TLS version begin."""
+
+METADATA, SASL_HANDSHAKE, API_VERSIONS = 3, 17, 18
+ILLEGAL_SASL_STATE = 34
+"""The answer to a login where nobody has to log in."""
+
+
+class Found(Enum):
+    """What the probes have found."""
+
+    TLS = "a TLS listener"
+    OLD_BROKER = "a broker of Apache Kafka 0.8 or 0.9"
+    NOTHING = "something else"
+
+
+async def diagnose(host: str, port: int) -> Found:
+    """What listens there. Takes a second at most; never raises for what it meets."""
+    hello, metadata, versions = await asyncio.gather(
+        _answer(host, port, _client_hello(), 2),
+        _answer(host, port, _request(METADATA, 0, struct.pack(">i", 0)), _SIZE_AND_ID.size),
+        _answer(host, port, _request(API_VERSIONS, 0, b""), _SIZE_AND_ID.size),
+    )
+    if hello in TLS_RECORDS:
+        return Found.TLS
+    if _is_ours(metadata) and not _is_ours(versions):
+        return Found.OLD_BROKER
+    return Found.NOTHING
+
+
+async def sasl_mechanisms(host: str, port: int) -> list[str] | None:
+    """The ways to log in that the listener names, None where it wants none. Never raises for what it meets."""
+    body = struct.pack(">h", 0)  # a mechanism without a name, so that the others are told
+    head = await _answer(host, port, _request(SASL_HANDSHAKE, 1, body), MAX_ANSWER_BYTES)
+    try:
+        _, correlation_id, code, count = struct.unpack_from(">iihi", head)
+        if correlation_id != CORRELATION_ID or code == ILLEGAL_SASL_STATE or count < 0:
+            return None
+        mechanisms, position = [], 14
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", head, position)
+            position += 2
+            mechanisms.append(head[position : position + length].decode("utf-8", "replace"))
+            position += length
+    except struct.error:
+        return None
+    return mechanisms
+
+
+def _is_ours(head: bytes) -> bool:
+    """Whether an answer begins as one to our question."""
+    return len(head) == _SIZE_AND_ID.size and _SIZE_AND_ID.unpack(head)[1] == CORRELATION_ID
+
+
+def _request(api_key: int, version: int, body: bytes) -> bytes:
+    head = _HEADER.pack(api_key, version, CORRELATION_ID, 5) + b"ottla"
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def _client_hello() -> bytes:
+    """The first bytes of a TLS handshake. Nothing secret follows, so nobody is verified."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+async def _answer(host: str, port: int, question: bytes, most: int) -> bytes:
+    """The first bytes of the answer: up to `most`, fewer where the connection ends or a whole frame is there."""
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(question)
+                answer = await reader.read(most)
+                while 0 < len(answer) < min(most, _frame_size(answer)):
+                    more = await reader.read(most - len(answer))
+                    if not more:
+                        break
+                    answer += more
+                return answer
+            finally:
+                writer.transport.abort()
+    except OSError:  # a TimeoutError is one
+        return b""
+
+
+def _frame_size(answer: bytes) -> int:
+    """Bytes of the frame that begins so; its size has to be read first."""
+    return 4 + int.from_bytes(answer[:4], "big") if len(answer) >= 4 else MAX_ANSWER_BYTES

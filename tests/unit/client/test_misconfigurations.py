@@ -1,0 +1,211 @@
+"""Everything that people connect to by mistake is told by what it is: every client, with and without an event loop.
+
+docs/client-errors.md shows each message; `message_in_docs` holds the page to them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.client import diagnosis
+from ottla.client.cures import CURES
+from ottla.client.errors import (
+    AuthorizationError,
+    BrokerError,
+    BrokerHangsError,
+    BrokerTooOldError,
+    BrokerUnreachableError,
+    DeliveryError,
+    InvalidConfigError,
+    NotEnoughReplicasError,
+    NotKafkaError,
+    NotLeaderError,
+    SecurityMismatchError,
+    UnresolvableHostError,
+)
+from ottla.client.model import TopicPartition
+from ottla.wire.errors import ErrorCode
+from support import odd_servers
+from support.client_facades import FACADES, Facade
+
+DOCS = (Path(__file__).parents[3] / "docs" / "client-errors.md").read_text()
+QUICK = {
+    "socket.connection.setup.timeout.ms": 300,
+    "request.timeout.ms": 1000,
+}
+
+
+@pytest.fixture(scope="module")
+def servers():
+    made = odd_servers.OddServers()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    return odd_servers.tls_context(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def address(servers, closed_port, request):
+    """The address of a server of this kind."""
+
+    def of(kind):
+        if kind == "closed_port":
+            return f"127.0.0.1:{closed_port}"
+        if kind == "unresolvable":
+            return "no-such-host.invalid:9092"
+        if kind == "tls":
+            return f"127.0.0.1:{servers.start(odd_servers.hanging, request.getfixturevalue('tls'))}"
+        return f"127.0.0.1:{servers.start(getattr(odd_servers, kind))}"
+
+    return of
+
+
+@pytest.fixture(params=FACADES)
+def facade(request):
+    made = Facade(request.param)
+    yield made
+    made.close()
+
+
+def use_admin(facade, settings):
+    with facade.admin({**settings, **QUICK}, default_api_timeout_ms=2000) as admin:
+        admin.list_topics()
+
+
+def use_consumer(facade, settings):
+    with facade.consumer({**settings, **QUICK}, default_api_timeout_ms=2000) as consumer:
+        consumer.partitions_for("t")
+
+
+def poll_consumer(facade, settings):
+    with facade.consumer({**settings, **QUICK}, auto_offset_reset="earliest", default_api_timeout_ms=2000) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        consumer.poll(timeout_ms=3000)
+
+
+def use_producer(facade, settings):
+    with facade.producer({**settings, **QUICK}, delivery_timeout_ms=2000, linger_ms=0, max_block_ms=2000) as producer:
+        producer.send("t", b"v")
+        producer.flush()
+
+
+def use_simple_consumer(facade, settings):
+    with facade.simple_consumer({**settings, **QUICK}, default_api_timeout_ms=2000) as consumer:
+        consumer.fetch("t", 0, 0)
+
+
+USES = [use_admin, use_consumer, poll_consumer, use_producer, use_simple_consumer]
+
+KINDS = {
+    "unresolvable": (UnresolvableHostError, False),
+    "closed_port": (BrokerUnreachableError, False),
+    "hanging": (BrokerHangsError, False),
+    "closing": (NotKafkaError, False),
+    "web": (NotKafkaError, False),
+    "tls": (SecurityMismatchError, False),
+    "sasl_listener": (SecurityMismatchError, False),
+    "kafka_0_9": (BrokerTooOldError, False),
+    "kafka_0_10": (BrokerTooOldError, False),
+}
+
+
+def masked(message):
+    """A message as the page of the docs shows it."""
+    return re.sub(r"127\.0\.0\.1:\d+", "broker1:9092", message.replace("no-such-host.invalid:9092", "broker1:9092"))
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_client_says_what_is_wrong(facade, address, kind, use, monkeypatch):
+    wanted, retriable = KINDS[kind]
+    if kind == "hanging":
+        monkeypatch.setattr(diagnosis, "PROBE_TIMEOUT_S", 0.1)
+    with pytest.raises(wanted) as caught:
+        use(facade, {"bootstrap.servers": address(kind)})
+    assert type(caught.value) is wanted
+    assert caught.value.retriable is retriable
+    message = masked(str(caught.value))
+    if kind == "unresolvable":  # the reason in brackets is the system's
+        message = re.sub(r"\(.*\)", "(Name or service not known)", message)
+    assert f"| `{wanted.__name__}` | {message} |" in DOCS
+
+
+def test_servers_of_the_list_that_are_wrong_are_passed_over(fake, facade, address, caplog):
+    fake.topic("t", 0)
+    servers = f"{address('closed_port')},{address('web')},{fake.bootstrap}"
+    with facade.admin({"bootstrap.servers": servers, **QUICK}) as admin:
+        assert admin.list_topics() == ["t"]
+    passed_over = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    assert [re.search("cannot connect|HTTP", each)[0] for each in passed_over] == ["cannot connect", "HTTP"]
+
+
+def test_a_server_that_hangs_is_waited_for_a_moment_only(fake, facade, address):
+    fake.topic("t", 0)
+    settings = {"bootstrap.servers": f"{address('hanging')},{fake.bootstrap}"}
+    with facade.admin(settings, socket_connection_setup_timeout_ms=20_000) as admin:
+        assert admin.list_topics(timeout_ms=5000) == ["t"]
+
+
+def test_all_servers_wrong_are_told_each(facade, address):
+    with (
+        pytest.raises(BrokerUnreachableError, match=r"no broker of .* can be reached: .*cannot be resolved.*; .*HTTP"),
+        facade.admin({"bootstrap.servers": f"no-such-host.invalid:9092,{address('web')}", **QUICK}) as admin,
+    ):
+        admin.list_topics()
+
+
+@pytest.mark.parametrize("use", [use_simple_consumer, use_producer])
+def test_a_broker_that_is_not_where_it_says(fake, facade, address, use):
+    """Bootstrap works, and metadata names an address that does not: advertised.listeners."""
+    fake.topic("t", 0)
+    fake.advertised[0] = ("no-such-host.invalid", 9092)
+    told = r"no-such-host.* cannot be resolved.*broker 0 of .* is known by this address: advertised.listeners"
+    with pytest.raises((UnresolvableHostError, DeliveryError), match=told):
+        use(facade, {"bootstrap.servers": fake.bootstrap})
+
+
+@pytest.mark.parametrize("use", USES)
+def test_tls_cannot_be_asked_for_yet(facade, use):
+    with pytest.raises(InvalidConfigError, match=r"security.protocol"):
+        use(facade, {"bootstrap.servers": "127.0.0.1:9093", "security.protocol": "SSL"})
+
+
+@pytest.mark.parametrize("code", CURES)
+def test_refusals_say_what_helps(code):
+    error = BrokerError(code, "doing something")
+    assert str(error).endswith(f"({error.name}); {CURES[code]}")
+    assert f"| `{error.name}` | {'yes' if error.retriable else 'no'} | {CURES[code]} |" in DOCS
+    assert str(BrokerError(code, "doing something", "the broker's words")).endswith(
+        f"the broker's words ({error.name})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, NotEnoughReplicasError),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, NotLeaderError),
+        (ErrorCode.POLICY_VIOLATION, BrokerError),
+        (9999, BrokerError),
+    ],
+)
+def test_refusals_have_classes_of_their_own(code, kind):
+    assert type(BrokerError(code, "doing something")) is kind
