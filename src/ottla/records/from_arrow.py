@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def strings_of(column: pyarrow.Array | pyarrow.ChunkedArray) -> Strings:
-    """A column of binary, string, large ones of both, or fixed-size binary, for `SourceColumns`.
+    """A column of binary, string, large ones or views of both, or fixed-size binary, plain or as a dictionary.
 
-    The bytes are copied only where a column has several chunks. pyarrow.ArrowInvalid or ArrowNotImplementedError where
-    the column is of another kind.
+    The bytes of binary and string are copied only where a column has several chunks. pyarrow.ArrowInvalid or
+    ArrowNotImplementedError where the column is of another kind.
     """
     import pyarrow
 
@@ -41,7 +41,8 @@ def source_of(
 
     Timestamps are Arrow's (of any unit; a finer one is cut to milliseconds) or integers of milliseconds; null ones, and
     all where there is no such column, are `timestamp`. Headers are lists of structs of `key` and `value`, or null.
-    ValueError where lengths differ or headers are of another kind; pyarrow's errors where another column is.
+    ValueError where lengths differ or headers or timestamps are of another kind; pyarrow's errors where keys or values
+    are, or a timestamp is too large.
     """
     columns = [column for column in (values, keys, timestamps, headers) if column is not None]
     counts = {len(column) for column in columns}
@@ -76,7 +77,10 @@ def _milliseconds(column: pyarrow.Array | pyarrow.ChunkedArray, default: int) ->
 
     column = _whole(column)
     if pyarrow.types.is_timestamp(column.type):
-        column = column.cast(pyarrow.timestamp("ms", column.type.tz), safe=False)
+        # Seconds may be too large for milliseconds; of finer ones it is known that something is cut off.
+        column = column.cast(pyarrow.timestamp("ms", column.type.tz), safe=column.type.unit == "s")
+    elif not (pyarrow.types.is_integer(column.type) or pyarrow.types.is_null(column.type)):
+        raise ValueError(f"timestamps are Arrow's or integers of milliseconds, not {column.type}")
     numbers = column.cast(pyarrow.int64())
     if numbers.null_count:
         numbers = pyarrow.compute.fill_null(numbers, default)

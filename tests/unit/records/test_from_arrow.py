@@ -140,6 +140,25 @@ def test_timestamps_of_any_unit(builders, unit, factor):
     ]
 
 
+@pytest.mark.parametrize("kind", [pyarrow.float64(), pyarrow.string()], ids=str)
+def test_timestamps_of_another_kind(builders, kind):
+    with pytest.raises(ValueError, match="integers of milliseconds"):
+        source_of(None, timestamps=pyarrow.array([1, 2]).cast(kind))
+
+
+def test_seconds_too_large_for_milliseconds(builders):
+    with pytest.raises(pyarrow.ArrowInvalid):
+        source_of(None, timestamps=pyarrow.array([2**60], pyarrow.timestamp("s")))
+
+
+@pytest.mark.parametrize("kind", [pyarrow.string_view(), pyarrow.binary_view(), None], ids=str)
+def test_views_and_dictionaries(builders, kind):
+    column = texts("a", None, "b" * 50, "a", kind=pyarrow.string())
+    column = column.dictionary_encode() if kind is None else column.cast(kind)
+    for given in (column, pyarrow.chunked_array([column[:1], column[1:]])):
+        assert values_of(encode_arrow(source_of(given[1:]), 1000)) == [None, b"b" * 50, b"a"]
+
+
 def test_columns_of_different_lengths(builders):
     with pytest.raises(ValueError, match=r"one length, these have \[1, 2\]"):
         source_of(texts(b"a"), texts(b"a", b"b"))
