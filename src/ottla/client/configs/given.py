@@ -12,7 +12,7 @@ from ottla.client.configs.foreign import RENAMED, instead_of
 from ottla.client.configs.instances import JAVA_PACKAGES, imported
 from ottla.client.configs.settings import ADMIN, CLASS_LISTS, OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
 from ottla.client.configs.values import default_of, parse_given
-from ottla.config.settings import LONGEST_NAME, NO_EFFECT, REFUSED, Setting
+from ottla.config.settings import HONOURED, LONGEST_NAME, NO_EFFECT, REFUSED, Setting
 from ottla.config.values import ConfigError
 
 _NO_TLS_OR_LOGIN = "TLS and logins are not there yet. Remove it, and reach the cluster by a PLAINTEXT listener."
@@ -101,7 +101,7 @@ class GivenSettings:
         except ConfigError as error:
             self.problems.append(f"{error}")
             return
-        if value == default_of(setting):
+        if setting.effect == HONOURED or _is_default(setting, value):
             return
         shown = "" if setting.is_sensitive else f"={given}"
         if setting.effect == REFUSED:
@@ -111,12 +111,12 @@ class GivenSettings:
             self.notes.append(f"{setting.name}{shown} has no effect here: {setting.documentation}")
 
     def _is_same(self, setting: Setting | None, first: object, second: object) -> bool:
-        if setting is None or first == second:
-            return first == second
+        if setting is None:
+            return _are_alike(first, second)
         try:
-            return bool(parse_given(setting, first) == parse_given(setting, second))
+            return _are_alike(parse_given(setting, first), parse_given(setting, second))
         except ConfigError:
-            return False
+            return first is second
 
 
 def _unknown(given_name: str, name: str, kind: str) -> str:
@@ -138,6 +138,20 @@ def _unknown(given_name: str, name: str, kind: str) -> str:
     close = [] if len(name) > LONGEST_NAME else get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {_both(close[0])}?" if close else "docs/client-settings.md lists those that there are."
     return f"{given_name} is not a known setting of {_plural(kind)}; {hint}"
+
+
+def _is_default(setting: Setting, value: object) -> bool:
+    """Whether a setting that is not honoured is as it is anyway; of those, no class has a default."""
+    if setting.type == "class" or setting.name in CLASS_LISTS:
+        return value is None or (isinstance(value, tuple) and not value)
+    return bool(value == default_of(setting))
+
+
+def _are_alike(first: object, second: object) -> bool:
+    """Whether two values are the same; of objects of the user's, whether they are one."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return len(first) == len(second) and all(map(_are_alike, first, second))
+    return first is second or (isinstance(first, str | int | float) and type(first) is type(second) and first == second)
 
 
 def _plural(kind: str) -> str:
