@@ -103,6 +103,18 @@ def test_committing_for_assigned_partitions(facade, broker, filled, unique):
         assert consumer.position(filled) == 10
 
 
+def test_assigning_other_partitions_commits_those_that_go(facade, broker, topics, filled, unique):
+    topics.create(f"{unique}-other", 1)
+    settings = {"group_id": unique, "auto_offset_reset": "earliest", "auto_commit_interval_ms": 60_000}
+    with facade.consumer(bootstrap_servers=broker.bootstrap, **settings) as consumer:
+        consumer.assign([filled])
+        member = Polled(consumer)
+        read(member, 10)
+        consumer.assign([TopicPartition(f"{unique}-other", 0)])
+        poll_until([member], lambda: consumer.committed([filled])[filled] is not None)
+        assert consumer.committed([filled])[filled].offset == 10
+
+
 @pytest.mark.spec("G10", "C7")
 def test_who_does_not_poll_in_time_has_lost_its_partitions(join, filled):
     late = join("c1", [filled.topic], enable_auto_commit=False, max_poll_interval_ms=400, max_poll_records=4)

@@ -49,6 +49,8 @@ async def main() -> None:
     await consumer.start()
     while not asked.is_set():
         await consume(consumer)
+    # It consumes no more, and leaving does not call the listener.
+    tell_partitions("revoked", consumer.assignment())
     await consumer.stop()
     tell("closed")
 

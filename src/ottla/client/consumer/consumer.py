@@ -151,6 +151,8 @@ class Consumer(Generic[K, V]):
             if not wanted:
                 await self._unsubscribe()
                 return
+            if self.core.coordinator is not None:
+                self.core.coordinator.assignment_changes()
             self.core.subscriptions.assign_from_user(wanted)
             self.core.keeper.check()
 

@@ -277,6 +277,17 @@ class ConsumerCoordinator:
         self._auto_commit_due_ms = now_ms + self._config.auto_commit_interval_ms
         if self.membership.is_active and (self.membership.has_lost_membership or self.membership.is_rebalancing):
             return
+        self._commit_consumed()
+
+    def assignment_changes(self) -> None:
+        """The user is about to assign other partitions: commit those that go, if that is done without being asked for.
+
+        There is no rebalance that would do it.
+        """
+        if self._config.enable_auto_commit:
+            self._commit_consumed()
+
+    def _commit_consumed(self) -> None:
         if self._subscriptions.all_consumed():
             self._commits.commit_async(None, self._auto_committed)
 
