@@ -288,3 +288,19 @@ def test_settings_of_serializers_are_known() -> None:
     config = producer({"serializer.encoding": "latin-1"}, key_serializer_encoding="utf-16")
     assert config.originals["key.serializer.encoding"] == "utf-16"
     assert "did you mean" in problems(consumer, {"key.serializer.encoding": "utf-8"})
+
+
+@pytest.mark.parametrize("kind", sorted(CONFIGS))
+def test_all_defaults_of_kafka_written_out_are_taken_without_a_word(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = {name: setting.default for name, setting in SETTINGS_OF[kind].items()}
+    extra = {"bootstrap.servers": "a:1", "client.id": "c"} | ({"group.id": "g"} if kind == "consumer" else {})
+    config = PARSERS[kind]({**written, **extra}, {})
+    assert caplog.records == []
+    plain = PARSERS[kind](extra, {})
+    assert [
+        field.name
+        for field in fields(config)
+        if field.name != "originals" and getattr(config, field.name) != getattr(plain, field.name)
+    ] == []
