@@ -33,7 +33,9 @@ SETTINGS = {
     "max.poll.records": 8,
     "request.timeout.ms": 1000,
     "socket.connection.setup.timeout.ms": 700,
-    "session.timeout.ms": 4000,
+    "session.timeout.ms": 3000,
+    # An answer to JoinGroup is waited for this much and five seconds longer, as by Java's consumer.
+    "max.poll.interval.ms": 3000,
     "heartbeat.interval.ms": 100,
     "retry.backoff.ms": 20,
     "reconnect.backoff.ms": 20,
