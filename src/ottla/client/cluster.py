@@ -204,11 +204,11 @@ class Cluster:
         Those with a purpose are left alone: behind a fetch or a join that waits, an answer would wait, too.
         """
         async with self._opening.setdefault((NOBODY, PLAIN), asyncio.Lock()):
+            self._check_open()
             plain = [connection for (_, purpose), connection in self._connections.items() if purpose == PLAIN]
             for connection in [*plain, *filter(None, [self._bootstrap])]:
                 if connection.is_open:
                     return connection
-            self._check_open()
             return await self._open_any()
 
     async def _open_any(self) -> Connection:

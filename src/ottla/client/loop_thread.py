@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from ottla.client.errors import ClientClosedError
+from ottla.client.errors import ClientClosedError, ForkedError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -99,15 +99,15 @@ class LoopThread:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be run any more, since the loop was stopped."""
-        return self._closed
+        """Whether nothing can be run any more: the loop was stopped, or belongs to the parent process."""
+        return self._closed or os.getpid() != self._process
 
     def check(self) -> None:
         """ClientClosedError where nothing can be run any more."""
         if self._closed:
             raise ClientClosedError("the client is closed")
         if os.getpid() != self._process:
-            raise ClientClosedError("this client was opened in another process; open one in each process that needs it")
+            raise ForkedError("client")
 
     def close(self) -> None:
         """Stop the loop and the thread; in a forked child there is nothing to stop."""

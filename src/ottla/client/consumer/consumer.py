@@ -90,7 +90,7 @@ class Consumer(Generic[K, V]):
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit if auto commit is on, leave the group, close all connections. Closing twice does no harm."""
-        if self._guard.closed:
+        if self._guard.is_over:
             return
         with self._guard:
             self.core.open()

@@ -7,13 +7,18 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from ottla.client.errors import ClientClosedError, ConcurrentUseError
+from ottla.client.errors import ClientClosedError, ConcurrentUseError, ForkedError
 
 
 class Guard:
     """A context for each call that lets everybody in; for the consumer inside of a guarded one."""
 
     closed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to close."""
+        return self.closed
 
     def __enter__(self) -> None:
         return None
@@ -37,11 +42,16 @@ class UseGuard(Guard):
         self._process = os.getpid()
         self.closed = False
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to close: it was done, or is the parent process's to do."""
+        return self.closed or os.getpid() != self._process
+
     def __enter__(self) -> None:
         if self.closed:
             raise ClientClosedError("the consumer is closed; open a new one to read on")
         if os.getpid() != self._process:
-            raise ClientClosedError("this consumer was opened in another process; open one in each process")
+            raise ForkedError("consumer")
         me = self._who()
         if self._lock.acquire(blocking=False):
             self._owner = me

@@ -16,6 +16,7 @@ from ottla.client.errors import (
     ClientClosedError,
     ClientTimeoutError,
     DeliveryError,
+    ForkedError,
     InvalidArgumentError,
     RecordTooLargeError,
 )
@@ -36,7 +37,7 @@ from ottla.records.building import murmur2
 MAX_INT32 = 0x7FFFFFFF
 MAX_TIMESTAMP = 2**62
 CLOSED = "the producer is closed"
-FORKED = "this producer was made in another process; make one in each process that needs it, after the fork"
+FORKED = "the producer belongs to the parent process"
 
 
 class Wait(Enum):
@@ -126,7 +127,7 @@ class ProducerCore:
         Raises ClientClosedError, InvalidArgumentError, RecordTooLargeError.
         """
         if self.refusal is not None:
-            raise ClientClosedError(self.refusal)
+            raise self._refused()
         queues = self._topics.get(topic)
         known = self._metadata.topics.get(topic)
         if queues is None or queues.metadata is not known:  # as `queues_of`, without a call
@@ -254,7 +255,10 @@ class ProducerCore:
     def check_open(self) -> None:
         """ClientClosedError once the producer is closed, or in a forked child."""
         if self.refusal is not None:
-            raise ClientClosedError(self.refusal)
+            raise self._refused()
+
+    def _refused(self) -> ClientClosedError:
+        return ForkedError("producer") if self.refusal == FORKED else ClientClosedError(self.refusal or CLOSED)
 
     def blocked(self, wait: Wait, topic: str) -> ClientTimeoutError:
         """Why a record was not taken after `max.block.ms`."""
@@ -307,6 +311,8 @@ class ProducerCore:
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Take no more records, wait for those that are pending, then stop. Raises DeliveryError for what was left."""
+        if self.refusal == FORKED:
+            return
         if self.refusal is None:
             self.refusal = CLOSED
         timed_out = False
@@ -327,6 +333,8 @@ class ProducerCore:
 
     def stop(self, timeout_ms: int | None = 0) -> DeliveryError | None:
         """Give up what is still pending; what was not delivered."""
+        if self.refusal == FORKED:
+            return None
         if self.refusal is None:
             self.refusal = CLOSED
         told = self.failures.take()

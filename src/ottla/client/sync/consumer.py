@@ -72,7 +72,7 @@ class Consumer(Generic[K, V]):
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """As `ottla.client.Consumer.close`."""
-        if self._guard.closed:
+        if self._guard.is_over:
             return
         with self._guard:
             try:
