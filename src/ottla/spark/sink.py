@@ -1,13 +1,16 @@
 """The Spark sink: `df.write.format("ottla")` and `df.writeStream.format("ottla")`.
 
 Columns are those of Spark's Kafka sink: `value`, and if present `key`, `headers`, `topic`, `partition`; and one more,
-`timestamp`, which is kept as the record's own time. The option `topic` wins over the column. Records of one task are
-sent in the order of its rows, by an idempotent producer, and are acknowledged before the task ends. A task that Spark
-runs again sends its records again: at least once, as with Spark's Kafka sink.
+`timestamp`, which is kept as the record's own time. The option `topic` wins over the column. Columns are encoded as
+they come, without an object per row. Records of one task that have the same key, or name the same partition, keep the
+order of its rows; so do those that have neither, among each other. They are sent by an idempotent producer and
+acknowledged before the task ends. A task that Spark runs again sends its records again: at least once, as with Spark's
+Kafka sink.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +31,7 @@ from ottla.spark.options import OptionError, WriteOptions
 if TYPE_CHECKING:
     import pyarrow
 
+    from ottla.client.producer.bulk_future import BulkFuture
     from ottla.client.sync import Producer
 
 BATCH_SIZE = 128 * 1024
@@ -95,17 +99,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def write_rows(batches: Iterator[pyarrow.RecordBatch], options: WriteOptions) -> RecordsWritten:
     """Send the rows in order and wait until they are acknowledged. Runs in a worker.
 
-    Raises OptionError for a row without a topic.
+    Raises OptionError for a row without a topic, DeliveryError where a record is not acknowledged.
     """
     from ottla.client.sync import Producer
 
     count = 0
+    sent: deque[BulkFuture] = deque()
     producer: Producer[bytes, bytes] = Producer(**_producer_settings(options))
     with producer:
         for batch in batches:
-            _send(producer, batch, options.topic)
+            sent.append(_send(producer, batch, options.topic))
             count += batch.num_rows
+            while sent and sent[0].done():
+                sent.popleft().result()
         producer.flush()
+        for future in sent:
+            future.result()
     return RecordsWritten(count)
 
 
@@ -122,51 +131,7 @@ def _producer_settings(options: WriteOptions) -> dict[str, Any]:
     }
 
 
-def _send(producer: Producer[bytes, bytes], batch: pyarrow.RecordBatch, topic: str | None) -> None:
-    size = batch.num_rows
-    topics = [topic] * size if topic is not None else batch.column("topic").to_pylist()
-    if None in topics:
+def _send(producer: Producer[bytes, bytes], batch: pyarrow.RecordBatch, topic: str | None) -> BulkFuture:
+    if topic is None and batch.column("topic").null_count:
         raise OptionError("a row has no topic (its topic column is null); give the option topic or filter such rows")
-    rows = zip(
-        topics,
-        _binary(batch, "key"),
-        _binary(batch, "value"),
-        _milliseconds(batch),
-        _headers(batch),
-        _optional(batch, "partition"),
-        strict=True,
-    )
-    send = producer.send
-    for to, key, value, timestamp, headers, partition in rows:
-        send(to, value, key, partition, timestamp, headers)
-
-
-def _optional(batch: pyarrow.RecordBatch, name: str) -> list[Any]:
-    return batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
-
-
-def _binary(batch: pyarrow.RecordBatch, name: str) -> list[bytes | None]:
-    import pyarrow
-
-    if name not in batch.schema.names:
-        return [None] * batch.num_rows
-    values: list[bytes | None] = batch.column(name).cast(pyarrow.binary()).to_pylist()
-    return values
-
-
-def _milliseconds(batch: pyarrow.RecordBatch) -> list[int | None]:
-    import pyarrow
-
-    if "timestamp" not in batch.schema.names:
-        return [None] * batch.num_rows
-    instants = batch.column("timestamp").cast(pyarrow.timestamp("ms", tz="UTC"), safe=False)
-    milliseconds: list[int | None] = instants.cast(pyarrow.int64()).to_pylist()
-    return milliseconds
-
-
-def _headers(batch: pyarrow.RecordBatch) -> list[tuple[tuple[str, bytes | None], ...]]:
-    if "headers" not in batch.schema.names or batch.column("headers").null_count == batch.num_rows:
-        return [()] * batch.num_rows
-    return [
-        tuple((each["key"], each["value"]) for each in headers or ()) for headers in batch.column("headers").to_pylist()
-    ]
+    return producer.send_arrow(batch, topic)

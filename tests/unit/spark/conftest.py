@@ -19,6 +19,7 @@ class FakeCluster:
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
         self.commit_failures = 0
         self.sent: list[tuple[Any, ...]] = []
+        self.futures: list[FakeFuture] = []
         self.flushed = 0
         self.clients = 0
         self.producer_settings: dict[str, Any] = {}
@@ -94,6 +95,17 @@ class FakeClient:
             yield pyarrow.record_batch(columns)
 
 
+class FakeFuture:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def done(self) -> bool:
+        return self.asked == 0
+
+    def result(self) -> None:
+        self.asked += 1
+
+
 class FakeProducer:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
@@ -104,8 +116,21 @@ class FakeProducer:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def send(self, *record: Any) -> None:
-        self._cluster.sent.append(record)
+    def send_arrow(self, batch: Any, topic: str | None) -> FakeFuture:
+        for row in batch.to_pylist():
+            key, value, moment = row.get("key"), row["value"], row.get("timestamp")
+            self._cluster.sent.append(
+                (
+                    topic or row["topic"],
+                    value.encode() if isinstance(value, str) else value,
+                    key.encode() if isinstance(key, str) else key,
+                    row.get("partition"),
+                    None if moment is None else int(moment.timestamp() * 1000),
+                    tuple((each["key"], each["value"]) for each in row.get("headers") or ()),
+                )
+            )
+        self._cluster.futures.append(FakeFuture())
+        return self._cluster.futures[-1]
 
     def flush(self) -> None:
         self._cluster.flushed += 1
