@@ -1,7 +1,8 @@
-"""The examples of requirements A1 to A5 with Apache Kafka's own consumers, in groups that ottla coordinates."""
+"""The examples of requirements A1 to A5 with Apache Kafka's own consumers, with ottla's, and with both in one group."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,11 +13,14 @@ from support.group_members import GroupMember
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SESSION_MS = 6_000
 TIMEOUT_S = 20.0
 SETTLED_TIMEOUT_S = 40.0
+
+#: What Java's consumer, and ottla's, say to a member that has no assignor in common with the others.
+REFUSED = re.compile("protocols are incompatible with those of existing members|INCONSISTENT_GROUP_PROTOCOL")
 
 Start = Callable[..., GroupMember]
 
@@ -34,14 +38,25 @@ def topics(ottla_server: OttlaServer) -> Callable[..., None]:
     return make
 
 
-@pytest.fixture
-def start(ottla_server: OttlaServer, tmp_path: Path) -> Iterator[Start]:
-    """Starts a Java consumer: its name, the topics that it subscribes to, its assignors."""
+#: Whose consumers the members of the group are, in turn.
+MAKES = {"java": ["java"], "ottla": ["ottla"], "both": ["ottla", "java"]}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("java", marks=[pytest.mark.needs_kafka, pytest.mark.long]),
+        pytest.param("ottla", marks=pytest.mark.long),
+        pytest.param("both", marks=pytest.mark.needs_kafka),
+    ]
+)
+def start(request: pytest.FixtureRequest, ottla_server: OttlaServer, tmp_path: Path) -> Iterator[Start]:
+    """Starts a consumer: its name, the topics that it subscribes to, its assignors."""
     members: list[GroupMember] = []
+    makes = MAKES[request.param]
 
     def make(name: str, subscribed: Sequence[str], *assignors: str) -> GroupMember:
         member = GroupMember(
-            "java",
+            makes[len(members) % len(makes)],
             name,
             tmp_path / "members",
             bootstrap=ottla_server.bootstrap,
@@ -136,5 +151,5 @@ def test_votes(ottla_server: OttlaServer, topics: Callable[..., None], start: St
     wait_until_owned(dict(zip(members, [{"v-0", "v-3", "w-2"}, {"v-1", "w-0", "w-3"}, {"v-2", "w-1"}], strict=True)))
     stranger = start("C3", ["v", "w"], "sticky")
     wait_until(lambda: not stranger.running, "the end of a consumer that has nothing in common with the group")
-    assert "supported protocols are incompatible with those of existing members" in stranger.err.read_text()
+    assert REFUSED.search(stranger.err.read_text())
     assert [rebalances(member) for member in members] == [1, 1, 1], "it disturbed nobody"

@@ -12,21 +12,32 @@ from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Consumer
 
+WANTED = wanted()
+TOPICS = WANTED.topic.split(",")
+
+
+def tell_owned(event: str, partitions: Sequence[TopicPartition]) -> None:
+    """Partitions by number, by name and number where there are several topics."""
+    if len(TOPICS) == 1:
+        tell_partitions(event, partitions)
+    else:
+        tell(event, partitions=sorted(map(str, partitions)))
+
 
 class Heard(ConsumerRebalanceListener):
     """Tells of rebalances."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """After a rebalance."""
-        tell_partitions("assigned", partitions)
+        tell_owned("assigned", partitions)
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Before a rebalance."""
-        tell_partitions("revoked", partitions)
+        tell_owned("revoked", partitions)
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """The group went on without this member."""
-        tell_partitions("lost", partitions)
+        tell_owned("lost", partitions)
 
 
 def consume(consumer: Consumer[bytes, bytes]) -> None:
@@ -46,7 +57,7 @@ def main() -> None:
     """Consume until asked to leave."""
     asked = threading.Event()
     when_asked_to_leave(asked.set)
-    args = wanted()
+    args = WANTED
     with Consumer(
         bootstrap_servers=args.bootstrap,
         group_id=args.group,
@@ -59,7 +70,7 @@ def main() -> None:
         enable_auto_commit=False,
         fetch_max_wait_ms=100,
     ) as consumer:
-        consumer.subscribe([args.topic], Heard())
+        consumer.subscribe(TOPICS, Heard())
         while not asked.is_set():
             consume(consumer)
     tell("closed")
