@@ -15,6 +15,9 @@ with Consumer(bootstrap_servers=bootstrap, group_id="readers", auto_offset_reset
     silent_polls = 0
     while silent_polls < 3:
         records = consumer.poll(timeout_ms=1000)
-        silent_polls = 0 if records else silent_polls + 1
         for record in records:
             print(f"{record.topic}-{record.partition} @ {record.offset}: {record.key!r} {record.value!r}")
+        if records:
+            silent_polls = 0
+        elif consumer.assignment():  # before, the group is still coming together
+            silent_polls += 1

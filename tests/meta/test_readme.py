@@ -39,8 +39,16 @@ def test_the_kcat_lines(example_server: OttlaServer) -> None:
 
 
 def test_the_client_example(example_server: OttlaServer) -> None:
-    example = next(block for block in PYTHON_BLOCKS if "confluent_kafka" in block)
-    assert run_tool([sys.executable, "-c", at(example_server, example)]).stdout == "b'hello'\n"
+    example = next(block for block in PYTHON_BLOCKS if "ottla.client" in block)
+    told = run_tool([sys.executable, "-c", at(example_server, example)]).stdout.splitlines()
+    assert told[1:] == ["greetings 0 0 b'en' b'hello'"]
+    shown = next(line for line in README.splitlines() if line.startswith("RecordMetadata("))
+    assert without_time(told[0]) == without_time(shown)
+
+
+def without_time(line: str) -> str:
+    """The line with another timestamp."""
+    return re.sub(r"timestamp=\d+", "timestamp=…", line)
 
 
 def test_the_examples_are_python() -> None:
