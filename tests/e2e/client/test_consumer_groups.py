@@ -184,6 +184,21 @@ def test_topics_that_match_a_pattern_come_and_go(topics, join, unique):
     assert member.consumer.subscription() == {f"{unique}-b"}
 
 
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("excluded", [True, False])
+def test_internal_topics_match_only_where_they_are_asked_for(topics, join, unique, excluded):
+    topics.create(unique, 1)
+    pattern = re.compile(f"{unique}|__consumer_offsets")
+    # The first consumer's group makes the internal topic.
+    for name in ("c1", "c2"):
+        member = join(
+            name, pattern, exclude_internal_topics=excluded, metadata_max_age_ms=200, auto_offset_reset="latest"
+        )
+        expected = {unique} if excluded else {unique, "__consumer_offsets"}
+        poll_until([member], lambda: {each.topic for each in member.consumer.assignment()} == expected)  # noqa: B023
+        member.close()
+
+
 @pytest.mark.spec("C7")
 def test_a_topic_that_is_made_after_the_subscription(topics, join, unique):
     member = join("c1", [unique], allow_auto_create_topics=False, retry_backoff_max_ms=200)

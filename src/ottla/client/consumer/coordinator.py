@@ -428,9 +428,12 @@ class ConsumerCoordinator:
         return task
 
     def _tell_state(self) -> None:
+        group = self.membership.settings.group_id
+        notes, self.membership.notes = self.membership.notes, []
+        for note in notes:
+            log.log(logging.WARNING if note.is_warning else logging.INFO, "group %s: %s", group, note.text)
         before, self._client_state = self._client_state, self.client_state
         if before is not self._client_state:
-            group = self.membership.settings.group_id
             log.info("group %s: consumer state %s -> %s", group, before.name, self._client_state.name)
 
     def _now_ms(self) -> float:

@@ -99,6 +99,13 @@ class MemberSettings:
     retry_backoff_max_ms: int = 1_000
 
 
+class Note(NamedTuple):
+    """A line for the log."""
+
+    text: str
+    is_warning: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
     """Look the coordinator up; `coordinator_found` or `coordinator_not_found` follows."""
@@ -165,6 +172,8 @@ class Membership:
         """What trying again does not help; a poll raises it."""
         self.fenced: FencedInstanceIdError | None = None
         self.actions: list[Action] = []
+        self.notes: list[Note] = []
+        """What happened to it, for the log."""
         self.last_poll_ms = 0.0
         self.rebalance_started_ms: float | None = None
         self.figures = MemberFigures()
@@ -298,6 +307,13 @@ class Membership:
                 f"it answered no heartbeat within session.timeout.ms={settings.session_timeout_ms}", now_ms
             )
         elif now_ms >= self.poll_deadline_ms:
+            late_ms = now_ms - self.last_poll_ms
+            text = (
+                f"leaving, as poll was not called for {late_ms:.0f} ms, longer than max.poll.interval.ms="
+                f"{settings.max_poll_interval_ms}: the work between two polls takes too long; raise the setting, or "
+                "lower max.poll.records"
+            )
+            self.notes.append(Note(text, is_warning=True))
             self.leave("consumer poll timeout has expired.")
         elif self._heartbeat is None and now_ms >= self._heartbeat_due_ms:
             who = self.generation
@@ -341,6 +357,7 @@ class Membership:
             self.coordinator_known = False
             self.coordinator_lost_at_ms = now_ms
             self.coordinator_problem = why
+            self.notes.append(Note(f"the coordinator is lost and looked for: {why}"))
             self._lookup_due_ms = now_ms
             self._heartbeat = None
         self.wake(now_ms)
@@ -529,6 +546,7 @@ class Membership:
         """Joining failed: again after a pause, or for the user to see where trying again does not help."""
         self.figures.failed_rebalances += 1
         self.request_rejoin(f"rebalance failed due to {name}")
+        self.notes.append(Note(f"joining failed: {error}"))
         self._join_due_ms = now_ms + self._backoff_ms(self._failures)
         self._failures += 1
         if not error.retriable and self.fenced is None:
@@ -547,9 +565,12 @@ class Membership:
                 code, f"group {self.settings.group_id} has shut out this member", detail
             )
             self.failure = self.fenced
+        name = self._refusal(code, "").name
+        text = f"the group went on without this member ({name} from {while_doing}): what it owned is lost"
+        self.notes.append(Note(text, is_warning=not self.has_lost_membership))
         keeps_id = code == ErrorCode.ILLEGAL_GENERATION
         self._reset(Generation(NO_GENERATION_ID, self.generation.member_id) if keeps_id else NO_GENERATION)
-        self.request_rejoin(f"encountered {self._refusal(code, '').name} from {while_doing} response")
+        self.request_rejoin(f"encountered {name} from {while_doing} response")
 
     def leave(self, reason: str) -> None:
         """Leave the group: the coordinator is told, unless the member is static, and the member id forgotten."""

@@ -243,6 +243,9 @@ def test_who_does_not_poll_leaves_and_says_why(bench: Bench) -> None:
     assert [(each.member_id, each.reason) for each in leave.members] == [("m", "consumer poll timeout has expired.")]
     assert bench.member.has_lost_membership
     assert bench.member.can_join(bench.now_ms)
+    (note,) = bench.member.notes
+    assert note.is_warning
+    assert "max.poll.interval.ms=60000" in note.text
 
 
 def test_polls_keep_it_in_the_group(bench: Bench) -> None:
