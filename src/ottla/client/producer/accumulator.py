@@ -167,45 +167,49 @@ class Accumulator:
         `size` is the most that the record can take. Raises what the encoding of records raises for wrong types.
         """
         begun = False
-        with self.lock:
-            while True:
-                sticky = None
-                if partition < 0:
-                    sticky = topic.sticky
-                    queue = topic.queues[sticky.partition]
-                else:
-                    queue = topic.queues[partition]
-                batch = queue.open
-                if batch is not None:
+        try:
+            with self.lock:
+                while True:
+                    sticky = None
+                    if partition < 0:
+                        sticky = topic.sticky
+                        queue = topic.queues[sticky.partition]
+                    else:
+                        queue = topic.queues[partition]
+                    batch = queue.open
+                    if batch is not None:
+                        builder = batch.builder
+                        before = builder.size
+                        index = builder.append(timestamp, key, value, headers)
+                        if index >= 0:
+                            break
+                        self._close(queue)
+                    if sticky is not None and sticky.produced_bytes >= sticky.size:
+                        sticky.switch()  # what the open batch held up
+                        continue
+                    batch = self._begin(topic, queue, size)
+                    if batch is None:
+                        return None
+                    begun, before = True, 0
                     builder = batch.builder
-                    before = builder.size
                     index = builder.append(timestamp, key, value, headers)
-                    if index >= 0:
-                        break
-                    self._close(queue)
-                if sticky is not None and sticky.produced_bytes >= sticky.size:
-                    sticky.switch()  # what the open batch held up
-                    continue
-                batch = self._begin(topic, queue, size)
-                if batch is None:
-                    return None
-                begun, before = True, 0
-                builder = batch.builder
-                index = builder.append(timestamp, key, value, headers)
-                self._enqueue(queue, batch)
-                break
-            if sticky is not None:
-                added = builder.size - before
-                if sticky.produced_bytes + added < sticky.size:
-                    sticky.produced_bytes += added  # what `add` does for nearly all records, without a call
-                else:
-                    sticky.add(added, may_switch=builder.size >= builder.limit)
-            future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
-            if callback is not None:
-                batch.result.add_callback(callback, future)
-        if begun:
-            self._wake()
-        return future
+                    self._enqueue(queue, batch)
+                    break
+                if sticky is not None:
+                    added = builder.size - before
+                    if sticky.produced_bytes + added < sticky.size:
+                        sticky.produced_bytes += added  # what `add` does for nearly all records, without a call
+                    else:
+                        sticky.add(added, may_switch=builder.size >= builder.limit)
+                future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
+                if callback is not None:
+                    batch.result.add_callback(callback, future)
+            if begun:
+                self._wake()
+            return future
+        except KeyboardInterrupt:
+            self._wake()  # a batch may have been begun of which the sender knows nothing
+            raise
 
     def has_room(self, topic: TopicQueues, partition: int, size: int) -> bool:
         """Whether a record of about this size fits into the partition's open batch, so that none is begun."""
@@ -223,30 +227,31 @@ class Accumulator:
         topic.used_at_ms = now = self._monotonic_ms()
         return ProducerBatch(queue.partition, limit, reserved, now, self.lock, self.hurry)
 
-    def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        # Nothing is called between these two: an interrupt (Ctrl-C) cannot come between them.
+    def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch, *, is_open: bool = True) -> None:
+        # An interrupt (Ctrl-C) can come behind a call: the only one is the last, when all is done.
         self.used_bytes += batch.reserved
         self.incomplete[batch] = None
-        queue.batches.append(batch)
-        queue.open = batch
         self.active[queue] = None
+        queue.open = batch if is_open else None
+        queue.batches.append(batch)
 
     def _close(self, queue: PartitionQueue) -> None:
-        if queue.open is not None:
-            queue.open.close()
-            queue.open = None
+        batch, queue.open = queue.open, None
+        if batch is not None:
+            batch.close()
 
     def add_batch(self, topic: TopicQueues, batch: ProducerBatch, *, is_sticky: bool) -> None:
         """Add a batch that is complete already, behind what waits; `is_sticky` where the sticky partition was meant."""
         queue = topic.queues[batch.partition.partition]
-        with self.lock:
-            self._close(queue)
-            batch.close()
-            self._enqueue(queue, batch)
-            queue.open = None
-            if is_sticky and topic.sticky.partition == batch.partition.partition:
-                topic.sticky.add(batch.builder.size, may_switch=True)
-        self._wake()
+        try:
+            with self.lock:
+                self._close(queue)
+                batch.close()
+                self._enqueue(queue, batch, is_open=False)
+                if is_sticky and topic.sticky.partition == batch.partition.partition:
+                    topic.sticky.add(batch.builder.size, may_switch=True)
+        finally:
+            self._wake()
 
     def room_for(self, size: int) -> bool:
         """Whether a batch of this size could be begun now."""
@@ -285,10 +290,10 @@ class Accumulator:
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
         """The first batch of the queue, closed; the caller holds the lock."""
-        batch = queue.batches[0]
+        batch = queue.batches.popleft()
         if batch is queue.open:
-            self._close(queue)
-        queue.batches.popleft()
+            queue.open = None
+        batch.close()
         if not queue.batches:
             del self.active[queue]
         queue.in_flight += 1
@@ -321,7 +326,8 @@ class Accumulator:
         """A batch is given up; where it waits, it waits no longer."""
         with self.lock:
             if batch is queue.open:
-                self._close(queue)
+                queue.open = None
+            batch.close()
             if batch in queue.batches:
                 queue.batches.remove(batch)
                 if not queue.batches:
@@ -337,8 +343,8 @@ class Accumulator:
             waiter()
 
     def oldest(self) -> ProducerBatch | None:
-        """Of the batches that are not delivered nor given up, the one that was begun first."""
-        with self.lock:  # another thread may begin one meanwhile
+        """The batch that was begun first of those that are not delivered."""
+        with self.lock:
             return next(iter(self.incomplete), None)
 
     def topics_in_use(self, since_ms: float) -> list[str]:
@@ -346,7 +352,7 @@ class Accumulator:
         with self.lock:
             return [
                 name
-                for name, topic in self.topics.items()
+                for name, topic in list(self.topics.items())
                 if topic.used_at_ms >= since_ms or any(queue.batches or queue.in_flight for queue in topic.queues)
             ]
 

@@ -100,10 +100,16 @@ class Bulk:
         filled: dict[str, _Batches] = {}
         try:
             yield from self._fill(records, topic, filled, future)
-        finally:
-            for batches in filled.values():
-                yield from batches.finish_all()
+        except Exception:
+            yield from self._finish(filled)
+            raise
+        yield from self._finish(filled)
         return future
+
+    @staticmethod
+    def _finish(filled: dict[str, _Batches]) -> Generator[tuple[Wait | None, str], None, None]:
+        for batches in filled.values():
+            yield from batches.finish_all()
 
     def _fill(
         self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches], future: BulkFuture

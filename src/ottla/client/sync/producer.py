@@ -51,8 +51,12 @@ class Producer(Generic[K, V]):
 
     def _wake(self) -> None:
         if not self._woken:
-            self._woken = True
-            self._thread.call(self._step)
+            try:
+                self._woken = True
+                self._thread.call(self._step)
+            except KeyboardInterrupt:
+                self._thread.call(self._step)  # whatever came of the first call
+                raise
 
     def _step(self) -> None:
         self._woken = False
