@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pyarrow
+
 import ottla
 from client_programs import meter as m
 from client_programs.meter import Job, Meter
@@ -57,6 +59,38 @@ async def produce_loop(job: Job, meter: Meter) -> None:
             for _ in range(m.RECORDS_PER_LOOK):
                 await send(topic, value)
             count += m.RECORDS_PER_LOOK
+        await producer.flush()
+        meter.stop(count)
+    meter.measured.appended = count + m.WARM_UP_RECORDS
+
+
+async def produce_batch(job: Job, meter: Meter) -> None:
+    """`send_many` with pairs of key and value."""
+    async with _producer(job) as producer:
+        value, count = job.value, 0
+        for _ in range(m.WARM_UP_RECORDS):
+            await producer.send(job.topic, value)
+        await producer.flush()
+        meter.start()
+        while meter.running():
+            await producer.send_many([(None, value) for _ in range(m.RECORDS_PER_CALL)], job.topic)
+            count += m.RECORDS_PER_CALL
+        await producer.flush()
+        meter.stop(count)
+    meter.measured.appended = count + m.WARM_UP_RECORDS
+
+
+async def produce_arrow(job: Job, meter: Meter) -> None:
+    """`send_arrow` with tables that are there already."""
+    table, count = pyarrow.table({"value": pyarrow.array([job.value] * m.RECORDS_PER_CALL, pyarrow.binary())}), 0
+    async with _producer(job) as producer:
+        for _ in range(m.WARM_UP_RECORDS):
+            await producer.send(job.topic, job.value)
+        await producer.flush()
+        meter.start()
+        while meter.running():
+            await producer.send_arrow(table, job.topic)
+            count += table.num_rows
         await producer.flush()
         meter.stop(count)
     meter.measured.appended = count + m.WARM_UP_RECORDS
@@ -132,6 +166,8 @@ def _run(program: Callable[[Job, Meter], Coroutine[Any, Any, None]]) -> Callable
 
 PROGRAMS: m.Programs = {
     m.PRODUCE_LOOP: _run(produce_loop),
+    m.PRODUCE_BATCH: _run(produce_batch),
+    m.PRODUCE_ARROW: _run(produce_arrow),
     m.CONSUME_LOOP: _run(consume_loop),
     m.CONSUME_BATCH: _run(consume_batch),
     m.CONSUME_ARROW: _run(consume_arrow),

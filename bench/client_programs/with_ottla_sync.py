@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pyarrow
+
 import ottla
 from client_programs import meter as m
 from client_programs.meter import Job, Meter
@@ -55,6 +57,38 @@ def produce_loop(job: Job, meter: Meter) -> None:
             for _ in range(m.RECORDS_PER_LOOK):
                 send(topic, value)
             count += m.RECORDS_PER_LOOK
+        producer.flush()
+        meter.stop(count)
+    meter.measured.appended = count + m.WARM_UP_RECORDS
+
+
+def produce_batch(job: Job, meter: Meter) -> None:
+    """`send_many` with pairs of key and value."""
+    with _producer(job) as producer:
+        value, count = job.value, 0
+        for _ in range(m.WARM_UP_RECORDS):
+            producer.send(job.topic, value)
+        producer.flush()
+        meter.start()
+        while meter.running():
+            producer.send_many([(None, value) for _ in range(m.RECORDS_PER_CALL)], job.topic)
+            count += m.RECORDS_PER_CALL
+        producer.flush()
+        meter.stop(count)
+    meter.measured.appended = count + m.WARM_UP_RECORDS
+
+
+def produce_arrow(job: Job, meter: Meter) -> None:
+    """`send_arrow` with tables that are there already."""
+    table, count = pyarrow.table({"value": pyarrow.array([job.value] * m.RECORDS_PER_CALL, pyarrow.binary())}), 0
+    with _producer(job) as producer:
+        for _ in range(m.WARM_UP_RECORDS):
+            producer.send(job.topic, job.value)
+        producer.flush()
+        meter.start()
+        while meter.running():
+            producer.send_arrow(table, job.topic)
+            count += table.num_rows
         producer.flush()
         meter.stop(count)
     meter.measured.appended = count + m.WARM_UP_RECORDS
@@ -127,6 +161,8 @@ def single(job: Job, meter: Meter) -> None:
 
 PROGRAMS: m.Programs = {
     m.PRODUCE_LOOP: produce_loop,
+    m.PRODUCE_BATCH: produce_batch,
+    m.PRODUCE_ARROW: produce_arrow,
     m.CONSUME_LOOP: consume_loop,
     m.CONSUME_BATCH: consume_batch,
     m.CONSUME_ARROW: consume_arrow,

@@ -29,6 +29,7 @@ MULTIPLIER = 0x5BD1E995
 MASK = 0xFFFFFFFF
 POSITIVE = 0x7FFFFFFF
 NO_PARTITION = -1
+PAIR = 2
 
 
 class RecordsBuilder:
@@ -408,6 +409,36 @@ def partitions_for_keys(keys: Strings, partition_count: int) -> array[int]:
             hashed = _murmur2(octets_from(keys.data), keys.starts[keys.offset + row], size)
             numbers[row] = (hashed & POSITIVE) % partition_count
     return chosen
+
+
+def append_pairs(
+    pairs: list[Any], at: int, builders: list[RecordsBuilder | None], partition_count: int, timestamp: int
+) -> int:
+    """Add the pairs of key and value from number `at` on, each to the builder of its partition; the next number.
+
+    `builders` has one for each partition, as the Java producer's default chooses it, and at the end one for what has
+    no key. It stops at what is not a tuple of two that are bytes or None, and where there is no builder, or no room.
+    """
+    check_count(partition_count)
+    end = len(pairs)
+    while at < end:
+        item = pairs[at]
+        if type(item) is not tuple or len(item) != PAIR:
+            break
+        key = item[0]
+        value = item[1]
+        number = partition_count
+        if key is not None:
+            if type(key) is not bytes:
+                break
+            number = (murmur2(key) & POSITIVE) % partition_count
+        if value is not None and type(value) is not bytes:
+            break
+        builder = builders[number]
+        if builder is None or builder.append(timestamp, key, value) < 0:
+            break
+        at += 1
+    return at
 
 
 def _murmur2(data: Any, start: int, size: int) -> int:

@@ -13,6 +13,7 @@ ctypedef const long long[::1] longs
 
 cdef Py_ssize_t MOST_BYTES, FIRST_ROOM
 cdef int NO_PARTITION
+cdef Py_ssize_t PAIR
 cdef i64 LARGEST
 cdef u64 SEED, MULTIPLIER, MASK, POSITIVE
 
@@ -144,6 +145,11 @@ cdef inline u64 zigzag(i64 value) noexcept
 cdef inline Py_ssize_t varint_size(i64 value) noexcept
 
 cpdef murmur2(bytes data)
+
+@cython.locals(end=Py_ssize_t, number=Py_ssize_t, item=object, builder=RecordsBuilder, hashed=u64)
+cpdef Py_ssize_t append_pairs(
+    list pairs, Py_ssize_t at, list builders, Py_ssize_t partition_count, i64 timestamp
+) except -1
 
 cdef int check_count(Py_ssize_t partition_count) except -1
 

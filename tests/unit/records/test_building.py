@@ -199,3 +199,37 @@ def test_partitions_of_a_column_of_keys(builders):
     keys = pyarrow.array([b"1", None, b"2", b"3", b""], pyarrow.binary())
     chosen = list(builders.partitions_for_keys(from_arrow.strings_of(keys), 3))
     assert chosen == [0, -1, 2, 2, (builders.murmur2(b"") & 0x7FFFFFFF) % 3]
+
+
+@pytest.mark.spec("P3")
+def test_pairs_go_to_the_builders_of_their_partitions(builders):
+    kept = [builders.RecordsBuilder(200), builders.RecordsBuilder(), None, builders.RecordsBuilder(60)]
+    keys = [next(bytes((octet,)) for octet in range(256) if _partition(builders, octet) == each) for each in range(3)]
+    pairs = [(keys[0], b"a"), (None, b"b"), (keys[1], None), (keys[0], b"c"), (None, bytes(50)), (keys[2], b"")]
+    assert builders.append_pairs(pairs, 0, kept, 3, 1000) == 4, "no room"
+    assert [builder and builder.count for builder in kept] == [2, 1, None, 1]
+    assert builders.append_pairs(pairs, 5, kept, 3, 1000) == 5, "no builder"
+    assert builders.append_pairs(pairs, 2, kept, 3, 2000) == 4
+    assert builders.append_pairs(pairs, 6, kept, 3, 2000) == 6
+    assert [(each.key, each.value) for each in decoded(kept[1])] == [(keys[1], None)] * 2
+    with pytest.raises(ValueError, match="0 partitions"):
+        builders.append_pairs(pairs, 0, [None], 0, 1000)
+
+
+def _partition(builders, octet):
+    return (builders.murmur2(bytes((octet,))) & 0x7FFFFFFF) % 3
+
+
+def decoded(builder):
+    whole = finish_batch(builder)
+    (header,) = split_batches(whole)
+    return decode_batch(whole, header)
+
+
+@pytest.mark.parametrize(
+    "other", [5, None, [b"k", b"v"], (b"k",), (b"k", b"v", b"w"), ("k", b"v"), (None, "v"), (None, bytearray(2))]
+)
+def test_pairs_end_where_something_else_comes(builders, other):
+    kept = [None, builders.RecordsBuilder()]
+    assert builders.append_pairs([(None, b"v"), other, (None, b"v")], 0, kept, 1, 1000) == 1
+    assert kept[1].count == 1

@@ -7,6 +7,7 @@ in a thread waits in another way than one in a loop; they return the future.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.errors import InvalidArgumentError, RecordTooLargeError
@@ -17,7 +18,7 @@ from ottla.client.producer.core import MAX_INT32, ProducerCore, Wait, check_time
 from ottla.client.producer.futures import RecordFuture
 from ottla.client.producer.record import ProducerRecord, checked_headers
 from ottla.records.batch import BATCH_OVERHEAD
-from ottla.records.building import murmur2, partitions_for_keys, rows_by_partition
+from ottla.records.building import RecordsBuilder, append_pairs, murmur2, partitions_for_keys, rows_by_partition
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,6 +27,8 @@ BULK_BATCH_BYTES = 256 * 1024
 """Bytes of a batch where many records are at hand, unless `batch.size` says more or `max.request.size` less."""
 
 PAIR = 2
+PAIRS_PER_CALL = 1000
+"""Pairs that are encoded before the loop looks up."""
 
 Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
 
@@ -39,6 +42,8 @@ class _Batches:
         self._limit = limit
         self._future = future
         self.open: dict[int, ProducerBatch] = {}
+        #: The open batches' builders by partition, the last one is that without a key.
+        self.builders: list[RecordsBuilder | None] = [None]
 
     def queues(self) -> TopicQueues | None:
         """The topic's queues, None where its metadata have to be waited for."""
@@ -52,6 +57,12 @@ class _Batches:
         where = queues.queues[number].partition
         batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.hurry)
         self.open[partition] = batch
+        if len(self.builders) == queues.count + 1:
+            self.builders[partition] = batch.builder
+        else:  # the first, or there are new partitions
+            self.builders = [None] * (queues.count + 1)
+            for number, each in self.open.items():
+                self.builders[number] = each.builder
         return batch
 
     def finish(self, partition: int) -> Steps:
@@ -114,7 +125,7 @@ class Bulk:
     def _fill(
         self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches], future: BulkFuture
     ) -> Steps:
-        """Encode the records into batches. This is the one loop per record: everything in it counts."""
+        """Encode the records into batches. This is the loop for each record that `_left_over` leaves over."""
         batches: _Batches | None = None
         name, headers, wanted, given, is_record = "", (), None, None, False
         count = 0
@@ -122,7 +133,7 @@ class Bulk:
         timestamp = now_ms()
         opened: dict[int, ProducerBatch] = {}
         ignores_keys = self._core.config.partitioner_ignore_keys
-        for item in records:
+        for item in self._left_over(records, topic, filled):
             if item.__class__ is tuple and len(item) == PAIR:
                 key, value = item
                 where = topic
@@ -158,6 +169,33 @@ class Bulk:
                 batch = batches.begin(queues, partition)
                 batch.builder.append(timestamp if given is None else given, key, value, headers)
         return future
+
+    def _left_over(self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches]) -> Iterator[Any]:
+        """Add plain pairs to batches that are open and have room, many at a time; what else there is, in its place."""
+        if topic is None or self._core.config.partitioner_ignore_keys:
+            yield from records
+            return
+        iterator, failure = iter(records), None
+        now_ms = self._core.cluster.clock.now_ms
+        while failure is None:
+            chunk: list[Any] = []
+            try:
+                chunk.extend(islice(iterator, PAIRS_PER_CALL))
+            except Exception as error:  # what came before it is taken
+                failure = error
+            at, end = 0, len(chunk)
+            while at < end:
+                batches = filled.get(topic)
+                if batches is not None and batches.open and chunk[at].__class__ is tuple:
+                    at = append_pairs(chunk, at, batches.builders, len(batches.builders) - 1, now_ms())
+                    if at == end:
+                        break
+                yield chunk[at]
+                at += 1
+            if not chunk:
+                break
+        if failure is not None:
+            raise failure
 
     @staticmethod
     def _taken_apart(item: Any, topic: str | None) -> tuple[Any, ...]:

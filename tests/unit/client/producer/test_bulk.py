@@ -61,6 +61,24 @@ def test_the_same_with_an_event_loop(fake):
     assert written(fake, p) == [(None, b"%d" % at) for at in range(1000)] * 2
 
 
+def test_pairs_of_all_kinds_keep_their_order(fake, producer):
+    [p] = fake.topic("t", 0)
+
+    def some():
+        for at in range(2500):
+            value = b"%d" % at
+            key = (None, b"k", bytearray(b"b"))[at % 3]
+            yield ProducerRecord("t", value, key) if at % 7 == 0 else [key, value] if at % 11 == 0 else (key, value)
+        raise KeyError("no more")
+
+    with pytest.raises(KeyError, match="no more"):
+        producer.send_many(some(), "t")
+    producer.flush()
+    for number, key in enumerate((None, b"k", b"b")):
+        values = [value for found, value in written(fake, p) if found == key]
+        assert values == [b"%d" % at for at in range(number, 2500, 3)]
+
+
 @pytest.mark.spec("P1")
 def test_records_with_everything_for_several_topics(fake, producer):
     [a] = fake.topic("a", 0)
