@@ -14,6 +14,8 @@ from ottla.assign.assignor import AbstractPartitionAssignor
 from ottla.assign.range import RangeAssignor
 from ottla.client.consumer.health import HealthCause
 from ottla.client.consumer.membership import ClientState
+from ottla.client.versions import USED
+from ottla.wire.apis import ApiKey
 from support.told_listener import Polled, poll_until
 from support.topics import Topics
 
@@ -391,3 +393,35 @@ def test_who_consumes_while_others_are_waited_for(topics, join, broker, unique, 
     everybody = [first, idle, newcomer]
     poll_until(everybody, lambda: sorted(len(one.owned) for one in everybody) == [1, 1, 2])
     poll_until(everybody, lambda: sum(len(one.records) for one in everybody) == 4)
+
+
+#: The newest versions that Apache Kafka 0.11 serves.
+OF_0_11 = {
+    ApiKey.JOIN_GROUP: (0, 2),
+    ApiKey.SYNC_GROUP: (0, 1),
+    ApiKey.HEARTBEAT: (0, 1),
+    ApiKey.LEAVE_GROUP: (0, 1),
+    ApiKey.OFFSET_COMMIT: (2, 3),
+    ApiKey.OFFSET_FETCH: (2, 3),
+    ApiKey.FIND_COORDINATOR: (1, 1),
+    ApiKey.FETCH: (4, 5),
+    ApiKey.METADATA: (4, 4),
+    ApiKey.LIST_OFFSETS: (1, 2),
+}
+
+
+@pytest.mark.spec("C6", "G2")
+@pytest.mark.parametrize("facade", ["sync"], indirect=True)
+def test_groups_with_the_versions_of_old_brokers(topics, join, broker, unique, monkeypatch):
+    for api_key, range_ in OF_0_11.items():
+        monkeypatch.setitem(USED, api_key, range_)
+    topics.create(unique)
+    produce(broker, unique, {0: ["a"], 1: ["b"], 2: ["c"]})
+    members = [join("c1", [unique], partition_assignment_strategy="range")]
+    poll_until(members, lambda: len(members[0].records) == 3)
+    members.append(join("c2", [unique], partition_assignment_strategy="range"))
+    settle(members, [0, 1], [2])
+    members[0].close()
+    settle(members[1:], [0, 1, 2])
+    assert members[1].records == [], "what the first read was committed"
+    assert [one.listener.counts for one in members] == [(2, 2, 0), (1, 2, 0)]
