@@ -9,6 +9,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 TIMEOUT_S = 20.0
+#: What librdkafka gives in one call.
+MOST_AT_ONCE = 10_000
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
@@ -46,7 +48,7 @@ def values_of(bootstrap: str, topic: str, partition: int) -> list[bytes | None]:
         values: list[bytes | None] = []
         at = 0
         while at < end:
-            messages = consumer.consume(10_000, 0.2)
+            messages = consumer.consume(min(end - at, MOST_AT_ONCE), 0.2)
             for message in messages:
                 if message.error() is not None:
                     raise KafkaException(message.error())
