@@ -21,6 +21,25 @@ CANCEL_TIMEOUT_S = 0.5
 UserCall = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
+class _Serving:
+    """A caller that waits in `run_serving`. It may be interrupted anywhere, so it is given up by a mark, too."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[UserCall | None] = SimpleQueue()
+        self.ended = threading.Event()
+        self.abandoned = False
+        self.task: asyncio.Task[None] | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def cancel(self) -> None:
+        """In the loop: end the work, if it was begun."""
+        if self.task is None:
+            self.ended.set()
+        else:
+            self.task.cancel()
+
+
 class LoopThread:
     """Runs coroutines for other threads. Threads do not survive a fork, so a child process needs its own."""
 
@@ -30,7 +49,7 @@ class LoopThread:
         self._process = os.getpid()
         self._closed = False
         #: The callers that wait in `run_serving`, the innermost last.
-        self._serving: list[SimpleQueue[UserCall | None]] = []
+        self._serving: list[_Serving] = []
         self._thread.start()
 
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
@@ -49,28 +68,39 @@ class LoopThread:
         A caller that is interrupted (KeyboardInterrupt) cancels the work and waits for its end, but not for long.
         """
         self.check()
-        calls: SimpleQueue[UserCall | None] = SimpleQueue()
-        ended = threading.Event()
+        serving = _Serving()
 
-        async def whole() -> T:
-            self._serving.append(calls)
-            try:
-                return await work(*args, **options)
-            finally:
-                self._serving.remove(calls)
-                ended.set()
-                calls.put(None)
+        def begin() -> None:
+            if serving.abandoned:
+                serving.ended.set()
+            else:
+                serving.task = self._loop.create_task(self._serve(serving, work(*args, **options)))
 
-        future = asyncio.run_coroutine_threadsafe(whole(), self._loop)
         try:
-            while (call := calls.get()) is not None:
+            self._loop.call_soon_threadsafe(begin)
+            while (call := serving.calls.get()) is not None:
                 self._execute(*call)
-            return future.result()
         except BaseException:
-            if not future.done():
-                future.cancel()
-                ended.wait(CANCEL_TIMEOUT_S)
+            if not serving.ended.is_set():
+                serving.abandoned = True
+                self._loop.call_soon_threadsafe(serving.cancel)
+                serving.ended.wait(CANCEL_TIMEOUT_S)
             raise
+        if serving.error is not None:
+            raise serving.error
+        result: T = serving.result
+        return result
+
+    async def _serve(self, serving: _Serving, work: Coroutine[Any, Any, Any]) -> None:
+        self._serving.append(serving)
+        try:
+            serving.result = await work
+        except BaseException as error:
+            serving.error = error
+        finally:
+            self._serving.remove(serving)
+            serving.ended.set()
+            serving.calls.put(None)
 
     def _execute(self, call: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
         """Call for the loop and tell it what came of it; what is no Exception (KeyboardInterrupt) is the caller's."""
@@ -84,7 +114,7 @@ class LoopThread:
     async def in_caller(self, function: Callable[..., T], *args: Any) -> T:
         """In the loop: the result of `function(*args)`, called in the thread that waits in `run_serving`."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._serving[-1].put((lambda: function(*args), answer))
+        self._serving[-1].calls.put((lambda: function(*args), answer))
         return await answer
 
     def call(self, work: Callable[[], None]) -> None:

@@ -72,6 +72,7 @@ class CompletedFetch:
         "seeks",
         "size_bytes",
         "state",
+        "torn",
     )
 
     def __init__(
@@ -92,6 +93,8 @@ class CompletedFetch:
         self.epoch = self.end_epoch = -1
         self.size_bytes = len(data)
         self.released = False
+        #: Set while records are taken out: where that was interrupted, only `rewind` brings it into order.
+        self.torn = False
         self.error = error
         self._buffer = data
         self._decoding = decoding
@@ -285,6 +288,7 @@ class CompletedFetch:
         self._at = next(
             (at for at, each in enumerate(self._headers) if each.next_offset > position), len(self._headers)
         )
+        self.torn = False
 
 
 def _made(deserialize: Deserialize | None, topic: str, headers: Any, data: bytes | None) -> Any:

@@ -6,7 +6,8 @@ An event loop adds to it while another thread may take out: what they both touch
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.client.consumer.completed_fetch import CompletedFetch
@@ -29,33 +30,33 @@ class _Tail(NamedTuple):
 class FetchBuffer:
     """Completed fetches in the order of their arrival; false where all are released.
 
-    It is full at `max_bytes`, but takes in what was under way.
+    It is full at `max_bytes`, but takes in what was under way. A caller may be interrupted (KeyboardInterrupt) anywhere
+    in it: what there is room for is counted when it is asked, never kept beside the fetches.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._fetches: deque[CompletedFetch] = deque()
-        self._counts: dict[TopicPartition, int] = {}
         self._tails: dict[TopicPartition, _Tail] = {}
-        self._bytes = 0
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
-        return bool(self._counts)
+        return any(not fetch.released for fetch in self.fetches())
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the answers that are not drained yet."""
-        return self._bytes
+        return sum(fetch.size_bytes for fetch in self.fetches() if not fetch.released)
 
     @property
     def is_full(self) -> bool:
         """Whether nothing more should be fetched for now."""
-        return self._bytes >= self._max_bytes
+        return self.size_bytes >= self._max_bytes
 
-    def has_room_for(self, partition: TopicPartition) -> bool:
-        """Whether the partition may be fetched ahead."""
-        return self._counts.get(partition, 0) < MAX_FETCHES_PER_PARTITION
+    def without_room(self) -> set[TopicPartition]:
+        """Partitions that may not be fetched ahead."""
+        counts = Counter(fetch.partition for fetch in self.fetches() if not fetch.released)
+        return {partition for partition, count in counts.items() if count >= MAX_FETCHES_PER_PARTITION}
 
     def next_fetch(self, partition: TopicPartition, state: PartitionState) -> FetchPosition | None:
         """From where to fetch: behind what is here, else from the position."""
@@ -72,33 +73,26 @@ class FetchBuffer:
             if fetch.seeks != fetch.state.seeks or at is None or at.offset != fetch.fetch_offset:
                 return False
             self._fetches.append(fetch)
-            self._counts[fetch.partition] = self._counts.get(fetch.partition, 0) + 1
-            self._bytes += fetch.size_bytes
             self._tails[fetch.partition] = _Tail(fetch.state, fetch.seeks, fetch.end, fetch.end_epoch)
             return True
 
     def fetches(self) -> list[CompletedFetch]:
         """What is here, oldest first."""
-        with self._lock:
-            return list(self._fetches)
+        return list(self._fetches)
 
     def release(self, fetch: CompletedFetch) -> None:
         """All of it was taken out, so there is room for another; it stays until the caller is back for more."""
-        with self._lock:
-            self._release(fetch)
+        fetch.released = True
 
     def reclaim(self, fetch: CompletedFetch) -> None:
         """Its records are to be taken out again."""
-        with self._lock:
-            if fetch.released:
-                fetch.released = False
-                self._counts[fetch.partition] = self._counts.get(fetch.partition, 0) + 1
-                self._bytes += fetch.size_bytes
+        fetch.released = False
 
     def remove(self, fetch: CompletedFetch) -> None:
         """What was taken out of it has arrived, or all of it is void."""
         with self._lock:
-            self._remove(fetch)
+            if fetch in self._fetches:
+                self._fetches.remove(fetch)
 
     def shed(self) -> None:
         """Make room: what is here of partitions that are not read now (paused ones) is fetched again when it is wanted.
@@ -113,27 +107,11 @@ class FetchBuffer:
         with self._lock:
             self._tails.pop(partition, None)
             for fetch in [each for each in self._fetches if each.partition == partition]:
-                self._remove(fetch)
+                self._fetches.remove(fetch)
 
-    def _remove(self, fetch: CompletedFetch) -> None:
-        if fetch in self._fetches:
-            self._fetches.remove(fetch)
-            self._release(fetch)
-
-    def _release(self, fetch: CompletedFetch) -> None:
-        if fetch.released:
-            return
-        fetch.released = True
-        self._bytes -= fetch.size_bytes
-        left = self._counts[fetch.partition] - 1
-        if left:
-            self._counts[fetch.partition] = left
-        else:
-            del self._counts[fetch.partition]
-
-    def retain(self, assigned: dict[TopicPartition, PartitionState]) -> None:
+    def retain(self, assigned: Mapping[TopicPartition, PartitionState]) -> None:
         """Forget everything of partitions that are not assigned (any more), or anew."""
         with self._lock:
             for fetch in [each for each in self._fetches if assigned.get(each.partition) is not each.state]:
-                self._remove(fetch)
+                self._fetches.remove(fetch)
             self._tails = {each: tail for each, tail in self._tails.items() if assigned.get(each) is tail.state}

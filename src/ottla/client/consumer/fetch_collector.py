@@ -76,7 +76,9 @@ class FetchCollector:
             try:
                 while most > 0 and not fetch.is_drained:
                     self._raise_error(fetch)
+                    fetch.torn = True
                     taken, count = take(fetch, most)
+                    fetch.torn = False
                     moves[fetch.partition] = self._moved(fetch)
                     if count:
                         most -= count
@@ -87,6 +89,7 @@ class FetchCollector:
                         if once:
                             wanted, most = count, 0
             except ClientError:
+                fetch.torn = False
                 if gathered:
                     break
                 # What was passed over before the error is passed.
@@ -113,7 +116,7 @@ class FetchCollector:
             return False
         moved = moves.get(fetch.partition)
         at = (moved.position if moved is not None else state.position).offset
-        if at == fetch.position:
+        if at == fetch.position and not fetch.torn:
             if fetch.released and moved is None:
                 self._buffer.remove(fetch)
             return not fetch.released

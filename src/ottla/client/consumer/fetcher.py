@@ -128,7 +128,7 @@ class Fetcher:
         subscriptions = self._subscriptions
         if self._retained_id != subscriptions.assignment_id:
             self._retained_id = subscriptions.assignment_id
-            self._buffer.retain(dict(subscriptions.snapshot()))
+            self._buffer.retain(subscriptions.snapshot())
         for node_id, asked in self._wanted(self._cluster.clock.monotonic_ms()).items():
             task = asyncio.get_running_loop().create_task(self._fetch(node_id, asked))
             self._in_flight[node_id] = task
@@ -141,6 +141,7 @@ class Fetcher:
         """
         by_node: dict[int, dict[TopicPartition, _Asked]] = {}
         without_room: set[int] = set()
+        full = self._buffer.without_room()
         held, buffer, most_bytes = self._held_until_ms, self._buffer, self._settings.max_partition_bytes
         for partition, state in self._subscriptions.snapshot().items():
             if not state.is_fetchable or (held and self._is_held(partition, now_ms)):
@@ -149,7 +150,7 @@ class Fetcher:
             if node_id is None or node_id in self._in_flight or (held and self._is_held(node_id, now_ms)):
                 continue
             at = buffer.next_fetch(partition, state)
-            if not buffer.has_room_for(partition):
+            if partition in full:
                 without_room.add(node_id)
             elif at is not None:
                 wanted = WantedFetch(at.offset, at.current_leader.epoch, most_bytes)

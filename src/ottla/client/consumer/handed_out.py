@@ -27,9 +27,9 @@ class HandedOut:
         """Make positions of it. An iteration that is under way goes on behind its place, unless it is stopped."""
         moves = self.moves
         if moves is not None:
-            self.moves = None
-            for move in moves.values():
+            for move in moves.values():  # again, if this is interrupted: that does no harm
                 move.settle()
+            self.moves = None
         if self._iterating is not None:
             self._settle_iteration(stop=stop_iteration)
 
@@ -37,15 +37,15 @@ class HandedOut:
         assert self._iterating is not None
         iterator, records, move = self._iterating
         left = length_hint(iterator)
-        if stop:
-            iterator.__setstate__(len(records))  # type: ignore[attr-defined]
-            self._iterating = None
         if left == 0:
             move.settle()
         elif left < len(records):
             last = records[len(records) - left - 1]
             read = move.position._replace(offset=last.offset + 1, offset_epoch=last.leader_epoch)
             move._replace(position=read).settle()
+        if stop:
+            self._iterating = None
+            iterator.__setstate__(len(records))  # type: ignore[attr-defined]
 
     def iterate(self, records: Records, move: Move) -> Iterator[ConsumerRecord[Any, Any]]:
         """An iterator whose place is asked for when a position is needed, so that the loop over it costs nothing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from types import TracebackType
 
@@ -38,7 +37,6 @@ class UseGuard(Guard):
         self._who = who
         self._owner: object = None
         self._depth = 0
-        self._lock = threading.Lock()
         self._process = os.getpid()
         self.closed = False
 
@@ -53,19 +51,20 @@ class UseGuard(Guard):
         if os.getpid() != self._process:
             raise ForkedError("consumer")
         me = self._who()
-        if self._lock.acquire(blocking=False):
+        # Between looking and taking nothing is called, so that neither another thread nor a signal comes between.
+        owner = self._owner
+        if owner is None:
             self._owner = me
             self._depth = 1
-        elif self._owner == me:
+        elif owner == me:
             self._depth += 1
         else:
             raise ConcurrentUseError(
-                f"another {self._kind} ({self._owner}) is in this consumer: a consumer is for one {self._kind} at a "
-                f"time; only wakeup may be called meanwhile. Give each {self._kind} a consumer, or pass on the records"
+                f"another {self._kind} ({owner}) is in this consumer: a consumer is for one {self._kind} at a time; "
+                f"only wakeup may be called meanwhile. Give each {self._kind} a consumer, or pass on the records"
             )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._owner = None
-            self._lock.release()
