@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,3 +234,19 @@ def test_ctrl_c_ends_the_program_within_a_second(broker, unique, kind):
             assert time.monotonic() - pressed < 1.5
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("way", ["poll", "iterate"])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
+def test_interrupted_at_random_points_it_goes_on(broker, unique, way, seed):
+    """Some hundred times in the long run: nothing is lost, doubled or out of order, and `close` is quick."""
+    count = 15_000
+    fill(broker, unique, 2, count)
+    program = [sys.executable, str(Path(__file__).with_name("interrupted_reader.py"))]
+    arguments = [broker.bootstrap, unique, "2", str(count), str(seed), way]
+    ended = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert told["seen"] == {"0": list(range(count)), "1": list(range(count))}
+    assert told["interruptions"] > 5
+    assert told["longest_close_s"] < 1
