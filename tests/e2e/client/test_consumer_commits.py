@@ -131,9 +131,9 @@ def test_who_does_not_poll_in_time_has_lost_its_partitions(join, filled):
 
 @pytest.mark.spec("G10")
 def test_who_waits_in_poll_is_alive(join, filled):
-    member = join("c1", [filled.topic], max_poll_interval_ms=400)
+    member = join("c1", [filled.topic], max_poll_interval_ms=300)
     read(member, 10)
-    assert not member.consumer.poll(1500)
+    assert not member.consumer.poll(700)
     assert member.listener.calls == [("assigned", [0])]
 
 

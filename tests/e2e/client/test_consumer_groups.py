@@ -89,12 +89,9 @@ def test_two_rebalances(topics, join, broker, unique):
     settle([first], [0, 1, 2])
     produce(broker, unique, {0: ["a"], 1: ["b"], 2: ["c"]})
     poll_until([first], lambda: len(first.records) == 3)
-    # The first is told of the rebalance only when both others have joined.
+    # Both others have joined before the first hears of it in a poll.
     others = [join(name, [unique], partition_assignment_strategy="range") for name in ("c2", "c3")]
-    others_wait = 20
-    for _ in range(others_wait):
-        for one in others:
-            one.poll()
+    poll_until(others, lambda: all("other members" in "".join(one.consumer.health().reasons) for one in others))
     settle([first, *others], [0], [1], [2])
     assert [one.listener.counts for one in (first, *others)] == [(1, 2, 0), (0, 1, 0), (0, 1, 0)]
     assert [one.records for one in others] == [[], []], "what was committed is not read again"
