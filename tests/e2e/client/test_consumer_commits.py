@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.client import OffsetAndMetadata, TopicPartition
-from ottla.client.errors import CommitFailedError, RebalanceInProgressError, RebalanceListenerError
+from ottla.client.errors import ClientTimeoutError, CommitFailedError, RebalanceInProgressError, RebalanceListenerError
 from support.told_listener import Polled, ToldListener, poll_until
+from support.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("C3")]
 
@@ -306,3 +307,27 @@ def test_partitions_that_move_repeat_no_record(topics, join, broker, unique, str
     seen = [(record.partition, record.offset) for one in everybody for record in one.records]
     assert len(set(seen)) == sent
     assert len(seen) == sent, "no record twice, none missing"
+
+
+@pytest.mark.spec("G10")
+def test_commits_while_the_coordinator_is_gone(facade, quick_server, unique):
+    Topics(quick_server.bootstrap).create(unique, 1)
+    partition, calls = TopicPartition(unique, 0), []
+    consumer = facade.consumer(
+        bootstrap_servers=quick_server.bootstrap, group_id=unique, heartbeat_interval_ms=100, enable_auto_commit=False
+    )
+    member = Polled(consumer)
+    try:
+        consumer.subscribe([unique], member.listener)
+        poll_until([member], lambda: member.owned == [0])
+        quick_server.kill9()
+        with pytest.raises(ClientTimeoutError, match="committing offsets of group"):
+            consumer.commit({partition: 0}, timeout_ms=300)
+        consumer.commit_async({partition: 0}, lambda offsets, error: calls.append((offsets[partition].offset, error)))
+        quick_server.restart()
+        poll_until([member], lambda: bool(calls))
+        assert calls == [(0, None)]
+        assert consumer.committed([partition]) == {partition: OffsetAndMetadata(0)}
+        assert member.listener.calls == [("assigned", [0])]
+    finally:
+        member.close()
