@@ -10,6 +10,8 @@ import asyncio
 import logging
 import os
 import time
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -196,7 +198,7 @@ class Cluster:
                 else:
                     next_due_s = min(next_due_s, left_s)
         loop = asyncio.get_running_loop()
-        self._idle_timer = loop.call_later(max(next_due_s, MIN_IDLE_CHECK_S), self._close_idle)
+        self._idle_timer = loop.call_later(max(next_due_s, MIN_IDLE_CHECK_S), _close_idle_of, weakref.ref(self))
 
     async def any_connection(self) -> Connection:
         """An open connection to any broker: one that stands, else a new one to a known broker or bootstrap server.
@@ -250,6 +252,14 @@ class Cluster:
         told = "; ".join(str(problem) for problem in problems)
         kind = type(first) if len({type(problem) for problem in problems}) == 1 else BrokerUnreachableError
         return kind(f"no broker of {self.name} can be reached: {told}", retriable=self._was_reached)
+
+    def __del__(self, _warn: Any = warnings.warn, _getpid: Any = os.getpid) -> None:
+        if getattr(self, "_closed", True) or _getpid() != self._process:
+            return
+        if standing := [each for each in (*self._connections.values(), self._bootstrap) if each and each.is_open]:
+            _warn(f"a client of {self.name} was dropped without close", ResourceWarning, source=self)
+            for connection in standing:
+                connection.abandon()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -332,3 +342,9 @@ class Cluster:
         for partition in partitions:
             grouped.setdefault(await self.leader(partition), []).append(partition)
         return grouped
+
+
+def _close_idle_of(cluster: weakref.ref[Cluster]) -> None:
+    """The timer's: it must not keep a cluster that nobody has any more."""
+    if (found := cluster()) is not None:
+        found._close_idle()

@@ -71,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
         self._closed_by: ClientError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._peer: tuple[str, int] = ("", 0)
         #: Whether a request was answered after the versions were agreed on.
         self._was_used = False
@@ -250,6 +251,11 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection; requests in flight fail."""
         self._close(ConnectionLostError(f"the connection to {self.address} was closed by this client", retriable=True))
 
+    def abandon(self) -> None:
+        """As `close`, from wherever a client is dropped: in another thread, or when its loop is over."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.close)
+
     def _close(self, reason: ClientError) -> None:
         if self._closed_by is None:
             self._closed_by = reason
@@ -265,6 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         """Asyncio: the connection stands."""
         # Not every loop's transports are registered as asyncio's (uvloop's are not), but they have its methods.
         self._transport = cast("asyncio.Transport", transport)
+        self._loop = asyncio.get_running_loop()
         self._peer = transport.get_extra_info("peername")[:2]
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

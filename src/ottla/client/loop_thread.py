@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import warnings
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
@@ -41,11 +42,16 @@ class _Serving:
 
 
 class LoopThread:
-    """Runs coroutines for other threads. Threads do not survive a fork, so a child process needs its own."""
+    """Runs coroutines for other threads. Threads do not survive a fork, so a child process needs its own.
 
-    def __init__(self, name: str) -> None:
+    Who drops it without `close` gets a ResourceWarning, and `closing` is run before the thread ends. Neither that nor
+    what runs in the loop may hold on to the owner, or nobody could drop him.
+    """
+
+    def __init__(self, name: str, closing: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
+        self._closing = closing
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread = threading.Thread(target=_serve, args=(self._loop,), name=name, daemon=True)
         self._process = os.getpid()
         self._closed = False
         #: The callers that wait in `run_serving`, the innermost last.
@@ -146,8 +152,36 @@ class LoopThread:
         self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_TIMEOUT_S)
-        if not self._thread.is_alive():
-            self._loop.close()
+
+    def __del__(self, _warn: Any = warnings.warn, _getpid: Any = os.getpid) -> None:
+        if getattr(self, "_closed", True) or _getpid() != self._process:
+            return
+        self._closed = True
+        _warn(f"a client was dropped without close: {self._thread.name}", ResourceWarning, source=self)
+        asyncio.run_coroutine_threadsafe(_end(self._closing), self._loop)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """What the thread does: run the loop until it is stopped."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+async def _end(closing: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
+    """In a loop whose client was dropped: end the client's work, then the loop."""
+    loop = asyncio.get_running_loop()
+    try:
+        if closing is not None:
+            await closing()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # a turn in which the connections that were closed are told
+    finally:
+        loop.stop()
 
 
 def _settle(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:

@@ -331,6 +331,11 @@ class ProducerCore:
         """As `stop`, for callers in other threads."""
         return self.stop()
 
+    async def drop(self) -> None:
+        """Stop at once and close all connections: nobody has this producer any more."""
+        self.stop()
+        await self.cluster.close()
+
     def stop(self, timeout_ms: int | None = 0) -> DeliveryError | None:
         """Give up what is still pending; what was not delivered."""
         if self.refusal == FORKED:

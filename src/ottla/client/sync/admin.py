@@ -35,7 +35,7 @@ class Admin:
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._async = AsyncAdmin(config, **settings)
-        self._thread = LoopThread(f"{self._async.config.client_id}-admin")
+        self._thread = LoopThread(f"{self._async.config.client_id}-admin", self._async.close)
 
     def __enter__(self) -> Self:
         return self

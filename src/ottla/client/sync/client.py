@@ -44,7 +44,7 @@ class Client:
         self._cluster = Cluster(ClientSettings(bootstrap_servers, client_id, **settings))
         self._admin = TopicAdmin(self._cluster)
         self._groups: dict[str, GroupOffsets] = {}
-        self._thread = LoopThread(f"{client_id}-client")
+        self._thread = LoopThread(f"{client_id}-client", self._cluster.close)
 
     def __enter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
+import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
@@ -27,6 +28,7 @@ from ottla.client.consumer.health import ConsumerHealth
 from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.use_guard import Guard, UseGuard
+from ottla.client.errors import ClientClosedError
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ottla.records.consumed import ConsumerRecord
@@ -49,10 +51,18 @@ class Consumer(Generic[K, V]):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._guard = UseGuard("thread", threading.get_ident)
-        self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), call=self._call, **settings)
+        me = weakref.ref(self)  # what runs in the loop must not keep a consumer that nobody has any more
+
+        async def call(function: Callable[..., Any], *arguments: Any) -> Any:
+            consumer = me()
+            if consumer is None:
+                raise ClientClosedError("the consumer was dropped")
+            return await consumer._call(function, *arguments)
+
+        self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), call=call, **settings)
         self._core = self._async.core
         self._max_poll_records = self._async.config.max_poll_records
-        self._thread = LoopThread(f"{self._async.config.client_id}-consumer")
+        self._thread = LoopThread(f"{self._async.config.client_id}-consumer", self._core.close)
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ Records are encoded into their batches in the caller's own thread; the loop is w
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
@@ -39,11 +40,17 @@ class Producer(Generic[K, V]):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self.config = parse_producer_config(config, settings)
-        self._core = ProducerCore(self.config, Cluster(self.config.client_settings), self._wake)
+        me = weakref.ref(self)  # what runs in the loop must not keep a producer that nobody has any more
+
+        def wake() -> None:
+            if (producer := me()) is not None:
+                producer._wake()
+
+        self._core = ProducerCore(self.config, Cluster(self.config.client_settings), wake)
         self._take = self._core.take
         self._intercepts = bool(self._core.interceptors)
         self._woken = False
-        self._thread = LoopThread(f"{self.config.client_id}-producer")
+        self._thread = LoopThread(f"{self.config.client_id}-producer", self._core.drop)
         self._thread.run(self._start)
 
     async def _start(self) -> None:

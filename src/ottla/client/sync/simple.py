@@ -24,7 +24,7 @@ class SimpleConsumer(Generic[K, V]):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._async: AsyncSimpleConsumer[K, V] = AsyncSimpleConsumer(config, **settings)
         self.config = self._async.config
-        self._thread = LoopThread(f"{self.config.client_id}-simple-consumer")
+        self._thread = LoopThread(f"{self.config.client_id}-simple-consumer", self._async.close)
 
     def __enter__(self) -> Self:
         return self
