@@ -387,6 +387,11 @@ def varint_size(value: int) -> int:
 
 def murmur2(data: bytes) -> int:
     """The 32-bit murmur2 hash, unsigned, as `org.apache.kafka.common.utils.Utils.murmur2` has it."""
+    return hash_of(data)
+
+
+def hash_of(data: bytes) -> int:
+    """As `murmur2`, for compiled code, which makes no object of the number."""
     return _murmur2(data, 0, len(data))
 
 
@@ -431,7 +436,7 @@ def append_pairs(
         if key is not None:
             if type(key) is not bytes:
                 break
-            number = (murmur2(key) & POSITIVE) % partition_count
+            number = (hash_of(key) & POSITIVE) % partition_count
         if value is not None and type(value) is not bytes:
             break
         builder = builders[number]

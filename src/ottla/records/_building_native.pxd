@@ -146,6 +146,8 @@ cdef inline Py_ssize_t varint_size(i64 value) noexcept
 
 cpdef murmur2(bytes data)
 
+cdef inline u64 hash_of(bytes data)
+
 @cython.locals(end=Py_ssize_t, number=Py_ssize_t, item=object, builder=RecordsBuilder, hashed=u64)
 cpdef Py_ssize_t append_pairs(
     list pairs, Py_ssize_t at, list builders, Py_ssize_t partition_count, i64 timestamp
