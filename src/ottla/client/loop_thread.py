@@ -33,6 +33,12 @@ class _Serving:
         self.result: Any = None
         self.error: BaseException | None = None
 
+    def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """In the loop: the work has ended, or was cancelled before it began."""
+        coroutine.close()
+        self.ended.set()
+        self.calls.put(None)
+
     def cancel(self) -> None:
         """In the loop: end the work, if it was begun."""
         if self.task is None:
@@ -80,7 +86,9 @@ class LoopThread:
             if serving.abandoned:
                 serving.ended.set()
             else:
-                serving.task = self._loop.create_task(self._serve(serving, work(*args, **options)))
+                coroutine = work(*args, **options)
+                serving.task = self._loop.create_task(self._serve(serving, coroutine))
+                serving.task.add_done_callback(lambda _: serving.end(coroutine))
 
         try:
             self._loop.call_soon_threadsafe(begin)
@@ -105,8 +113,6 @@ class LoopThread:
             serving.error = error
         finally:
             self._serving.remove(serving)
-            serving.ended.set()
-            serving.calls.put(None)
 
     def _execute(self, call: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
         """Call for the loop and tell it what came of it; what is no Exception (KeyboardInterrupt) is the caller's."""

@@ -65,3 +65,37 @@ def test_a_forked_child_is_told(thread):
     child.join(20)
     assert child.exitcode == 0
     assert thread.run(double, 1)[0] == 2, "the parent's goes on"
+
+
+def test_the_waiting_caller_serves_the_loop(thread):
+    async def work():
+        inner = await thread.in_caller(lambda: thread.run_serving(nested))
+        try:
+            await thread.in_caller(int, "no number")
+        except ValueError as error:
+            return inner, type(error)
+
+    async def nested():
+        return await thread.in_caller(lambda: threading.current_thread().name)
+
+    assert thread.run_serving(work) == (threading.current_thread().name, ValueError)
+    with pytest.raises(KeyError, match="mine"):
+        thread.run_serving(fail)
+
+
+def test_an_interrupted_caller_ends_the_work(thread):
+    ended = []
+
+    async def forever():
+        try:
+            await thread.in_caller(interrupt)
+        finally:
+            ended.append(True)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.run_serving(forever)
+    assert ended == [True]
+    assert thread.run_serving(double, 1) == (2, "test-client")
