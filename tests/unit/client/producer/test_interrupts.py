@@ -1,0 +1,121 @@
+"""Ctrl-C at random points of a blocking producer: it comes through at once, and the producer goes on as before."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from ottla.client.errors import ClientClosedError, DeliveryError, InvalidArgumentError
+from ottla.client.sync import Producer
+from ottla.wire.apis import ApiKey
+
+SETTINGS = {"request_timeout_ms": 5000, "delivery_timeout_ms": 10_000, "batch_size": 1000, "buffer_memory": 50_000}
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt in the main thread after a time."""
+
+    def __init__(self, seconds):
+        self._seconds = seconds
+
+    def __enter__(self):
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+
+    def __exit__(self, *_):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@pytest.fixture
+def interrupting():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def work_for_ever(producer, what):
+    while True:
+        if what == "send_many":
+            producer.send_many([(None, b"v")] * 500, "t")
+        elif what == "result":
+            producer.send("t", b"v").result(5)
+        else:
+            for _ in range(20):
+                producer.send("t", bytes(50))
+            if what == "flush":
+                producer.flush()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("P4")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("rounds", [60, pytest.param(1000, marks=pytest.mark.long)])
+def test_anywhere(fake, interrupting, rounds):
+    fake.topic("t", 0, 0)
+    chance = random.Random(rounds)
+    with Producer(bootstrap_servers=fake.bootstrap, linger_ms=1, **SETTINGS) as producer:
+        producer.send("t", b"first").result(5)
+        for _ in range(rounds):
+            what = chance.choice(["send", "send_many", "result", "flush"])
+            with pytest.raises(KeyboardInterrupt), Interrupt(chance.uniform(0.0005, 0.01)):
+                work_for_ever(producer, what)
+            began = time.monotonic()
+            assert producer.send("t", b"next").result(5).offset >= 0
+            assert time.monotonic() - began < 1
+        producer.flush()
+        core = producer._core.accumulator
+        assert (core.used_bytes, len(core.incomplete), len(core.active)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("method", ["flush", "close", "result"])
+def test_while_nobody_answers(fake, interrupting, faults, method):
+    fake.topic("t", 0)
+    producer = Producer(bootstrap_servers=fake.bootstrap, **SETTINGS)
+    producer.send("t", b"first").result(5)
+    fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
+    future = producer.send("t", b"v")
+    waiting = future.result if method == "result" else getattr(producer, method)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), Interrupt(0.05):
+        waiting()
+    assert time.monotonic() - began < 1
+    with pytest.raises(DeliveryError, match="1 records"):
+        producer.close(timeout_ms=10)
+    assert isinstance(future.exception(0), ClientClosedError)
+    assert not [each for each in threading.enumerate() if each.name == producer.config.client_id + "-producer"]
+
+
+def test_a_block_that_is_interrupted_does_not_wait(fake, faults):
+    fake.topic("t", 0)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), Producer(bootstrap_servers=fake.bootstrap, **SETTINGS) as producer:  # noqa: PT012
+        producer.send("t", b"first").result(5)
+        fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
+        future = producer.send("t", b"v")
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 1
+    assert isinstance(future.exception(0), ClientClosedError)
+
+
+def test_a_callback_that_would_wait_for_itself_is_told(fake):
+    fake.topic("t", 0)
+    told = []
+
+    def send_more(metadata, error):
+        try:
+            producer.send("another", b"v")
+        except InvalidArgumentError as refused:
+            told.append(str(refused))
+        producer.send("t", b"goes out")
+
+    with Producer(bootstrap_servers=fake.bootstrap, **SETTINGS) as producer:
+        producer.send("t", b"v", callback=send_more).result(5)
+    assert ["would have to wait" in each for each in told] == [True]
+    assert len(fake.asked(ApiKey.PRODUCE)) == 2
