@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 
@@ -9,7 +10,13 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.client import OffsetAndMetadata, TopicPartition
-from ottla.client.errors import ClientTimeoutError, CommitFailedError, RebalanceInProgressError, RebalanceListenerError
+from ottla.client.errors import (
+    ClientTimeoutError,
+    CommitFailedError,
+    RebalanceInProgressError,
+    RebalanceListenerError,
+    WakeupError,
+)
 from support.told_listener import Polled, ToldListener, poll_until
 from support.topics import Topics
 
@@ -187,6 +194,32 @@ class Slow(ToldListener):
 
     async def on_partitions_assigned(self, partitions):
         super().on_partitions_assigned(partitions)
+
+
+class Interrupted(ToldListener):
+    """Its first call is interrupted by `wakeup`; the second one seeks."""
+
+    consumer = None
+    partition = None
+
+    async def on_partitions_assigned(self, partitions):
+        super().on_partitions_assigned(partitions)
+        if len(self.calls) == 1:
+            self.consumer.wakeup()
+            await asyncio.Event().wait()
+        self.consumer.seek(self.partition, 7)
+
+
+@pytest.mark.spec("C2", "C4")
+def test_a_call_of_the_listener_that_is_interrupted_is_made_again(join, filled):
+    listener = Interrupted()
+    listener.partition = filled
+    member = join("c1", [filled.topic], listener)
+    listener.consumer = getattr(member.consumer, "client", None) or member.consumer._async
+    with pytest.raises(WakeupError):
+        poll_until([member], lambda: False)
+    assert read(member, 3) == [7, 8, 9]
+    assert listener.calls == [("assigned", [0]), ("assigned", [0])]
 
 
 def test_methods_of_the_listener_may_be_coroutines(join, filled):

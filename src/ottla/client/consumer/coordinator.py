@@ -140,6 +140,8 @@ class ConsumerCoordinator:
         membership = self.membership
         membership.start(self._now_ms())
         self._raise_failure()
+        if self._rebalance.has_untold:
+            await self._rebalance.tell_untold()
         self._take_in_metadata()
         if not membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin(self._keeper.version)):
             membership.request_rejoin(reason)
@@ -364,6 +366,7 @@ class ConsumerCoordinator:
         needed = (
             self.membership.wants_poll(now_ms)
             or self._commits.has_callbacks
+            or self._rebalance.has_untold
             or (self._config.enable_auto_commit and now_ms >= self._auto_commit_due_ms)
         )
         if needed and not self.needs_poll:

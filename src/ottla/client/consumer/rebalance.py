@@ -70,6 +70,8 @@ class Rebalance:
         self._joined_subscription: frozenset[str] | None = None
         self._assigned_from: Snapshot | None = None
         self._compared_version = -1
+        self._untold: list[TopicPartition] | None = None
+        """What the listener is to be told that it got; still there where the call was interrupted."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -87,6 +89,7 @@ class Rebalance:
         """Give up what has to be given up before joining; RebalanceListenerError where the listener failed."""
         membership, subscriptions = self._membership, self._subscriptions
         owned = sorted(subscriptions.assigned_partitions)
+        self._untold = None
         error = None
         if membership.has_lost_membership:
             if owned:
@@ -161,10 +164,26 @@ class Rebalance:
         if membership.assignment is not None:  # else it was lost while the listener was called
             membership.assignment_taken()
             subscriptions.assign_from_subscribed(assigned)
-            failed = await self._tell("on_partitions_assigned", added)
+            self._untold = added
+            failed = await self._tell_assigned()
             error = error or failed
         if error is not None:
             raise error
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether the call that tells the listener what it got was interrupted: nothing is handed out before."""
+        return self._untold is not None
+
+    async def tell_untold(self) -> None:
+        """Call it again, from its beginning. RebalanceListenerError where it fails."""
+        if (error := await self._tell_assigned()) is not None:
+            raise error
+
+    async def _tell_assigned(self) -> ClientError | None:
+        error = await self._tell("on_partitions_assigned", self._untold or [])
+        self._untold = None
+        return error
 
     def _waiting_assignment(self) -> tuple[Assignment, list[TopicPartition]]:
         read = decode_assignment(self._membership.assignment or b"")
@@ -207,7 +226,7 @@ class Rebalance:
         """Before the member leaves: revoke everything; it is lost where the group went on without the member."""
         membership, subscriptions = self._membership, self._subscriptions
         owned = sorted(subscriptions.assigned_partitions)
-        self._joined_subscription = self._assigned_from = None
+        self._joined_subscription = self._assigned_from = self._untold = None
         if not owned or not subscriptions.has_auto_assigned_partitions:
             return
         lost = membership.has_lost_membership or membership.is_rebalancing
