@@ -21,14 +21,18 @@ from ottla.client.errors import (
     BrokerTooOldError,
     BrokerUnreachableError,
     DeliveryError,
+    InvalidArgumentError,
     InvalidConfigError,
     NotEnoughReplicasError,
     NotKafkaError,
     NotLeaderError,
+    RecordTooLargeError,
     SecurityMismatchError,
+    UnknownTopicError,
     UnresolvableHostError,
 )
 from ottla.client.model import TopicPartition
+from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support import odd_servers
 from support.client_facades import FACADES, Facade
@@ -170,6 +174,7 @@ def test_all_servers_wrong_are_told_each(facade, address):
         admin.list_topics()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [use_simple_consumer, use_producer])
 def test_a_broker_that_is_not_where_it_says(fake, facade, address, use):
     """Bootstrap works, and metadata names an address that does not: advertised.listeners."""
@@ -209,3 +214,79 @@ def test_refusals_say_what_helps(code):
 )
 def test_refusals_have_classes_of_their_own(code, kind):
     assert type(BrokerError(code, "doing something")) is kind
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_not_there_is_told_with_the_nearest_one(fake, facade):
+    fake.topic("payments", 0)
+    with (
+        facade.producer({"bootstrap.servers": fake.bootstrap, **QUICK}) as producer,
+        pytest.raises(UnknownTopicError, match=r"did you mean payments\?") as caught,
+    ):
+        producer.partitions_for("Payments")
+    assert not caught.value.retriable
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("paiments", r"topic paiments does not exist at .*: did you mean payments\? Otherwise create it first"),
+        ("zzz", r"topic zzz does not exist at .*: check its name, or create it first"),
+    ],
+)
+def test_only_a_similar_name_is_a_guess(fake, with_cluster, asked, told):
+    fake.topic("payments", 0)
+    with pytest.raises(UnknownTopicError, match=told):
+        with_cluster(fake, lambda cluster: cluster.topics([asked]))
+
+
+def test_topics_that_one_may_not_see(fake, facade):
+    fake.topic("t", 0)
+    servers = {"bootstrap.servers": fake.bootstrap, **QUICK}
+    told = r"topic t cannot be used: .*\(TOPIC_AUTHORIZATION_FAILED\); have the cluster's administrator allow it"
+    with (
+        facade.admin(servers) as admin,
+        facade.producer(servers) as producer,
+        facade.simple_consumer(servers) as simple,
+    ):
+        for ask in (
+            lambda: admin.describe_topics(["t"]),
+            lambda: producer.send("t", b"v"),
+            lambda: simple.fetch("t", 0, 0),
+        ):
+            fake.faults[ApiKey.METADATA].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            with pytest.raises(AuthorizationError, match=told):
+                ask()
+
+
+@pytest.mark.slow
+def test_too_few_replicas_fail_the_record_with_what_helps(fake, facade):
+    fake.topic("t", 0)
+    fake.faults[ApiKey.PRODUCE].extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 1000)
+    settings = {"bootstrap.servers": fake.bootstrap, **QUICK, "delivery.timeout.ms": 1000, "linger.ms": 0}
+    told = r"NOT_ENOUGH_REPLICAS\); bring the missing brokers back, or lower the topic's min.insync.replicas"
+    with facade.producer(settings) as producer:
+        producer.send("t", b"v")
+        with pytest.raises(DeliveryError, match=told):
+            producer.flush()
+
+
+def test_records_that_are_too_large_name_the_limit(fake, facade):
+    fake.topic("t", 0)
+    with (
+        facade.producer({"bootstrap.servers": fake.bootstrap, **QUICK}, max_request_size=1000) as producer,
+        pytest.raises(RecordTooLargeError, match=r"max\.request\.size"),
+    ):
+        producer.send("t", bytes(2000))
+
+
+@pytest.mark.parametrize("settings", [{}, {"group.id": ""}])
+def test_a_group_without_a_name(fake, facade, settings):
+    fake.topic("t", 0)
+
+    def subscribe():
+        with facade.consumer({"bootstrap.servers": fake.bootstrap, **QUICK, **settings}) as consumer:
+            consumer.subscribe(["t"])
+
+    with pytest.raises(InvalidArgumentError, match=r"group\.id"):
+        subscribe()
