@@ -161,7 +161,15 @@ class NotEnoughReplicasError(BrokerError):
     """Fewer replicas are in sync than min.insync.replicas demands with acks=all; retriable."""
 
 
-class OffsetOutOfRange(BrokerError):
+class InvalidOffsetError(ClientError):
+    """Positions of some partitions are not in the log, or not known; `partitions` are theirs. See the subclasses."""
+
+    def __init__(self, message: str, partitions: Iterable[TopicPartition] = (), *, retriable: bool = False) -> None:
+        super().__init__(message, retriable=retriable)
+        self.partitions = frozenset(partitions)
+
+
+class OffsetOutOfRange(BrokerError, InvalidOffsetError):
     """The offset asked for is not in the log, which goes from `earliest` to just before `latest`."""
 
     def __init__(self, topic: str, partition: int, offset: int, earliest: int, latest: int) -> None:
@@ -174,6 +182,7 @@ class OffsetOutOfRange(BrokerError):
             f"offset {offset} of {topic}-{partition} {why}; it has offsets {earliest} to {latest} (exclusive)",
             cure,
         )
+        self.partitions = frozenset({TopicPartition(topic, partition)})
         self.offset = offset
         self.earliest = earliest
         self.latest = latest
@@ -243,14 +252,6 @@ class ConcurrentUseError(IllegalStateError):
 
 class WakeupError(ClientError):
     """`wakeup` was called: the call that waited, or the next one that would have, ends with this."""
-
-
-class InvalidOffsetError(ClientError):
-    """Positions of some partitions are not in the log, or not known; `partitions` are theirs. See the subclasses."""
-
-    def __init__(self, message: str, partitions: Iterable[TopicPartition]) -> None:
-        super().__init__(message)
-        self.partitions = frozenset(partitions)
 
 
 class NoOffsetForPartitionError(InvalidOffsetError):

@@ -20,7 +20,7 @@ from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, PartitionState, SubscriptionState
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange
-from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, TopicPartition
+from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import CONSUMER, offsets_at
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -288,7 +288,7 @@ class Fetcher:
             if replica is not None and replica == node_id:
                 return  # the follower is behind, or ahead: the leader knows
             if self._subscriptions.default_reset is OffsetReset.NONE:
-                error = await self._out_of_range(partition, asked.wanted.offset)
+                error = await self._out_of_range(partition, asked.wanted.offset, error)
         elif code in MOVED:
             leader = data.current_leader
             if leader.leader_id >= 0 and leader.leader_id in self._cluster.metadata.nodes:
@@ -299,13 +299,13 @@ class Fetcher:
         self._hold(partition)
         self._add(partition, asked, memoryview(b""), [], error)
 
-    async def _out_of_range(self, partition: TopicPartition, offset: int) -> ClientError:
-        """The error with the offsets that there are."""
+    async def _out_of_range(self, partition: TopicPartition, offset: int, error: ClientError) -> ClientError:
+        """The error with the offsets that there are; `error` itself where those cannot be had."""
         try:
             earliest = await offsets_at(self._cluster, [partition], EARLIEST)
             latest = await offsets_at(self._cluster, [partition], LATEST)
         except ClientError:
-            return OffsetOutOfRange(*partition, offset, NO_OFFSET, NO_OFFSET)
+            return error
         return OffsetOutOfRange(*partition, offset, earliest[partition], latest[partition])
 
 

@@ -17,6 +17,7 @@ from ottla.client.errors import (
     ClientError,
     ConcurrentUseError,
     CorruptBatchError,
+    InvalidOffsetError,
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRange,
@@ -130,7 +131,8 @@ def test_an_offset_out_of_range(fakes, open_consumer):
     assert error.partitions == {p}
     strict.seek(p, 500)
     out = poll_until_raised(strict, OffsetOutOfRange)
-    assert (out.offset, out.earliest, out.latest) == (500, 0, 10)
+    assert (out.offset, out.earliest, out.latest, out.partitions) == (500, 0, 10, {p})
+    assert isinstance(out, InvalidOffsetError)
     strict.seek(p, OffsetAndMetadata(8))
     assert offsets(read(strict, 2)) == [8, 9]
 
