@@ -13,7 +13,7 @@ bootstrap, topic = sys.argv[1:]
 with Consumer(bootstrap_servers=bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
     consumer.subscribe([topic])
     silent_polls = 0
-    while silent_polls < 3:
+    while silent_polls < 2:
         records = consumer.poll(timeout_ms=1000)
         for record in records:
             print(f"{record.topic}-{record.partition} @ {record.offset}: {record.key!r} {record.value!r}")

@@ -19,7 +19,7 @@ from support.proxy import SeededPlan
 pytestmark = [pytest.mark.slow, pytest.mark.spec("C1", "C3", "G10")]
 
 PARTITIONS = 3
-COUNT = 900
+COUNT = 450
 LONGEST_S = 50.0
 COMMIT_EVERY = 3
 EVERYDAY_SEEDS = {"ottla": 8, "apache": 4}
@@ -75,14 +75,15 @@ class Account(ConsumerRebalanceListener):
         return all(offset == COUNT // PARTITIONS for offset in self.next.values())
 
 
-def fill(bootstrap: str, topic: str) -> None:
-    """Records whose values are their numbers, in batches of ten."""
+def fill(bootstrap: str, topic: str) -> int:
+    """Records whose values are their numbers, in batches of ten; how many."""
     producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 10})
     for number in range(COUNT):
         producer.produce(topic, b"%06d" % number, partition=number % PARTITIONS)
         if number % 10 == 9:
             producer.poll(0)
     assert producer.flush(20.0) == 0
+    return COUNT
 
 
 def plans(side: str) -> list[object]:

@@ -43,7 +43,7 @@ def plans(side: str) -> list[object]:
 @pytest.mark.parametrize(("proxied", "seed"), plans("ottla") + plans("apache"), indirect=["proxied"])
 def test_no_loss_no_duplicate_no_reorder(proxied: ProxiedBroker, unique: str, seed: int) -> None:
     topic = create_topic(proxied.direct, unique, PARTITIONS)
-    proxied.proxy.begin(SeededPlan(seed, chance=0.15, most=8))
+    proxied.proxy.begin(SeededPlan(seed, chance=0.15, most=6))
     facade = Facade("asyncio" if seed % 2 else "sync")
     told: list[object] = []
     values = [b"%06d" % number for number in range(COUNT)]
