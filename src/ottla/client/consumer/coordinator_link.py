@@ -80,6 +80,8 @@ class CoordinatorLink:
             if version < LEAVES_BY_MEMBERS_SINCE:
                 request = LeaveGroupRequest(group_id=request.group_id, member_id=request.members[0].member_id)
         asked = asyncio.get_running_loop().create_task(connection.request(request, timeout_ms=timeout_ms))
+        # Whoever asked may be cancelled; a failure is nobody's then, and asyncio would complain of it.
+        asked.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.sleep(0)  # it is written now
         return asked
 
