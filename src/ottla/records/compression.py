@@ -11,11 +11,29 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from enum import IntEnum
+from typing import Any
 
-import cramjam
-
-from ottla.records.errors import BatchError, ExpansionError
+from ottla.records.errors import BatchError, ExpansionError, MissingLibraryError
 from ottla.records.xxhash import xxh32
+
+
+class MissingLibrary:
+    """Stands where the library should be, on a machine where it cannot be imported: whoever needs it is told."""
+
+    def __init__(self, reason: str) -> None:
+        self.problem = (
+            f"compression needs the package cramjam, which cannot be imported here ({reason}); install it (pip install "
+            "cramjam), or do without compression"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        raise MissingLibraryError(self.problem)
+
+
+try:
+    import cramjam
+except ImportError as missing:
+    cramjam = MissingLibrary(str(missing))  # type: ignore[assignment]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -46,6 +64,11 @@ class Compression(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+def library_problem() -> str | None:
+    """Why nothing can be compressed or expanded here; None where it can."""
+    return cramjam.problem if isinstance(cramjam, MissingLibrary) else None
 
 
 def compress(codec: Compression, data: Bytes, level: int | None = None, *, broken_lz4: bool = False) -> bytes:

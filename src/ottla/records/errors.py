@@ -26,5 +26,9 @@ class UnsupportedCompressionError(BatchError):
     """The compression is not one that the format asked for can have: zstd, before format 2."""
 
 
+class MissingLibraryError(BatchError):
+    """The library that compresses cannot be imported here; nothing is wrong with the bytes."""
+
+
 class ExpansionError(BatchError):
     """Compressed records would grow beyond what the reader allows; nothing says that they are damaged."""

@@ -12,6 +12,7 @@ from typing import Any
 from ottla.client.configs.base import ClientConfig, made, settle_client_id, settle_common
 from ottla.client.configs.given import GivenSettings
 from ottla.client.configs.settings import PRODUCER
+from ottla.records.compression import library_problem
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 """Brokers remember so many batches of a producer, to know duplicates by."""
@@ -64,6 +65,7 @@ def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[st
         _settle_idempotence(given)
         _settle_delivery_timeout(given)
         _settle_sizes(given)
+        _check_library(given)
     settle_client_id(given, "producer")
     return made(ProducerConfig, given)
 
@@ -104,6 +106,13 @@ def _settle_delivery_timeout(given: GivenSettings) -> None:
         )
     else:
         values["delivery.timeout.ms"] = shortest
+
+
+def _check_library(given: GivenSettings) -> None:
+    """A compression that cannot be done here is told at once, not with the first batch."""
+    codec, problem = given.values["compression.type"], library_problem()
+    if codec != "none" and problem is not None:
+        given.problems.append(f"compression.type={codec}: {problem}.")
 
 
 def _settle_sizes(given: GivenSettings) -> None:
