@@ -8,9 +8,12 @@ from pathlib import Path
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, free_port
+from support.processes import ServerDied
 from support.proxy import Proxy
 
 PROXIED = "PROXIED"
+#: ZooKeeper keeps the name of a killed broker until its session ends, and a start before that fails.
+START_ATTEMPTS = 5
 
 
 class ProxiedBroker:
@@ -47,7 +50,14 @@ class ProxiedBroker:
 
     def start(self) -> ProxiedBroker:
         """Start it, or start it again."""
-        self.server.start()
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                self.server.start()
+            except ServerDied:
+                if attempt == START_ATTEMPTS or isinstance(self.server, OttlaServer):
+                    raise
+            else:
+                break
         return self
 
     def stop(self) -> None:
