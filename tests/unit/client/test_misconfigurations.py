@@ -53,8 +53,10 @@ def servers():
 
 @pytest.fixture(scope="module")
 def closed_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """A port that is taken, so that no server of these tests gets it, and where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
