@@ -77,7 +77,9 @@ class Log:
     batches: list[bytes] = field(default_factory=list)
     start: int = 0
     end: int = 0
-    sequences: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    #: By producer id: the offsets of its batches by their first sequence number, and the number that has to follow.
+    sequences: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    following: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
 
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
@@ -90,24 +92,19 @@ class Log:
                 if epoch >= 0 and header.base_sequence != 0:
                     return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
                 self.epochs[header.producer_id] = header.producer_epoch
-                self.sequences[header.producer_id] = []
+                self.sequences[header.producer_id] = {}
             seen = self.sequences[header.producer_id]
-            known = dict(seen)
-            if header.base_sequence in known:
-                return ErrorCode.NONE, known[header.base_sequence]
-            following = seen[-1][0] + self.count_of(seen[-1][1]) if seen else header.base_sequence
-            if header.base_sequence != following:
+            if header.base_sequence in seen:
+                return ErrorCode.NONE, seen[header.base_sequence]
+            if seen and header.base_sequence != self.following[header.producer_id]:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-            seen.append((header.base_sequence, self.end))
+            seen[header.base_sequence] = self.end
+            self.following[header.producer_id] = header.last_sequence + 1
         base, stored = self.end, bytearray(data)
         patch_batch(stored, 0, base, 0)
         self.batches.append(bytes(stored))
         self.end += header.last_offset_delta + 1
         return ErrorCode.NONE, base
-
-    def count_of(self, base_offset: int) -> int:
-        headers = (parse_batch_header(batch) for batch in self.batches)
-        return next(each.records_count for each in headers if each.base_offset == base_offset)
 
     def records(self) -> list[Record]:
         return [record for batch in self.batches for record in decode_batch(batch, parse_batch_header(batch))]

@@ -323,13 +323,20 @@ class ProducerCore:
                 timed_out = timeout_ms == 0 or not await self._all_done(batches, timeout_ms)
             finally:
                 self.accumulator.end_flush()
+        sender = self._sender
         failure = self.stop(timeout_ms if timed_out else None)
+        if sender is not None:
+            await sender.ended()
         if failure is not None:
             raise failure
 
     async def abort(self) -> DeliveryError | None:
         """As `stop`, for callers in other threads."""
-        return self.stop()
+        sender = self._sender
+        failure = self.stop()
+        if sender is not None:
+            await sender.ended()
+        return failure
 
     async def drop(self) -> None:
         """Stop at once and close all connections: nobody has this producer any more."""

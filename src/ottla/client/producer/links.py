@@ -41,14 +41,15 @@ class BrokerLink:
         self._cluster = cluster
         self._wake = wake
         self._failures = 0
-        self._task: asyncio.Task[None] | None = None
+        #: Makes the connection.
+        self.task: asyncio.Task[None] | None = None
 
     def is_ready(self, now_ms: float) -> bool:
         """Whether the connection stands; where it does not, one is begun."""
         if self.connection is not None and self.connection.is_open:
             return True
-        if self._task is None and now_ms >= self.not_before_ms:
-            self._task = asyncio.get_running_loop().create_task(self._connect())
+        if self.task is None and now_ms >= self.not_before_ms:
+            self.task = asyncio.get_running_loop().create_task(self._connect())
         return False
 
     def can_send(self, most_in_flight: int) -> bool:
@@ -75,10 +76,10 @@ class BrokerLink:
             self.error = None
             self._failures = 0
         finally:
-            self._task = None
+            self.task = None
         self._wake()
 
     def close(self) -> None:
         """Stop connecting."""
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()

@@ -245,6 +245,6 @@ class Producer(Generic[K, V]):
 
     async def abort(self) -> DeliveryError | None:
         """Stop at once; what was not delivered."""
-        failure = self._core.stop()
+        failure = await self._core.abort()
         await self._core.cluster.close()
         return failure

@@ -106,9 +106,13 @@ class Sender:
             self._timer.cancel()
         for link in self._links.values():
             link.close()
-        for task in (*self._tasks, self._identifying, self._refreshing):
-            if task is not None:
-                task.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until what `close` has cancelled has ended, so that nothing of it is left open."""
+        tasks = [*self._tasks, *filter(None, [link.task for link in self._links.values()])]
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # One step
 
