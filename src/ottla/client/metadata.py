@@ -10,6 +10,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 NOBODY = -1
+NO_EPOCH = -1
 
 
 class Metadata:
@@ -29,12 +30,13 @@ class Metadata:
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
         self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers}
+        before = self.topics
         if complete:
             self.topics, self.errors, self._fresh = {}, {}, set()
         for topic in answer.topics:
             name = topic.name or ""
             if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and topic.partitions:
-                self.topics[name] = _topic_metadata(name, topic)
+                self.topics[name] = _newest(before.get(name), _topic_metadata(name, topic))
                 self.errors.pop(name, None)
                 self._fresh.add(name)
             else:
@@ -69,6 +71,23 @@ class Metadata:
             partitions = list(known.partitions)
             partitions[partition] = replace(before, leader=leader, leader_epoch=leader_epoch)
             self.topics[topic] = replace(known, partitions=tuple(partitions))
+
+
+def _newest(known: TopicMetadata | None, told: TopicMetadata) -> TopicMetadata:
+    """What is told; of partitions of which that is older news, what is known.
+
+    The epochs of a topic that was deleted and made anew begin anew; its id tells.
+    """
+    if known is None or known.topic_id != told.topic_id:
+        return told
+    epochs = {each.partition: each for each in known.partitions}
+    partitions = tuple(
+        epochs[each.partition]
+        if each.partition in epochs and NO_EPOCH < each.leader_epoch < epochs[each.partition].leader_epoch
+        else each
+        for each in told.partitions
+    )
+    return replace(told, partitions=partitions)
 
 
 def _topic_metadata(name: str, topic: MetadataResponseTopic) -> TopicMetadata:

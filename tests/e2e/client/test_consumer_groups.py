@@ -422,3 +422,19 @@ def test_groups_with_the_versions_of_old_brokers(topics, join, broker, unique, m
     settle(members[1:], [0, 1, 2])
     assert members[1].records == [], "what the first read was committed"
     assert [one.listener.counts for one in members] == [(2, 2, 0), (1, 2, 0)]
+
+
+@pytest.mark.spec("C7")
+def test_subscribing_to_less_counts_while_there_are_records_to_read(topics, join, broker, unique):
+    kept, left = f"{unique}-a", f"{unique}-b"
+    for topic in (kept, left):
+        topics.create(topic, 1)
+        produce(broker, topic, {0: ["x"] * 300})
+    member = join("c1", [kept, left], max_poll_records=1)
+    poll_until([member], lambda: bool(member.records))
+    member.consumer.subscribe([kept], member.listener)
+    member.poll()  # gives up what it has
+    member.records.clear()
+    poll_until([member], lambda: len(member.records) >= 10)
+    assert {record.topic for record in member.records} == {kept}
+    assert member.consumer.assignment() == {(kept, 0)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -117,6 +118,7 @@ class FakeCluster:
         self.leaders: dict[TopicPartition, int] = {}
         self.logs: dict[TopicPartition, Log] = defaultdict(Log)
         self.leader_epochs: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, uuid.UUID] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.groups: dict[str, DescribedGroup] = {}
         self.coordinator = 0
@@ -227,7 +229,11 @@ class FakeCluster:
             internal = name.startswith("__")
             topics.append(
                 MetadataResponseTopic(
-                    error_code=code or missing, name=name, is_internal=internal, partitions=partitions
+                    error_code=code or missing,
+                    name=name,
+                    is_internal=internal,
+                    partitions=partitions,
+                    topic_id=self.topic_ids.get(name, uuid.UUID(int=0)),
                 )
             )
         brokers = [

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import uuid
+
+import pytest
+
 from ottla.client.metadata import Metadata
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -62,3 +66,13 @@ def test_expiry():
     assert "a" in metadata.topics, "known, if not well"
     metadata.expire()
     assert not metadata.is_fresh("b")
+
+
+@pytest.mark.parametrize(("topic_id", "known"), [(1, 3), (2, 2)])
+def test_older_news_of_a_leader_count_only_for_a_topic_that_was_made_anew(topic_id, known):
+    metadata = Metadata()
+    for told_id, epoch in ((1, 3), (topic_id, 2)):
+        told = topic("a", 1)
+        told.topic_id, told.partitions[0].leader_epoch = uuid.UUID(int=told_id), epoch
+        metadata.update(answer(told), complete=False)
+    assert metadata.topics["a"].partitions[0].leader_epoch == known

@@ -208,6 +208,10 @@ class Commits:
         except asyncio.CancelledError:
             self._end(commit, RetriableCommitFailedError("the consumer was closed before the commit was answered"))
             raise
+        except Exception as error:  # whatever it is, the commits behind it wait for this one
+            broken = ClientError(f"offsets are not committed: {error!r}")
+            broken.__cause__ = error
+            self._end(commit, broken)
         else:
             self._end(commit, None)
 

@@ -68,6 +68,7 @@ class ConsumerCoordinator:
         self._commit_before: asyncio.Task[None] | None = None
         self._metadata_asked: int | None = None
         self._seen_version = -1
+        self._resubscribed = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._client_state = ClientState.DOWN
@@ -138,6 +139,7 @@ class ConsumerCoordinator:
 
     async def _rebalance_further(self, deadline_ms: float) -> None:
         membership = self.membership
+        self._resubscribed = False
         membership.start(self._now_ms())
         self._raise_failure()
         if self._rebalance.has_untold:
@@ -180,6 +182,8 @@ class ConsumerCoordinator:
                 self._rebalance.mark_pending()
                 if not await self._commit_first(list(self._subscriptions.assigned_partitions), deadline_ms):
                     return False
+            else:
+                self._drop_commit_before()
             await self._prepare()
         if not membership.needs_prepare and membership.can_join(self._now_ms()):
             self._metadata_asked = None
@@ -211,6 +215,12 @@ class ConsumerCoordinator:
             return False
         self._commit_before = None
         return True
+
+    def _drop_commit_before(self) -> None:
+        """What it commits may be others' by now."""
+        if self._commit_before is not None:
+            self._commit_before.cancel()
+            self._commit_before = None
 
     def _consumed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         consumed = self._subscriptions.all_consumed()
@@ -247,6 +257,8 @@ class ConsumerCoordinator:
         """The user has subscribed to something else."""
         self._seen_version = -1
         self._metadata_asked = None
+        self._resubscribed = True
+        self._changed()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group rebalance with the next poll, as after a change that only the assignor knows of."""
@@ -288,6 +300,7 @@ class ConsumerCoordinator:
         """
         if self._config.enable_auto_commit:
             self._commit_consumed()
+        self._changed()
 
     def _commit_consumed(self) -> None:
         if self._subscriptions.all_consumed():
@@ -311,9 +324,7 @@ class ConsumerCoordinator:
         """
         membership = self.membership
         deadline_ms = self._now_ms() + timeout_ms
-        if self._commit_before is not None:
-            self._commit_before.cancel()
-            self._commit_before = None
+        self._drop_commit_before()
         try:
             await self._commit_last(deadline_ms)
             if membership.is_active:
@@ -361,12 +372,13 @@ class ConsumerCoordinator:
         self._carry_out()
         now_ms = self._now_ms()
         due = [self.membership.next_deadline_ms(now_ms)]
-        if self._config.enable_auto_commit and self._subscriptions.assigned_partitions:
+        if self._config.enable_auto_commit:
             due.append(self._auto_commit_due_ms if self._auto_commit_due_ms > now_ms else None)
         needed = (
             self.membership.wants_poll(now_ms)
             or self._commits.has_callbacks
             or self._rebalance.has_untold
+            or self._resubscribed
             or (self._config.enable_auto_commit and now_ms >= self._auto_commit_due_ms)
         )
         if needed and not self.needs_poll:

@@ -120,6 +120,9 @@ class FetchCollector:
             if fetch.released and moved is None:
                 self._buffer.remove(fetch)
             return not fetch.released
+        if fetch.released and at >= fetch.end:
+            self._buffer.remove(fetch)  # the call that emptied it went on with what was fetched behind it
+            return False
         if not fetch.fetch_offset <= at < fetch.end:
             self._buffer.drop(fetch.partition)
             return False

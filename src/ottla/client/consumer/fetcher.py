@@ -104,14 +104,15 @@ class Fetcher:
         self._held_until_ms: dict[int | TopicPartition, float] = {}
         """Brokers and partitions that failed and are left alone for a moment."""
         self._retained_id = -1
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: dict[int | TopicPartition, asyncio.TimerHandle] = {}
+        """When they are looked at again."""
         self._closed = False
 
     async def close(self) -> None:
         """Give up what is under way. Brokers forget a session whose connection is gone by themselves, in time."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         tasks = list(self._in_flight.values())
         for task in tasks:
             task.cancel()
@@ -121,14 +122,14 @@ class Fetcher:
         """Ask every broker that has something to read, is not being asked, and whose answers there is room for."""
         if self._closed:
             return
-        if self._buffer.is_full:
-            self._buffer.shed()
-            if self._buffer.is_full:
-                return
         subscriptions = self._subscriptions
         if self._retained_id != subscriptions.assignment_id:
             self._retained_id = subscriptions.assignment_id
             self._buffer.retain(subscriptions.snapshot())
+        if self._buffer.is_full:
+            self._buffer.shed()
+            if self._buffer.is_full:
+                return
         for node_id, asked in self._wanted(self._cluster.clock.monotonic_ms()).items():
             task = asyncio.get_running_loop().create_task(self._fetch(node_id, asked))
             self._in_flight[node_id] = task
@@ -173,9 +174,15 @@ class Fetcher:
         pause_ms = self._cluster.settings.retry_backoff_ms if pause_ms is None else pause_ms
         self._held_until_ms[what] = self._cluster.clock.monotonic_ms() + pause_ms
         if not self._closed:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000 + 0.001, self.send)
+            # One timer for each: a short pause of one must not be the end of a longer one of another.
+            if (timer := self._timers.pop(what, None)) is not None:
+                timer.cancel()
+            loop = asyncio.get_running_loop()
+            self._timers[what] = loop.call_later(pause_ms / 1000 + 0.001, self._pause_over, what)
+
+    def _pause_over(self, what: int | TopicPartition) -> None:
+        del self._timers[what]
+        self.send()
 
     def _node_for(self, partition: TopicPartition, state: PartitionState, now_ms: float) -> int | None:
         if state.preferred_read_replica is not None:

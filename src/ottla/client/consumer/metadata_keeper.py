@@ -89,7 +89,9 @@ class MetadataKeeper:
         if self._wants_all and not self._complete:
             return float("-inf")
         missing = [topic for topic in topics if not metadata.is_fresh(topic)]
-        if any(topic not in metadata.errors for topic in missing):
+        # An answer about all topics tells of no errors: what it left out is not there.
+        told_all = self._wants_all and self._complete
+        if any(each not in metadata.errors and (each in metadata.topics or not told_all) for each in missing):
             return float("-inf")
         if missing or any(NOBODY in (each.leader for each in metadata.topics[t].partitions) for t in topics):
             return self._asked_at_ms + settings.retry_backoff_max_ms

@@ -141,6 +141,8 @@ class Rebalance:
         if not self.is_cooperative:
             return []
         assigned = set(self._waiting_assignment()[1])
+        if not self._matches(assigned):
+            return []  # it is not taken
         return sorted(each for each in self._subscriptions.assigned_partitions if each not in assigned)
 
     async def complete(self) -> None:

@@ -409,8 +409,6 @@ class SubscriptionState:
             return False
         if state.position.current_leader == leader or leader.leader == NO_LEADER:
             return state.fetch_state is FetchState.AWAIT_VALIDATION
-        if leader.epoch != NO_EPOCH and leader.epoch < state.position.current_leader.epoch:
-            return False  # older metadata than what the position was set with
         state.preferred_read_replica = None
         state.validate_at(state.position._replace(current_leader=leader))
         self.settled = False

@@ -144,7 +144,6 @@ def test_a_new_leader_asks_for_validation(reading):
     assert reading.preferred_read_replica(A0, 0) is None
     assert reading.partitions_needing_validation(0) == [A0]
     assert not reading.has_all_fetch_positions()
-    assert reading.maybe_validate_position(A0, LEADER_5) is False  # older metadata
     asked = reading.position(A0)
     assert asked == FetchPosition(10, 4, LEADER_6)
     assert reading.complete_validation(A0, FetchPosition(9, 4, LEADER_6), (0, 4)) is None  # an answer to another

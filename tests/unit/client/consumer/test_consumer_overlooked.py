@@ -1,0 +1,183 @@
+"""What is easily overlooked in a consumer: room, timers and news that nobody asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+
+import pytest
+
+import ottla.client
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.metadata_keeper import MetadataKeeper
+from ottla.client.consumer.subscription_state import SubscriptionState
+from ottla.client.model import OffsetAndMetadata
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+
+@pytest.fixture(autouse=True)
+def patient(fakes):
+    """Fetches wait for records, as with real brokers."""
+    fakes.waits_for_records = True
+
+
+@pytest.fixture
+def open_consumer(fakes, facade):
+    opened = []
+
+    def make(**settings):
+        defaults = {"bootstrap_servers": fakes.bootstrap, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
+        opened.append(facade.consumer(**{**defaults, "retry_backoff_ms": 10, **settings}))
+        return opened[-1]
+
+    yield make
+    for consumer in opened:
+        consumer.close()
+
+
+def read(consumer, count):
+    found = []
+    deadline = time.monotonic() + 10
+    while len(found) < count and time.monotonic() < deadline:
+        found += consumer.poll(200)
+    return [record.offset for record in found]
+
+
+@pytest.mark.spec("C1")
+def test_what_was_fetched_ahead_is_fetched_once(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 400)
+    one = len(fakes.logs[p].batches[0])
+    consumer = open_consumer(max_poll_records=7, max_partition_fetch_bytes=2 * one)
+    consumer.assign([p])
+    assert read(consumer, 400) == list(range(400))
+    asked = [each.fetch_offset for one in fakes.asked(ApiKey.FETCH) for t in one.topics for each in t.partitions]
+    ahead = [each for each in asked if each < 400]
+    assert ahead == sorted(set(ahead))
+
+
+@pytest.mark.spec("C1")
+def test_records_of_partitions_that_are_not_assigned_any_more_take_no_room(fakes, open_consumer):
+    p, q = fakes.topic("t", 0, 1)
+    fakes.fill(p, 100)
+    fakes.fill(q, 10)
+    consumer = open_consumer(max_poll_records=1, fetch_max_bytes=500)
+    consumer.assign([p])
+    read(consumer, 1)
+    consumer.assign([q])
+    started = time.monotonic()
+    assert consumer.poll(5000)
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.spec("C3")
+def test_assigned_partitions_are_committed_without_being_asked_for(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 10)
+    consumer = open_consumer(group_id="g", auto_commit_interval_ms=20)
+    consumer.assign([p])
+    consumer.seek(p, 3)
+    read(consumer, 7)
+    deadline = time.monotonic() + 2
+    while fakes.committed.get(p) != 10 and time.monotonic() < deadline:
+        consumer.poll(20)
+    assert fakes.committed.get(p) == 10
+
+
+def no_epoch_end(partition):
+    unknown = EpochEndOffset(partition=partition.partition, leader_epoch=-1, end_offset=-1)
+    topic = OffsetForLeaderTopicResult(topic=partition.topic, partitions=[unknown])
+    return OffsetForLeaderEpochResponse(topics=[topic])
+
+
+@pytest.mark.spec("C1")
+def test_a_topic_that_is_made_anew_begins_its_epochs_anew(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    fakes.leader_epochs[p] = 5
+    fakes.topic_ids["t"] = uuid.UUID(int=1)
+    fakes.fill(p, 20)
+    consumer = open_consumer(metadata_max_age_ms=100)
+    consumer.assign([p])
+    assert read(consumer, 20) == list(range(20))
+    on_fetch = fakes._fetched
+
+    def fetched(node, topic, wanted, code, is_first):
+        if wanted.current_leader_epoch > fakes.leader_epochs[p]:
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH
+        return on_fetch(node, topic, wanted, code, is_first)
+
+    fakes._fetched = fetched
+    fakes.leader_epochs[p] = 0
+    fakes.topic_ids["t"] = uuid.UUID(int=2)
+    fakes.on_offset_for_leader_epoch = lambda node, request, code: no_epoch_end(p)
+    del fakes.logs[p]
+    fakes.fill(p, 10)
+    assert read(consumer, 10) == list(range(10))
+
+
+@pytest.mark.spec("C1")
+def test_a_pause_for_a_partition_does_not_forget_that_for_a_broker(fakes):
+    p, q = fakes.topic("t", 0, 0)
+    fakes.fill(p, 10)
+
+    def throttled(request):
+        answer = fakes.on_fetch(0, request, None)
+        answer = getattr(answer, "answer", answer)
+        answer.throttle_time_ms = 300
+        for each in answer.responses[0].partitions:
+            each.error_code, each.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, b""
+        return answer
+
+    async def main():
+        fakes.faults[ApiKey.FETCH].append(throttled)
+        async with ottla.client.Consumer(
+            bootstrap_servers=fakes.bootstrap, auto_offset_reset="earliest", retry_backoff_ms=10
+        ) as consumer:
+            await consumer.assign([p, q])
+            async with asyncio.timeout(5):
+                async for record in consumer:
+                    assert record.offset == 0
+                    return
+
+    asyncio.run(main())
+
+
+@pytest.mark.spec("C7")
+def test_a_topic_that_only_others_read_and_is_gone_is_not_asked_for_all_the_time(fakes, with_cluster):
+    fakes.topic("t", 0)
+
+    async def work(cluster: Cluster):
+        subscriptions = SubscriptionState()
+        subscriptions.subscribe_pattern(re.compile("t"))
+        subscriptions.subscribe_from_pattern({"t"})
+        subscriptions.group_subscribe(["t", "gone"])
+        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
+        keeper.check()
+        await asyncio.sleep(0.2)
+        await keeper.close()
+
+    with_cluster(fakes, work, retry_backoff_ms=5, retry_backoff_max_ms=1000)
+    assert len(fakes.asked(ApiKey.METADATA)) <= 3
+
+
+@pytest.mark.spec("C3")
+def test_a_commit_that_cannot_be_written(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    consumer = open_consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([p])
+    consumer.poll(10)
+    told = []
+    consumer.commit_async({p: OffsetAndMetadata(5, 17)}, lambda *each: told.append(each))
+    consumer.commit_async({p: OffsetAndMetadata(6)}, lambda *each: told.append(each))
+    deadline = time.monotonic() + 2
+    while len(told) < 2 and time.monotonic() < deadline:
+        consumer.poll(20)
+    assert len(told) == 2
