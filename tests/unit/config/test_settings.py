@@ -49,9 +49,12 @@ def test_synonyms_are_settings() -> None:
 
 
 def sources() -> str:
-    """Our code but for the declarations and what judges all settings alike."""
+    """The code but for the declarations, what judges all settings alike, and clients: theirs have the same names."""
     alike = ("settings.py", "refusals.py", "rules.py", "reference.py", "dynamic.py")
-    files = [path for path in (PROJECT / "src" / "ottla").rglob("*.py") if path.name not in alike]
+    package = PROJECT / "src" / "ottla"
+    files = [
+        path for path in package.rglob("*.py") if path.name not in alike and package / "client" not in path.parents
+    ]
     return "".join(path.read_text() for path in files if path.parent.name != "declarations")
 
 
