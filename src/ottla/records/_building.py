@@ -72,13 +72,18 @@ class RecordsBuilder:
             value = octets_of(value)
             value_size = len(value)
         pairs = header_octets(headers) if headers else []
-        if self._begin(timestamp, key_size, value_size, header_octets_size(pairs)) < 0:
-            return -1
-        self._put_octets(key)
-        self._put_octets(value)
-        self._put(len(pairs) >> 1)
-        for octets in pairs:
-            self._put_octets(octets)
+        before = self.size
+        try:
+            if self._begin(timestamp, key_size, value_size, header_octets_size(pairs)) < 0:
+                return -1
+            self._put_octets(key)
+            self._put_octets(value)
+            self._put(len(pairs) >> 1)
+            for octets in pairs:
+                self._put_octets(octets)
+        except BaseException:  # Ctrl-C in the middle of a record, where this is not compiled
+            self.size = before
+            raise
         self.count += 1
         return self.count - 1
 

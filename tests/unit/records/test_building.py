@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from types import ModuleType
 
 import pyarrow
@@ -233,3 +234,18 @@ def test_pairs_end_where_something_else_comes(builders, other):
     kept = [None, builders.RecordsBuilder()]
     assert builders.append_pairs([(None, b"v"), other, (None, b"v")], 0, kept, 1, 1000) == 1
     assert kept[1].count == 1
+
+
+def test_a_record_that_is_interrupted_is_not_there(monkeypatch):
+    plain = _building.RecordsBuilder()
+    plain.append(5, b"k", b"first")
+    before = plain.payload()
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(
+            _building.RecordsBuilder, "_put_octets", lambda self, octets: signal.raise_signal(signal.SIGINT)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            plain.append(6, b"k", b"second")
+    assert (plain.payload(), plain.count) == (before, 1)
+    plain.append(7, None, b"third")
+    assert plain.count == 2
