@@ -98,6 +98,7 @@ class ConsumerCore:
         self._changed = asyncio.Event()
         self._validated_version = 0
         self._committed_lookup: asyncio.Task[None] | None = None
+        self._looked_up: dict[TopicPartition, PartitionState] = {}
         self._woken = False
         self._interruptible: list[asyncio.Timeout] = []
         self.handed_out = HandedOut()
@@ -331,6 +332,7 @@ class ConsumerCore:
         subscriptions = self.subscriptions
         if self._validated_version != self.keeper.version:
             self._validated_version = self.keeper.version
+            self.handed_out.settle()  # where an iteration is, as it cannot go on with what was fetched before
             for each in subscriptions.assigned_partitions:
                 subscriptions.maybe_validate_position(each, self.keeper.leader(each))
         if subscriptions.settled or subscriptions.has_all_fetch_positions():
@@ -339,10 +341,17 @@ class ConsumerCore:
         if initializing:
             if self.coordinator is None:
                 self._reset_initializing()
-            elif self._committed_lookup is None:
-                states = {each: subscriptions.state(each) for each in initializing}
-                self._committed_lookup = asyncio.get_running_loop().create_task(self._look_up_committed(states))
+            else:
+                self._begin_to_look_up({each: subscriptions.state(each) for each in initializing})
         self.positions.start()
+
+    def _begin_to_look_up(self, states: dict[TopicPartition, PartitionState]) -> None:
+        if self._committed_lookup is not None:
+            if all(self._looked_up.get(each) is state for each, state in states.items()):
+                return
+            self._committed_lookup.cancel()  # it may wait long for partitions that were given back meanwhile
+        self._looked_up = states
+        self._committed_lookup = asyncio.get_running_loop().create_task(self._look_up_committed(states))
 
     def _reset_initializing(self) -> None:
         if without := self.subscriptions.reset_initializing_positions():
@@ -377,5 +386,6 @@ class ConsumerCore:
             if not error.retriable:
                 self.error = error
         finally:
-            self._committed_lookup = None
+            if self._committed_lookup is asyncio.current_task():
+                self._committed_lookup = None
             self.notify()

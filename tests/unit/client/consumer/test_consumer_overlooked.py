@@ -92,9 +92,9 @@ def test_assigned_partitions_are_committed_without_being_asked_for(fakes, open_c
     assert fakes.committed.get(p) == 10
 
 
-def no_epoch_end(partition):
-    unknown = EpochEndOffset(partition=partition.partition, leader_epoch=-1, end_offset=-1)
-    topic = OffsetForLeaderTopicResult(topic=partition.topic, partitions=[unknown])
+def epoch_end(partition, end_offset, epoch):
+    told = EpochEndOffset(partition=partition.partition, leader_epoch=epoch, end_offset=end_offset)
+    topic = OffsetForLeaderTopicResult(topic=partition.topic, partitions=[told])
     return OffsetForLeaderEpochResponse(topics=[topic])
 
 
@@ -117,7 +117,7 @@ def test_a_topic_that_is_made_anew_begins_its_epochs_anew(fakes, open_consumer):
     fakes._fetched = fetched
     fakes.leader_epochs[p] = 0
     fakes.topic_ids["t"] = uuid.UUID(int=2)
-    fakes.on_offset_for_leader_epoch = lambda node, request, code: no_epoch_end(p)
+    fakes.on_offset_for_leader_epoch = lambda node, request, code: epoch_end(p, -1, -1)
     del fakes.logs[p]
     fakes.fill(p, 10)
     assert read(consumer, 10) == list(range(10))
@@ -181,3 +181,40 @@ def test_a_commit_that_cannot_be_written(fakes, open_consumer):
     while len(told) < 2 and time.monotonic() < deadline:
         consumer.poll(20)
     assert len(told) == 2
+
+
+@pytest.mark.spec("C1")
+def test_partitions_do_not_wait_for_offsets_of_others_that_are_gone(fakes, open_consumer):
+    p, q = fakes.topic("t", 0, 0)
+    fakes.fill(q, 10)
+    original = fakes.on_offset_fetch
+
+    def unstable(node, request, code):
+        asked = request.topics[0].partition_indexes
+        return original(node, request, ErrorCode.UNSTABLE_OFFSET_COMMIT if p.partition in asked else code)
+
+    fakes.on_offset_fetch = unstable
+    consumer = open_consumer(group_id="g")
+    consumer.assign([p])
+    assert not consumer.poll(50)
+    consumer.assign([q])
+    assert read(consumer, 10) == list(range(10))
+
+
+@pytest.mark.spec("C1")
+def test_a_leader_that_changes_while_records_are_iterated_doubles_none(fakes, open_consumer):
+    p, q = fakes.topic("t", 0, -1)
+    fakes.fill(p, 10)
+    fakes.leader_epochs[p] = 0
+    consumer = open_consumer(retry_backoff_max_ms=20)
+    consumer.assign([p, q])
+    iterator = iter(consumer)
+    found = [next(iterator).offset for _ in range(3)]
+    fakes.leaders[q] = 1
+    fakes.leader_epochs[p] = 1
+    fakes.on_offset_for_leader_epoch = lambda node, request, code: epoch_end(p, 10, 0)
+    assert consumer.position(q) == 0
+    found += [next(iterator).offset for _ in range(7)]
+    fakes.fill(p, 10)
+    found += [next(iterator).offset for _ in range(10)]
+    assert found == list(range(20))
