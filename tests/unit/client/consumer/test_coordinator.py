@@ -1,0 +1,113 @@
+"""The coordinator's side of a rebalance, with a membership that is put into place."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.assign.consumer_protocol import Assignment, encode_assignments
+from ottla.client.consumer.coordinator import ConsumerCoordinator
+from ottla.client.consumer.group_config import GroupConfig
+from ottla.client.consumer.membership import Generation, MemberState
+from ottla.client.consumer.metadata_keeper import MetadataKeeper
+from ottla.client.consumer.subscription_state import FetchPosition, SubscriptionState
+from ottla.client.model import TopicPartition
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import ApiVersion
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from support.waiting import wait_until
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+NEVER_MS = float("inf")
+
+
+def member(cluster, subscriptions, **settings):
+    """A coordinator whose consumer owns a-0 and a-1, and which does not join by itself."""
+    subscriptions.subscribe(["a", "b"])
+    subscriptions.assign_from_subscribed([A0, A1])
+    for each in (A0, A1):
+        subscriptions.seek_validated(each, FetchPosition(5))
+    keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
+    made = ConsumerCoordinator(cluster, GroupConfig(group_id="g", **settings), subscriptions, keeper, lambda: None)
+    make_stable(made.membership, 1)
+    made.membership.is_active = made.membership.coordinator_known = True
+    made.membership._session_deadline_ms = NEVER_MS
+    made.membership._join_due_ms = NEVER_MS
+    made.polled()
+    return made
+
+
+def make_stable(membership, generation_id):
+    membership.state = MemberState.STABLE
+    membership.generation = Generation(generation_id, f"m{generation_id}", "cooperative-sticky")
+    membership.rejoin_needed = False
+
+
+@pytest.fixture(autouse=True)
+def heartbeats(fake):
+    """The broker serves them."""
+    served = fake.on_api_versions
+
+    def more(node, request, code):
+        answer = served(node, request, code)
+        if request is not None:
+            answer.api_keys = [*answer.api_keys, ApiVersion(api_key=ApiKey.HEARTBEAT, min_version=0, max_version=4)]
+        return answer
+
+    fake.on_api_versions = more
+    fake.on_heartbeat = lambda node, request, code: HeartbeatResponse()
+
+
+@pytest.mark.spec("C7", "A4")
+def test_an_assignment_that_is_not_taken_revokes_nothing(fake, with_cluster):
+    async def work(cluster):
+        subscriptions = SubscriptionState()
+        strategy = ("cooperative-sticky",)
+        made = member(cluster, subscriptions, partition_assignment_strategy=strategy, enable_auto_commit=False)
+        [assignment] = encode_assignments({"m1": Assignment(1, {"a": [0], "b": [0]}, None)}).values()
+        made.membership.assignment = assignment
+        subscriptions.subscribe(["a"])
+        await made.poll(NEVER_MS)
+        assert made.membership.rejoin_needed
+        assert subscriptions.fetchable_partitions() == [A0, A1]
+        await made.close(0)
+
+    with_cluster(fake, work)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("C3")
+def test_what_was_to_be_committed_before_the_partitions_were_lost_is_not_committed_as_another_member(
+    fake, with_cluster
+):
+    fake.faults[ApiKey.OFFSET_COMMIT] += [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+    async def work(cluster):
+        subscriptions = SubscriptionState()
+        made = member(
+            cluster,
+            subscriptions,
+            partition_assignment_strategy=("range",),
+            retry_backoff_ms=200,
+            retry_backoff_max_ms=200,
+        )
+        membership = made.membership
+        membership.request_rejoin("others join")
+        membership._join_due_ms = 0
+        await made.poll(0)
+        await asyncio.to_thread(wait_until, lambda: fake.asked(ApiKey.OFFSET_COMMIT), "the commit")
+        await asyncio.to_thread(wait_until, lambda: fake.asked(ApiKey.FIND_COORDINATOR), "the search")
+        await asyncio.to_thread(wait_until, lambda: membership.coordinator_known, "the coordinator")
+        membership.kicked_out(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat")
+        await made.poll(0)
+        assert not subscriptions.assigned_partitions
+        membership._reset(Generation())
+        make_stable(membership, 2)
+        await asyncio.sleep(0.5)  # sleep: longer than the pause after which a commit is made again
+        committed = dict(fake.committed)
+        await made.close(0)
+        assert committed == {}
+
+    with_cluster(fake, work)
