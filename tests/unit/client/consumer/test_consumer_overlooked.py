@@ -123,6 +123,7 @@ def test_a_topic_that_is_made_anew_begins_its_epochs_anew(fakes, open_consumer):
     assert read(consumer, 10) == list(range(10))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("C1")
 def test_a_pause_for_a_partition_does_not_forget_that_for_a_broker(fakes):
     p, q = fakes.topic("t", 0, 0)
@@ -150,6 +151,7 @@ def test_a_pause_for_a_partition_does_not_forget_that_for_a_broker(fakes):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.spec("C7")
 def test_a_topic_that_only_others_read_and_is_gone_is_not_asked_for_all_the_time(fakes, with_cluster):
     fakes.topic("t", 0)
@@ -161,7 +163,7 @@ def test_a_topic_that_only_others_read_and_is_gone_is_not_asked_for_all_the_time
         subscriptions.group_subscribe(["t", "gone"])
         keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
         keeper.check()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # sleep: time in which it could ask many times
         await keeper.close()
 
     with_cluster(fakes, work, retry_backoff_ms=5, retry_backoff_max_ms=1000)
