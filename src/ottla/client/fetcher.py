@@ -106,13 +106,9 @@ class RangeFetcher:
         if not data.records:
             return None
         try:
-            buffer = upgrade(memoryview(data.records))
-            headers = split_batches(buffer, partial_tail=True)
+            buffer, headers = batches_from(memoryview(data.records), position)
         except BatchError as error:
             raise CorruptBatchError(f"{what}: {error}") from error
-        headers = [header for header in headers if header.next_offset > position]
-        if not headers:
-            raise CorruptBatchError(f"{what}: the broker sent {len(buffer)} bytes without a whole batch at that offset")
         for header in headers:
             if not check_crc(buffer, header):
                 raise CorruptBatchError(
@@ -128,6 +124,18 @@ class RangeFetcher:
 
     def _has_records(self, header: BatchHeader) -> bool:
         return header.records_count > 0 and not header.is_control and header.base_offset < self._end
+
+
+def batches_from(data: memoryview, position: int) -> tuple[memoryview, list[BatchHeader]]:
+    """The bytes of an answer in format 2, and the headers of the whole batches in them that reach to `position`.
+
+    BatchError where the bytes are malformed, or have no such batch.
+    """
+    buffer = upgrade(data)
+    headers = [header for header in split_batches(buffer, partial_tail=True) if header.next_offset > position]
+    if not headers:
+        raise BatchError(f"the broker sent {len(data)} bytes without a whole batch at that offset")
+    return buffer, headers
 
 
 async def ask_leader(

@@ -16,7 +16,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.group_offsets import CommittedOffset, GroupOffsets, fetch_request
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
-from ottla.client.offsets import list_offsets_request, offsets_at, take_offsets
+from ottla.client.offsets import list_offsets_request, offsets_at, offsets_in
 from ottla.client.record_times import timestamps_at
 
 NO_TIMESTAMP = -1
@@ -133,12 +133,15 @@ async def _measure(
     node = (await coordinator.node()).node_id
     leaders = await cluster.by_leader(partitions)
     here = leaders.pop(node, [])
-    requests = [fetch_request(group, None), *([list_offsets_request(here, LATEST)] if here else [])]
+    requests = [fetch_request(group, None), *([list_offsets_request(dict.fromkeys(here, LATEST))] if here else [])]
     committed_answer, *ends_answer = await coordinator.ask_in_a_row(*requests)
     committed, committed_at_ms = offsets.committed_in(committed_answer), cluster.clock.now_ms()
     ends: dict[TopicPartition, int] = {}
     for answer in ends_answer:
-        take_offsets(answer, node, here, ends)
+        found_here, failed = offsets_in(answer, node, here)
+        for error in failed.values():
+            raise error
+        ends |= {each: found.offset for each, found in found_here.items() if found is not None}
     elsewhere = await asyncio.gather(*(offsets_at(cluster, asked, LATEST) for asked in leaders.values()))
     for found in elsewhere:
         ends |= found

@@ -101,20 +101,11 @@ class GroupOffsets:
         """As `commit`, with text and leader epoch for each partition."""
         if not offsets:
             return
-        wanted = {
-            partition: OffsetCommitRequestPartition(
-                partition_index=partition.partition,
-                committed_offset=each.offset,
-                committed_leader_epoch=each.leader_epoch,
-                committed_metadata=each.metadata,
-            )
-            for partition, each in offsets.items()
-        }
         request = OffsetCommitRequest(
             group_id=self._group,
             generation_id_or_member_epoch=NO_GENERATION,
             member_id=NO_MEMBER,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in by_topic(wanted).items()],
+            topics=topics_to_commit(offsets),
         )
 
         async def attempt() -> None:
@@ -152,6 +143,20 @@ class GroupOffsets:
 
 def _without_epochs(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, CommittedOffset]:
     return {partition: CommittedOffset(each.offset, each.metadata) for partition, each in committed.items()}
+
+
+def topics_to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitRequestTopic]:
+    """The offsets in the shape that OffsetCommit has."""
+    wanted = {
+        partition: OffsetCommitRequestPartition(
+            partition_index=partition.partition,
+            committed_offset=each.offset,
+            committed_leader_epoch=each.leader_epoch,
+            committed_metadata=each.metadata,
+        )
+        for partition, each in offsets.items()
+    }
+    return [OffsetCommitRequestTopic(name=name, partitions=each) for name, each in by_topic(wanted).items()]
 
 
 def fetch_request(group: str, partitions: Sequence[TopicPartition] | None) -> OffsetFetchRequest:

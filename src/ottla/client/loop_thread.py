@@ -159,6 +159,14 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_TIMEOUT_S)
 
+    def finish(self) -> None:
+        """Run `closing` in the loop, then `close`; once, and nothing in a forked child."""
+        if self.is_closed:
+            return
+        if self._closing is not None:
+            self.run(self._closing)
+        self.close()
+
     def __del__(self, _warn: Any = warnings.warn, _getpid: Any = os.getpid) -> None:
         if getattr(self, "_closed", True) or _getpid() != self._process:
             return

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError
-from ottla.client.model import TopicPartition, by_topic
+from ottla.client.model import NO_OFFSET, OffsetAndTimestamp, TopicPartition, by_topic
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -19,58 +19,93 @@ from ottla.wire.messages.list_offsets import (
 CONSUMER = -1
 READ_UNCOMMITTED = 0
 
+Found = dict[TopicPartition, OffsetAndTimestamp | None]
+"""What a broker tells of partitions; None where there is no record as late as the timestamp."""
+Failed = dict[TopicPartition, BrokerError]
+
 
 async def offsets_at(cluster: Cluster, partitions: Sequence[TopicPartition], at: int) -> dict[TopicPartition, int]:
     """The offset of each partition: EARLIEST, LATEST, or the first with this timestamp (ms) or a later one, else -1."""
-    found: dict[TopicPartition, int] = {}
+    found = await find_offsets(cluster, dict.fromkeys(partitions, at))
+    return {partition: NO_OFFSET if each is None else each.offset for partition, each in found.items()}
+
+
+async def find_offsets(
+    cluster: Cluster,
+    timestamps: Mapping[TopicPartition, int],
+    isolation_level: int = READ_UNCOMMITTED,
+    timeout_ms: int | None = None,
+) -> Found:
+    """For each partition the offset at EARLIEST, LATEST, or of the first record with the timestamp (ms) or a later one.
+
+    None where there is no such record. Raises ClientTimeoutError, and what brokers refuse for good.
+    """
+    found: Found = {}
 
     async def attempt() -> None:
-        missing = [partition for partition in partitions if partition not in found]
+        missing = [each for each in timestamps if each not in found]
         grouped = await cluster.by_leader(missing)
         answers = await asyncio.gather(
-            *(_ask(cluster, leader, asked, at, found) for leader, asked in grouped.items()), return_exceptions=True
+            *(
+                list_offsets(cluster, leader, {each: timestamps[each] for each in partitions}, isolation_level)
+                for leader, partitions in grouped.items()
+            ),
+            return_exceptions=True,
         )
+        problem: BaseException | None = None
         for answer in answers:
             if isinstance(answer, BaseException):
-                raise answer
+                problem = answer
+                continue
+            told, failed = answer
+            found.update(told)
+            problem = next(iter(failed.values()), problem)
+        if problem is not None:
+            raise problem
 
-    await cluster.retry("looking up offsets", attempt)
-    return {partition: found[partition] for partition in partitions}
-
-
-async def _ask(
-    cluster: Cluster, leader: int, partitions: Sequence[TopicPartition], at: int, found: dict[TopicPartition, int]
-) -> None:
-    """Put the offsets into `found`; raise the first error only when all answers are taken in."""
-    answer: ListOffsetsResponse = await cluster.request(leader, list_offsets_request(partitions, at))
-    take_offsets(answer, leader, partitions, found)
+    await cluster.retry("looking up offsets", attempt, timeout_ms)
+    return {each: found[each] for each in timestamps}
 
 
-def list_offsets_request(partitions: Sequence[TopicPartition], at: int) -> ListOffsetsRequest:
-    """The question for these partitions' offsets at EARLIEST, LATEST or a timestamp in milliseconds."""
-    wanted = {each: ListOffsetsPartition(partition_index=each.partition, timestamp=at) for each in partitions}
+async def list_offsets(
+    cluster: Cluster, leader: int, timestamps: Mapping[TopicPartition, int], isolation_level: int
+) -> tuple[Found, Failed]:
+    """What the leader tells: offsets, and an error for each partition for which it does not."""
+    answer: ListOffsetsResponse = await cluster.request(leader, list_offsets_request(timestamps, isolation_level))
+    return offsets_in(answer, leader, timestamps)
+
+
+def list_offsets_request(
+    timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
+) -> ListOffsetsRequest:
+    """The question for partitions' offsets, each at EARLIEST, LATEST or a timestamp in milliseconds."""
+    wanted = {
+        each: ListOffsetsPartition(partition_index=each.partition, timestamp=at) for each, at in timestamps.items()
+    }
     return ListOffsetsRequest(
         replica_id=CONSUMER,
-        isolation_level=READ_UNCOMMITTED,
+        isolation_level=isolation_level,
         topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic(wanted).items()],
     )
 
 
-def take_offsets(
-    answer: ListOffsetsResponse,
-    leader: int,
-    partitions: Sequence[TopicPartition],
-    found: dict[TopicPartition, int],
-) -> None:
-    """Put what the leader tells of `partitions` into `found`, then raise the first error among the answers."""
-    problem: BrokerError | None = None
-    for told in answer.topics:
-        for each in told.partitions:
-            if each.error_code == ErrorCode.NONE:
-                found[TopicPartition(told.name, each.partition_index)] = each.offset
+def offsets_in(
+    answer: ListOffsetsResponse, leader: int, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]
+) -> tuple[Found, Failed]:
+    """What the leader's answer tells of `partitions`, and an error for each of which it tells none."""
+    found: Found = {}
+    failed: Failed = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if each.error_code != ErrorCode.NONE:
+                failed[partition] = BrokerError(each.error_code, f"no offset of {partition} from {leader}")
+            elif each.offset == NO_OFFSET:
+                found[partition] = None
             else:
-                problem = BrokerError(each.error_code, f"no offset of {told.name}-{each.partition_index} from {leader}")
-    if problem is None and any(partition not in found for partition in partitions):
-        problem = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} left partitions out of its answer")
-    if problem is not None:
-        raise problem
+                found[partition] = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
+    for partition in partitions:
+        if partition not in found and partition not in failed:
+            left_out = f"broker {leader} left {partition} out of its answer"
+            failed[partition] = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out)
+    return found, failed

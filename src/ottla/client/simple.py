@@ -24,12 +24,12 @@ from ottla.client.cluster import Cluster
 from ottla.client.configs import parse_consumer_config
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED
-from ottla.client.consumer.offset_lookup import find_offsets
 from ottla.client.consumer.subscription_state import PartitionState
 from ottla.client.errors import ClientError, InvalidArgumentError
 from ottla.client.fetcher import FetchLimits, ask_leader, out_of_range
 from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, Node, TopicPartition
-from ottla.client.serialization import deserialize_function, make_deserializer
+from ottla.client.offsets import find_offsets
+from ottla.client.serialization import close_each, deserialize_function, make_deserializer
 from ottla.records.consumed import ConsumerRecord
 from ottla.wire.errors import ErrorCode
 
@@ -93,10 +93,7 @@ class SimpleConsumer(Generic[K, V]):
     async def close(self) -> None:
         """Close all connections; closing twice does no harm."""
         await self._cluster.close()
-        for each in self._deserializers:
-            close = getattr(each, "close", None)
-            if close is not None:
-                close()
+        close_each(self._deserializers)
 
     async def find_leader(self, topic: str, partition: int) -> PartitionLeader:
         """The partition's leader and replicas, asked anew of the first broker that answers.

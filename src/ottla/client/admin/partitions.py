@@ -10,6 +10,7 @@ from ottla.client.admin.outcomes import Outcomes
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
 from ottla.client.model import LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition, by_topic
+from ottla.client.offsets import list_offsets_request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -17,16 +18,10 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from ottla.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from ottla.wire.messages.list_offsets import ListOffsetsResponse
 
 HIGH_WATERMARK = LATEST
 """In place of an offset: delete everything."""
-CONSUMER = -1
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 WITH_MAX_TIMESTAMP = (7, 9)
 """Versions of ListOffsets that know MAX_TIMESTAMP (KIP-734)."""
@@ -90,14 +85,7 @@ class PartitionAdmin:
         outcomes: Outcomes[TopicPartition, OffsetAndTimestamp] = Outcomes("listing offsets", wanted)
 
         async def ask(leader: int, asked: list[TopicPartition]) -> None:
-            each_wanted = {
-                each: ListOffsetsPartition(partition_index=each.partition, timestamp=wanted[each]) for each in asked
-            }
-            request = ListOffsetsRequest(
-                replica_id=CONSUMER,
-                isolation_level=ISOLATION_LEVELS[isolation_level],
-                topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in by_topic(each_wanted).items()],
-            )
+            request = list_offsets_request({each: wanted[each] for each in asked}, ISOLATION_LEVELS[isolation_level])
             versions = WITH_MAX_TIMESTAMP if any(wanted[each] == MAX_TIMESTAMP for each in asked) else None
             answer: ListOffsetsResponse = await self._cluster.request(leader, request, versions=versions)
             for topic in answer.topics:

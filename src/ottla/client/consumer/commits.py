@@ -29,13 +29,12 @@ from ottla.client.errors import (
     RebalanceInProgressError,
     RetriableCommitFailedError,
 )
+from ottla.client.group_offsets import topics_to_commit
 from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
@@ -298,21 +297,12 @@ class Commits:
 
     def _request(self, offsets: Offsets, who: Generation) -> OffsetCommitRequest:
         settings = self._membership.settings
-        wanted = {
-            partition: OffsetCommitRequestPartition(
-                partition_index=partition.partition,
-                committed_offset=each.offset,
-                committed_leader_epoch=each.leader_epoch,
-                committed_metadata=each.metadata,
-            )
-            for partition, each in offsets.items()
-        }
         return OffsetCommitRequest(
             group_id=settings.group_id,
             generation_id_or_member_epoch=who.generation_id,
             member_id=who.member_id,
             group_instance_id=None if who is NO_GENERATION else settings.group_instance_id,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in by_topic(wanted).items()],
+            topics=topics_to_commit(offsets),
         )
 
     def _refused(self, code: int, what: str, sent_as: Generation) -> None:

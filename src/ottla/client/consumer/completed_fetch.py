@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ottla.client.consumer.aborted import application_batches, committed_batches
 from ottla.client.consumer.subscription_state import PartitionState
 from ottla.client.errors import ClientError, CorruptBatchError, RecordDeserializationError
+from ottla.client.fetcher import batches_from
 from ottla.client.model import TopicPartition
-from ottla.records.batch import BatchHeader, check_crc, split_batches
+from ottla.records.batch import BatchHeader, check_crc
 from ottla.records.consumed import ConsumerRecord, Deserialize, decode_consumed
 from ottla.records.errors import BatchError
-from ottla.records.upgrade import upgrade
 
 if TYPE_CHECKING:
     import pyarrow
@@ -111,11 +111,7 @@ class CompletedFetch:
     def _split(self, aborted: Sequence[tuple[int, int]]) -> None:
         what = f"reading {self.partition} from offset {self.fetch_offset}"
         try:
-            self._buffer = upgrade(self._buffer)
-            headers = split_batches(self._buffer, partial_tail=True)
-            headers = [header for header in headers if header.next_offset > self.fetch_offset]
-            if not headers:
-                raise BatchError(f"the broker sent {self.size_bytes} bytes without a whole batch at that offset")
+            self._buffer, headers = batches_from(self._buffer, self.fetch_offset)
             self.end, self.end_epoch = headers[-1].next_offset, headers[-1].partition_leader_epoch
             if self._decoding.read_committed:
                 self._headers = committed_batches(self._buffer, headers, aborted)

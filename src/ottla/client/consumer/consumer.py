@@ -25,7 +25,6 @@ from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.core import FOREVER_MS, ConsumerCore
 from ottla.client.consumer.health import ConsumerHealth
 from ottla.client.consumer.listener import ConsumerRebalanceListener, UserCall, call_here
-from ottla.client.consumer.offset_lookup import find_offsets
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.subscription_state import FetchPosition, OffsetReset
 from ottla.client.consumer.use_guard import Guard, UseGuard
@@ -38,6 +37,7 @@ from ottla.client.model import (
     TopicMetadata,
     TopicPartition,
 )
+from ottla.client.offsets import find_offsets
 from ottla.records.consumed import ConsumerRecord
 
 if TYPE_CHECKING:

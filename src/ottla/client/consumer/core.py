@@ -44,7 +44,7 @@ from ottla.client.consumer.subscription_state import (
 from ottla.client.errors import ClientError, NoOffsetForPartitionError, WakeupError
 from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import TopicPartition
-from ottla.client.serialization import deserialize_function, make_deserializer
+from ottla.client.serialization import close_each, deserialize_function, make_deserializer
 from ottla.records.consumed import ConsumerRecord
 
 T = TypeVar("T")
@@ -136,9 +136,7 @@ class ConsumerCore:
         await self.positions.close()
         await self.cluster.close()
         self.interceptors.close()
-        for each in self._deserializers:
-            if (close := getattr(each, "close", None)) is not None:
-                close()
+        close_each(self._deserializers)
 
     # Being woken
 

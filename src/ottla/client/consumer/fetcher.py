@@ -19,9 +19,10 @@ from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
 from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, PartitionState, SubscriptionState
-from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange
-from ottla.client.model import EARLIEST, LATEST, TopicPartition
-from ottla.client.offsets import CONSUMER, offsets_at
+from ottla.client.errors import BrokerError, ClientError
+from ottla.client.fetcher import out_of_range
+from ottla.client.model import TopicPartition
+from ottla.client.offsets import CONSUMER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
@@ -309,11 +310,9 @@ class Fetcher:
     async def _out_of_range(self, partition: TopicPartition, offset: int, error: ClientError) -> ClientError:
         """The error with the offsets that there are; `error` itself where those cannot be had."""
         try:
-            earliest = await offsets_at(self._cluster, [partition], EARLIEST)
-            latest = await offsets_at(self._cluster, [partition], LATEST)
+            return await out_of_range(self._cluster, partition, offset)
         except ClientError:
             return error
-        return OffsetOutOfRange(*partition, offset, earliest[partition], latest[partition])
 
 
 def _records_bytes(answer: FetchResponse) -> int:

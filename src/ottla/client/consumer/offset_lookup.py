@@ -1,7 +1,6 @@
-"""Offsets that brokers know: first, last and by time (ListOffsets), and where leader epochs end (KIP-320).
+"""Positions that are to be reset (ListOffsets) or validated (where leader epochs end, KIP-320).
 
-`find_offsets` answers a caller. `PositionKeeper` works in the background on positions that are to be reset or
-validated; what cannot be helped is kept in `error` for the next call to raise.
+`PositionKeeper` works on them in the background; what cannot be helped is kept in `error` for the next call to raise.
 """
 
 from __future__ import annotations
@@ -25,18 +24,11 @@ from ottla.client.model import (
     LATEST,
     NO_OFFSET,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     TopicPartition,
     by_topic,
 )
-from ottla.client.offsets import CONSUMER
+from ottla.client.offsets import CONSUMER, list_offsets
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -45,69 +37,6 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 RESET_TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
-
-
-async def find_offsets(
-    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int | None = None
-) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """For each partition the offset at EARLIEST, LATEST, or of the first record with the timestamp (ms) or a later one.
-
-    None where there is no such record. Raises ClientTimeoutError, and what brokers refuse for good.
-    """
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-
-    async def attempt() -> None:
-        missing = [each for each in timestamps if each not in found]
-        grouped = await cluster.by_leader(missing)
-        answers = await asyncio.gather(
-            *(
-                _list_offsets(cluster, leader, {each: timestamps[each] for each in partitions}, isolation_level)
-                for leader, partitions in grouped.items()
-            ),
-            return_exceptions=True,
-        )
-        problem: BaseException | None = None
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                problem = answer
-                continue
-            told, failed = answer
-            found.update(told)
-            problem = next(iter(failed.values()), problem)
-        if problem is not None:
-            raise problem
-
-    await cluster.retry("looking up offsets", attempt, timeout_ms)
-    return {each: found[each] for each in timestamps}
-
-
-async def _list_offsets(
-    cluster: Cluster, leader: int, timestamps: Mapping[TopicPartition, int], isolation_level: int
-) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, ClientError]]:
-    """What the leader tells: offsets, and an error for each partition for which it does not."""
-    wanted = {
-        each: ListOffsetsPartition(partition_index=each.partition, timestamp=at) for each, at in timestamps.items()
-    }
-    topics = [ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic(wanted).items()]
-    request = ListOffsetsRequest(replica_id=CONSUMER, isolation_level=isolation_level, topics=topics)
-    answer: ListOffsetsResponse = await cluster.request(leader, request)
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-    failed: dict[TopicPartition, ClientError] = {}
-    for topic in answer.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
-            if each.error_code != ErrorCode.NONE:
-                failed[partition] = BrokerError(each.error_code, f"no offset of {partition} from broker {leader}")
-            elif each.offset == NO_OFFSET:
-                found[partition] = None
-            else:
-                found[partition] = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
-    for partition in timestamps:
-        if partition not in found and partition not in failed:
-            failed[partition] = BrokerError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} left {partition} out of its answer"
-            )
-    return found, failed
 
 
 class PositionKeeper:
@@ -211,7 +140,7 @@ class PositionKeeper:
             if state is not None and state.reset_strategy is not None:
                 strategies[each] = state.reset_strategy
         timestamps = {each: RESET_TIMESTAMPS[strategy] for each, strategy in strategies.items()}
-        found, failed = await _list_offsets(self._cluster, leader, timestamps, self._isolation_level)
+        found, failed = await list_offsets(self._cluster, leader, timestamps, self._isolation_level)
         for each, at in found.items():
             if at is not None:
                 position = FetchPosition(at.offset, NO_EPOCH, self._keeper.leader(each))

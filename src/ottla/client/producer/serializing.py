@@ -9,7 +9,7 @@ from ottla.client.configs import ProducerConfig
 from ottla.client.errors import SerializationError
 from ottla.client.producer.futures import Callback
 from ottla.client.producer.record import SendHeaders, checked_headers
-from ottla.client.serialization import BytesSerializer, Serializer, make_serializer
+from ottla.client.serialization import BytesSerializer, Serializer, close_each, make_serializer
 
 Outcome = TypeVar("Outcome")
 
@@ -51,10 +51,7 @@ class SerializingAppend(Generic[Outcome]):
 
     def close(self) -> None:
         """Close the serializers."""
-        for serializer in (self._key, self._value):
-            close = getattr(serializer, "close", None)
-            if callable(close):
-                close()
+        close_each((self._key, self._value))
 
 
 def _failed(what: str, serializer: Serializer[Any], data: Any, topic: str, error: Exception) -> SerializationError:

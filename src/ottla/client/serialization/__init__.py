@@ -16,7 +16,7 @@ from ottla.client.serialization.basic import (
 )
 from ottla.client.serialization.interfaces import Deserializer, Serializer
 from ottla.client.serialization.lists import ListDeserializer, ListSerializer
-from ottla.client.serialization.making import deserialize_function, make_deserializer, make_serializer
+from ottla.client.serialization.making import close_each, deserialize_function, make_deserializer, make_serializer
 from ottla.client.serialization.scalars import (
     BooleanDeserializer,
     BooleanSerializer,
@@ -65,6 +65,7 @@ __all__ = [
     "UUIDSerializer",
     "VoidDeserializer",
     "VoidSerializer",
+    "close_each",
     "deserialize_function",
     "make_deserializer",
     "make_serializer",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.client.configs.instances import configure, make_instance
@@ -92,6 +92,14 @@ def make_deserializer(given: object, config: Mapping[str, Any], *, is_key: bool)
     if callable(getattr(made, "deserialize", None)):
         return made  # type: ignore[no-any-return]
     return CallableDeserializer(_function(CONSUMER, setting, made, "deserialize"))
+
+
+def close_each(made: Iterable[object]) -> None:
+    """Close the serializers or deserializers that can be closed."""
+    for each in made:
+        close = getattr(each, "close", None)
+        if callable(close):
+            close()
 
 
 def deserialize_function(deserializer: Deserializer[Any]) -> Callable[[str, Headers, bytes | None], Any] | None:

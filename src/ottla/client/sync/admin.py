@@ -21,7 +21,6 @@ from ottla.client.admin.model import (
     NewPartitions,
     NewTopic,
 )
-from ottla.client.errors import ClientClosedError
 from ottla.client.groups import GroupDescription
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicMetadata, TopicPartition
@@ -45,12 +44,7 @@ class Admin:
 
     def close(self) -> None:
         """Close all connections; closing twice does no harm."""
-        try:
-            self._thread.check()
-        except ClientClosedError:
-            return
-        self._thread.run(self._async.close)
-        self._thread.close()
+        self._thread.finish()
 
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None

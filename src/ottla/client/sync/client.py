@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ottla.client.admin.model import BROKER_DEFAULT
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError
+from ottla.client.errors import ClientError, CorruptBatchError
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
@@ -54,12 +54,7 @@ class Client:
 
     def close(self) -> None:
         """Close all connections; closing twice does no harm."""
-        try:
-            self._thread.check()
-        except ClientClosedError:
-            return
-        self._thread.run(self._cluster.close)
-        self._thread.close()
+        self._thread.finish()
 
     def topics(self, pattern: str | None = None) -> list[str]:
         """The names of all topics but internal ones; with `pattern`, those that the expression matches as a whole."""

@@ -34,9 +34,7 @@ class SimpleConsumer(Generic[K, V]):
 
     def close(self) -> None:
         """As `ottla.client.SimpleConsumer.close`."""
-        if not self._thread.is_closed:
-            self._thread.run(self._async.close)
-            self._thread.close()
+        self._thread.finish()
 
     def find_leader(self, topic: str, partition: int) -> PartitionLeader:
         """As `ottla.client.SimpleConsumer.find_leader`."""
