@@ -13,6 +13,7 @@ import pytest
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.assignor_oracle import AssignorOracle
 from support.brokers import RunningBroker
+from support.client_facades import FACADES, Facade
 from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs
 from support.ottla_server import OttlaServer
@@ -123,6 +124,14 @@ def _tell(session: pytest.Session, line: str) -> None:
     if reporter is not None:
         reporter.ensure_newline()
         reporter.write_line(line, red=True)
+
+
+@pytest.fixture(params=FACADES)
+def facade(request: pytest.FixtureRequest) -> Iterator[Facade]:
+    """Makes clients of one kind, with an event loop or without; see `support.client_facades`."""
+    made = Facade(request.param)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

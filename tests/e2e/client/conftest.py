@@ -9,18 +9,10 @@ from typing import Any
 import pytest
 
 from support.brokers import RunningBroker
-from support.client_facades import FACADES, Facade
+from support.client_facades import Facade
 from support.ottla_server import OttlaServer
 from support.told_listener import Polled, ToldListener
 from support.topics import Topics
-
-
-@pytest.fixture(params=FACADES)
-def facade(request: pytest.FixtureRequest) -> Iterator[Facade]:
-    """Makes clients of one kind; see `support.client_facades`."""
-    made = Facade(request.param)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.client_facades import FACADES, Facade
 from support.proxied import ProxiedBroker
 
 SETTINGS = {
@@ -47,11 +46,3 @@ def proxied(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
     broker.proxy.heal()
     yield broker
     broker.proxy.heal()
-
-
-@pytest.fixture(params=FACADES)
-def facade(request: pytest.FixtureRequest) -> Iterator[Facade]:
-    """Makes clients of one kind; see `support.client_facades`."""
-    made = Facade(request.param)
-    yield made
-    made.close()

@@ -35,7 +35,6 @@ from ottla.client.model import TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support import odd_servers
-from support.client_facades import FACADES, Facade
 
 DOCS = (Path(__file__).parents[3] / "docs" / "client-errors.md").read_text()
 QUICK = {
@@ -80,13 +79,6 @@ def address(servers, closed_port, request):
         return f"127.0.0.1:{servers.start(getattr(odd_servers, kind))}"
 
     return of
-
-
-@pytest.fixture(params=FACADES)
-def facade(request):
-    made = Facade(request.param)
-    yield made
-    made.close()
 
 
 def use_admin(facade, settings):

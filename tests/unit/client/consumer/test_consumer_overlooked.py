@@ -22,25 +22,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-
-@pytest.fixture(autouse=True)
-def patient(fakes):
-    """Fetches wait for records, as with real brokers."""
-    fakes.waits_for_records = True
-
-
-@pytest.fixture
-def open_consumer(fakes, facade):
-    opened = []
-
-    def make(**settings):
-        defaults = {"bootstrap_servers": fakes.bootstrap, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
-        opened.append(facade.consumer(**{**defaults, "retry_backoff_ms": 10, **settings}))
-        return opened[-1]
-
-    yield make
-    for consumer in opened:
-        consumer.close()
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 def read(consumer, count):
