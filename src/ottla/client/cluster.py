@@ -163,6 +163,14 @@ class Cluster:
                 self._connections[key] = connection
             return connection
 
+    def disconnect(self, node_id: int, purpose: str) -> None:
+        """Close that connection to the broker, if there is one: requests that wait there fail with a retriable error.
+
+        Who asks the broker for something afterwards gets a new connection.
+        """
+        if (connection := self._connections.pop((node_id, purpose), None)) is not None:
+            connection.close()
+
     async def _open(self, host: str, port: int, *, look_twice: bool = True) -> Connection:
         """A new connection. Where the address failed just now the same error again, without another attempt."""
         address = (host, port)

@@ -75,6 +75,8 @@ class Connection(asyncio.BufferedProtocol):
         self._peer: tuple[str, int] = ("", 0)
         #: Whether a request was answered after the versions were agreed on.
         self._was_used = False
+        #: Whether the broker closed the connection, and not this client.
+        self._hung_up = False
         #: When bytes last went either way, by time.monotonic.
         self.used_at_s = time.monotonic()
         #: Called when the transport's own buffer has emptied after it was full.
@@ -206,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _check_login(self, lost: ConnectionLostError) -> None:
         """SecurityMismatchError where the broker hung up on the first request after ApiVersions as it wants a login."""
-        if self._was_used or not self.offered or not lost.retriable or ApiKey.SASL_HANDSHAKE not in self.offered:
+        if self._was_used or not self._hung_up or not self.offered or ApiKey.SASL_HANDSHAKE not in self.offered:
             return
         mechanisms = await sasl_mechanisms(*self._peer)
         if mechanisms is not None:
@@ -290,6 +292,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Asyncio: the connection is gone."""
         why = f": {exc}" if exc is not None else ""
+        self._hung_up = self._closed_by is None
         self._close(ConnectionLostError(f"{self.address} closed the connection{why}", retriable=True))
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -40,6 +40,11 @@ class GroupCoordinator:
             self._cluster.metadata.nodes[self._node.node_id] = self._node._replace(rack=rack)
         return self._node
 
+    @property
+    def known_node_id(self) -> int | None:
+        """The broker that was found, None before and where it is forgotten."""
+        return None if self._node is None else self._node.node_id
+
     def forget(self) -> None:
         """It was said not to be the coordinator any more, or cannot be reached: look it up when it is needed."""
         self._node = None

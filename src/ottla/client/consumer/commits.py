@@ -251,17 +251,17 @@ class Commits:
 
     async def _commit_once(self, offsets: Offsets, deadline_ms: float) -> None:
         async with self._order:
-            await self._link.wait_until_found(deadline_ms)
+            found = await self._link.wait_until_found(deadline_ms)
             sent_as, began_ms = self._who_commits(), self._now_ms()
             try:
                 asked = await self._link.send(self._request(offsets, sent_as))
             except ClientError as error:
-                self._unanswered(error)
+                self._unanswered(error, found)
                 raise
         try:
             answer: OffsetCommitResponse = await asked
         except ClientError as error:
-            self._unanswered(error)
+            self._unanswered(error, found)
             raise
         refused = [
             (each.error_code, f"the offset of {topic.name}-{each.partition_index} is not committed")
@@ -278,9 +278,9 @@ class Commits:
         self.latency_total_ms += took_ms
         self.latency_max_ms = max(self.latency_max_ms, took_ms)
 
-    def _unanswered(self, error: ClientError) -> None:
+    def _unanswered(self, error: ClientError, times_found: int) -> None:
         if error.retriable:
-            self._link.lost(error)
+            self._link.lost(error, times_found)
 
     def _who_commits(self) -> Generation:
         """The generation to commit in: none for assigned partitions. Raises where there is none to commit in."""
@@ -367,12 +367,12 @@ class Commits:
     async def _fetch_once(
         self, partitions: Sequence[TopicPartition], deadline_ms: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        await self._link.wait_until_found(deadline_ms)
+        found_times = await self._link.wait_until_found(deadline_ms)
         try:
             stable = await self._link.version(ApiKey.OFFSET_FETCH) >= STABLE_OFFSETS_SINCE
             answer: OffsetFetchResponse = await self._link.ask(self._question(partitions, require_stable=stable))
         except ClientError as error:
-            self._unanswered(error)
+            self._unanswered(error, found_times)
             raise
         self._check_read(answer.error_code, "offsets cannot be read")
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)

@@ -18,7 +18,7 @@ from ottla.client.consumer.commits import CommitCallback, Commits, Offsets
 from ottla.client.consumer.coordinator_link import CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.listener import UserCall, call_here
-from ottla.client.consumer.membership import Assign, ClientState, FindCoordinator, Membership, Send
+from ottla.client.consumer.membership import Assign, ClientState, DropCoordinator, FindCoordinator, Membership, Send
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.rebalance import Rebalance
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
@@ -409,6 +409,8 @@ class ConsumerCoordinator:
         for action in actions:
             if isinstance(action, FindCoordinator):
                 self._spawn(self._link.find())
+            elif isinstance(action, DropCoordinator):
+                self._link.drop()
             elif isinstance(action, Assign):
                 self._spawn(self._lead(action))
             else:

@@ -35,6 +35,15 @@ class CoordinatorLink:
         self._on_change = on_change
         self._finder = GroupCoordinator(cluster, membership.settings.group_id)
         self._looked_up = asyncio.Event()
+        self._times_found = 0
+
+    def drop(self) -> None:
+        """Close the connections to the broker that was the coordinator: what waits there fails, and is retried."""
+        node_id = self._finder.known_node_id
+        self._finder.forget()
+        if node_id is not None:
+            for purpose in (JOIN, COORDINATOR):
+                self._cluster.disconnect(node_id, purpose)
 
     async def find(self) -> None:
         """Look the coordinator up, and tell the membership."""
@@ -44,12 +53,16 @@ class CoordinatorLink:
         except ClientError as error:
             self._membership.coordinator_not_found(error, self._now_ms())
         else:
+            self._times_found += 1
             self._membership.coordinator_found(self._now_ms())
         self._looked_up.set()
         self._on_change()
 
-    async def wait_until_found(self, deadline_ms: float) -> None:
-        """Come back when it is known; ClientTimeoutError (retriable) at the deadline, else what is wrong."""
+    async def wait_until_found(self, deadline_ms: float) -> int:
+        """Come back when it is known, with the number of times that it was found: see `lost`.
+
+        ClientTimeoutError (retriable) at the deadline, else what is wrong.
+        """
         membership = self._membership
         while not membership.coordinator_known:
             self._looked_up.clear()
@@ -65,6 +78,7 @@ class CoordinatorLink:
             problem = membership.coordinator_problem
             if isinstance(problem, ClientError) and not problem.retriable:
                 raise problem
+        return self._times_found
 
     async def ask(self, request: Message, timeout_ms: int | None = None) -> Any:
         """The coordinator's answer. What fails on the way is ClientError; the membership is not told."""
@@ -90,8 +104,13 @@ class CoordinatorLink:
         node = await self._finder.node()
         return choose_version(api_key, (await self._cluster.connection(node.node_id, COORDINATOR)).offered)
 
-    def lost(self, why: ClientError | str) -> None:
-        """It is not the coordinator any more, or does not answer."""
+    def lost(self, why: ClientError | str, times_found: int | None = None) -> None:
+        """It is not the coordinator any more, or does not answer.
+
+        With `times_found` the one that was found then: what is said of an earlier one says nothing of this one.
+        """
+        if times_found is not None and times_found != self._times_found:
+            return
         self._membership.coordinator_lost(why, self._now_ms())
         self._on_change()
 

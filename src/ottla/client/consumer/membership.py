@@ -17,7 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE
-from ottla.client.errors import BrokerError, ClientError, FencedInstanceIdError
+from ottla.client.errors import BrokerError, ClientError, ConnectionLostError, FencedInstanceIdError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -112,6 +112,11 @@ class FindCoordinator:
 
 
 @dataclass(frozen=True, slots=True)
+class DropCoordinator:
+    """Close the connections to the coordinator that is lost, so that whatever waits there fails at once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send the request to the coordinator; `receive` or `request_failed` follows."""
 
@@ -143,7 +148,7 @@ class MemberFigures:
 
 GroupRequest = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest
 GroupResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse
-Action = FindCoordinator | Send | Assign
+Action = FindCoordinator | DropCoordinator | Send | Assign
 
 
 class Membership:
@@ -352,7 +357,10 @@ class Membership:
             self.failure = error if self.is_active else None
 
     def coordinator_lost(self, why: ClientError | str, now_ms: float) -> None:
-        """The broker is not the coordinator any more, or cannot be reached: find it again."""
+        """The broker is not the coordinator any more, or cannot be reached: find it again.
+
+        No answer of it is waited for any more; a join that was under way is made again with the one that is found.
+        """
         if self.coordinator_known:
             self.coordinator_known = False
             self.coordinator_lost_at_ms = now_ms
@@ -360,6 +368,11 @@ class Membership:
             self.notes.append(Note(f"the coordinator is lost and looked for: {why}"))
             self._lookup_due_ms = now_ms
             self._heartbeat = None
+            self.actions.append(DropCoordinator())
+            if self._joining is not None:
+                self._joining = None
+                gone = ConnectionLostError(f"the coordinator is lost: {why}", retriable=True)
+                self._join_failed(gone, type(gone).__name__, now_ms)
         self.wake(now_ms)
 
     def _backoff_ms(self, failures: int) -> float:

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from ottla.assign.consumer_protocol import Assignment, encode_assignments
+from ottla.client.cluster import COORDINATOR
 from ottla.client.consumer.coordinator import ConsumerCoordinator
+from ottla.client.consumer.coordinator_link import JOIN, CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
-from ottla.client.consumer.membership import Generation, MemberState
+from ottla.client.consumer.membership import Generation, MemberSettings, Membership, MemberState
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import FetchPosition, SubscriptionState
 from ottla.client.model import TopicPartition
@@ -18,6 +20,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersion
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from support.waiting import wait_until
+from unit.client.conftest import SILENT
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 NEVER_MS = float("inf")
@@ -45,19 +48,25 @@ def make_stable(membership, generation_id):
     membership.rejoin_needed = False
 
 
-@pytest.fixture(autouse=True)
-def heartbeats(fake):
-    """The broker serves them."""
-    served = fake.on_api_versions
+def serve_members(cluster):
+    """Its brokers serve what members of a group ask."""
+    served = cluster.on_api_versions
 
     def more(node, request, code):
         answer = served(node, request, code)
         if request is not None:
-            answer.api_keys = [*answer.api_keys, ApiVersion(api_key=ApiKey.HEARTBEAT, min_version=0, max_version=4)]
+            keys = (ApiKey.HEARTBEAT, ApiKey.JOIN_GROUP)
+            answer.api_keys = [*answer.api_keys, *(ApiVersion(api_key=key, max_version=4) for key in keys)]
         return answer
 
-    fake.on_api_versions = more
-    fake.on_heartbeat = lambda node, request, code: HeartbeatResponse()
+    cluster.on_api_versions = more
+    cluster.on_heartbeat = lambda node, request, code: HeartbeatResponse()
+
+
+@pytest.fixture(autouse=True)
+def heartbeats(fake):
+    """The broker serves them."""
+    serve_members(fake)
 
 
 @pytest.mark.spec("C7", "A4")
@@ -109,5 +118,51 @@ def test_what_was_to_be_committed_before_the_partitions_were_lost_is_not_committ
         committed = dict(fake.committed)
         await made.close(0)
         assert committed == {}
+
+    with_cluster(fake, work)
+
+
+@pytest.mark.spec("G10")
+def test_a_join_that_hangs_is_made_again_when_a_commit_finds_the_coordinator_lost(fakes, with_cluster):
+    fakes.faults[ApiKey.JOIN_GROUP] += [SILENT, SILENT]
+    fakes.topic("a", 0)
+    serve_members(fakes)
+
+    async def work(cluster):
+        subscriptions = SubscriptionState()
+        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
+        config = GroupConfig(group_id="g", max_poll_interval_ms=300_000, retry_backoff_ms=5)
+        made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None)
+        subscriptions.subscribe(["a"])
+
+        async def poll_until(condition):
+            async with asyncio.timeout(5):
+                while not condition():
+                    await made.poll(0)
+                    await asyncio.sleep(0.005)  # sleep: between two polls
+
+        await poll_until(lambda: fakes.asked(ApiKey.JOIN_GROUP))
+        fakes.coordinator = 1
+        assert await made.fetch_committed([A0], 3000) == {A0: None}
+        await poll_until(lambda: len(fakes.asked(ApiKey.JOIN_GROUP)) == 2)
+        assert [node for node, api_key, _ in fakes.requests if api_key is ApiKey.JOIN_GROUP] == [0, 1]
+        assert not cluster._connections.keys() & {(0, COORDINATOR), (0, JOIN)}
+        await made.close(0)
+
+    with_cluster(fakes, work)
+
+
+@pytest.mark.spec("G10")
+def test_what_is_said_of_an_earlier_coordinator_is_not_said_of_the_next(fake, with_cluster):
+    async def work(cluster):
+        membership = Membership(MemberSettings("g"))
+        link = CoordinatorLink(cluster, membership, lambda: None)
+        await link.find()
+        before = await link.wait_until_found(NEVER_MS)
+        link.lost("it hangs", before)
+        assert not membership.coordinator_known
+        await link.find()
+        link.lost("a connection to it could not be opened", before)
+        assert membership.coordinator_known
 
     with_cluster(fake, work)

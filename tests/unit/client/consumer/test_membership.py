@@ -8,6 +8,7 @@ from ottla.client.consumer.membership import (
     NO_GENERATION,
     Assign,
     ClientState,
+    DropCoordinator,
     FindCoordinator,
     Generation,
     MemberSettings,
@@ -55,6 +56,11 @@ class Bench:
     def find(self) -> None:
         """The coordinator is found."""
         assert self.take() == [FindCoordinator()]
+        self.member.coordinator_found(self.now_ms)
+
+    def find_again(self) -> None:
+        """The coordinator is lost, and found."""
+        assert self.take() == [DropCoordinator(), FindCoordinator()]
         self.member.coordinator_found(self.now_ms)
 
     def join(self) -> JoinGroupRequest:
@@ -211,7 +217,7 @@ def test_the_coordinator_is_found_again_while_consuming(bench: Bench) -> None:
     bench.heartbeat(ErrorCode.NOT_COORDINATOR)
     assert bench.member.client_state is ClientState.FINDING_COORDINATOR_AGAIN
     assert bench.member.consumes
-    assert bench.take() == [FindCoordinator()]
+    assert bench.take() == [DropCoordinator(), FindCoordinator()]
     bench.member.coordinator_not_found(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "none"), bench.now_ms)
     bench.pass_time(99)
     assert bench.take() == []
@@ -304,7 +310,7 @@ def test_what_passes_is_tried_again_after_a_pause(bench: Bench, code: ErrorCode)
     bench.find()
     bench.refuse_join(bench.join(), code)
     if code is ErrorCode.NOT_COORDINATOR:
-        bench.find()
+        bench.find_again()
     assert not bench.member.wants_poll(bench.now_ms)
     bench.pass_time(100)
     assert bench.member.can_join(bench.now_ms)
@@ -316,9 +322,41 @@ def test_a_lost_connection_during_a_join_leads_to_another_one(bench: Bench) -> N
     bench.find()
     request = bench.join()
     bench.member.request_failed(request, ConnectionLostError("gone", retriable=True), bench.now_ms)
-    bench.find()
+    bench.find_again()
     bench.pass_time(100)
     assert bench.join().reason == "rebalance failed due to ConnectionLostError"
+
+
+@pytest.mark.spec("G10")
+def test_a_join_at_a_coordinator_that_others_found_lost_is_made_again_with_the_next_one(bench: Bench) -> None:
+    bench.find()
+    request = bench.join()
+    bench.member.coordinator_lost("a commit was not answered", bench.now_ms)
+    bench.find_again()
+    assert not bench.member.is_joining
+    bench.pass_time(100)
+    again = bench.join()
+    bench.answer_join(request, generation=1)
+    bench.member.request_failed(request, ConnectionLostError("gone", retriable=True), bench.now_ms)
+    assert bench.member.coordinator_known, "what became of the first join is of no interest"
+    assert bench.member.is_joining
+    bench.answer_join(again, generation=2)
+    assert bench.member.generation.generation_id == 2
+
+
+@pytest.mark.spec("G10")
+def test_a_coordinator_that_is_silent_after_the_join_is_not_waited_for(bench: Bench) -> None:
+    bench.find()
+    bench.answer_join(bench.join())
+    (sync,) = bench.take()
+    assert isinstance(sync, SyncGroupRequest)
+    bench.pass_time(SETTINGS.session_timeout_ms)
+    heartbeat, *others = bench.take()
+    assert isinstance(heartbeat, HeartbeatRequest)
+    assert others == [DropCoordinator(), FindCoordinator()]
+    bench.member.coordinator_found(bench.now_ms)
+    bench.pass_time(100)
+    assert bench.member.can_join(bench.now_ms)
 
 
 def test_an_answer_that_comes_too_late_is_ignored(bench: Bench) -> None:
