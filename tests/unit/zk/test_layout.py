@@ -6,18 +6,33 @@ import pytest
 
 from ottla.config.listeners import Endpoint
 from ottla.zk.layout import (
+    DEFAULT_ENTITY,
+    BrokerConfigZnode,
     BrokerIdZnode,
     BrokerRegistration,
+    ClientConfigZnode,
     ClusterIdZnode,
     ConfigChangeZnode,
+    ConsumerIdZnode,
+    ConsumerOffsetZnode,
+    ConsumerRegistration,
     ControllerEpochZnode,
     ControllerZnode,
+    IpConfigZnode,
+    IsrChangeNotificationZnode,
+    LogDirEventNotificationZnode,
+    PartitionOwnerZnode,
     PartitionStateZnode,
+    PreferredReplicaElectionZnode,
     ProducerIdBlockZnode,
+    ReassignPartitionsZnode,
+    SubscriptionPattern,
     TopicAssignment,
     TopicConfigZnode,
     TopicZnode,
+    UserConfigZnode,
     ZnodeDataError,
+    named_entity,
 )
 
 pytestmark = pytest.mark.spec("Z1")
@@ -65,9 +80,91 @@ def test_a_reassignment_is_kept() -> None:
 
 def test_config_changes_name_their_entity() -> None:
     assert ConfigChangeZnode.encode("topics/t") == b'{"version":2,"entity_path":"topics/t"}'
+    for data in (
+        b'{"version":2,"entity_path":"topics/t"}',
+        b'{"version":1,"entity_type":"topics","entity_name":"t"}',
+        b'"t"',
+    ):
+        assert ConfigChangeZnode.decode("/config/changes/config_change_7", data) == "topics/t"
 
 
-@pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b"{}", b'{"id":5}', b"\xff"])
+def test_users_clients_and_addresses_are_named_in_hex() -> None:
+    assert UserConfigZnode.path("Åsa +*~/.-_") == "/config/users/%C3%85sa%20%2B%2A%7E%2F.-_"
+    assert UserConfigZnode.client_path("u", None) == "/config/users/u/clients/<default>"
+    assert UserConfigZnode.path(DEFAULT_ENTITY) == "/config/users/%3Cdefault%3E"
+    assert ClientConfigZnode.path("a b") == "/config/clients/a%20b"
+    assert IpConfigZnode.path("::1") == "/config/ips/%3A%3A1"
+    assert [named_entity(part) for part in ("%C3%85sa%20%2B", "<default>")] == ["Åsa +", None]
+
+
+def test_settings_of_all_kinds_have_one_form() -> None:
+    config, data = {"consumer_byte_rate": "1024.5"}, b'{"version":1,"config":{"consumer_byte_rate":"1024.5"}}'
+    assert UserConfigZnode.encode(config) == ClientConfigZnode.encode(config) == data
+    assert BrokerConfigZnode.encode(config) == IpConfigZnode.encode(config) == TopicConfigZnode.encode(config) == data
+    assert UserConfigZnode.decode(UserConfigZnode.path("u"), data) == config
+    assert ClientConfigZnode.decode("c", data) == IpConfigZnode.decode(None, data) == config
+
+
+def test_what_tools_ask_of_the_controller() -> None:
+    moved = {("b", 1): (3, 4), ("a", 0): (5,)}
+    data = (
+        b'{"version":1,"partitions":[{"topic":"b","partition":1,"replicas":[3,4]},'
+        b'{"topic":"a","partition":0,"replicas":[5]}]}'
+    )
+    assert ReassignPartitionsZnode.encode(moved) == data
+    assert ReassignPartitionsZnode.decode(data) == moved
+    data = b'{"version":1,"partitions":[{"topic":"b","partition":1},{"topic":"a","partition":0}]}'
+    assert PreferredReplicaElectionZnode.encode(moved) == data
+    assert PreferredReplicaElectionZnode.decode(data) == tuple(moved)
+
+
+def test_notifications() -> None:
+    data = b'{"version":1,"partitions":[{"topic":"t","partition":2}]}'
+    assert IsrChangeNotificationZnode.encode([("t", 2)]) == data
+    assert IsrChangeNotificationZnode.decode("/isr_change_notification/isr_change_0", data) == (("t", 2),)
+    data = b'{"version":1,"broker":5,"event":1}'
+    assert LogDirEventNotificationZnode.encode(5) == data
+    assert LogDirEventNotificationZnode.decode("/log_dir_event_notification/log_dir_event_0", data) == 5
+
+
+def test_paths_of_a_group() -> None:
+    assert ConsumerIdZnode.path("g", "g_host-1-ab") == "/consumers/g/ids/g_host-1-ab"
+    assert PartitionOwnerZnode.path("g", "t", 3) == "/consumers/g/owner/t/3"
+    assert ConsumerOffsetZnode.path("g", "t", 3) == "/consumers/g/offsets/t/3"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subscription", "written"),
+    [
+        ("static", {"b": 2, "a": 1}, '{"b":2,"a":1}'),
+        ("white_list", {r'a.*|\d"/' + "\t\x1fü\x85": 4}, r'{"a.*|\\d\"\/\t\u001fü\u0085":4}'),
+        ("black_list", {"x": 1}, '{"x":1}'),
+    ],
+)
+def test_consumers_tell_topics_or_a_filter(
+    pattern: SubscriptionPattern, subscription: dict[str, int], written: str
+) -> None:
+    registration = ConsumerRegistration(subscription, pattern, 17)
+    data = f'{{"version":1,"subscription":{written},"pattern":"{pattern}","timestamp":"17"}}'.encode()
+    assert ConsumerIdZnode.encode(registration) == data
+    assert ConsumerIdZnode.decode("/consumers/g/ids/c", data) == registration
+
+
+def test_an_owner_is_a_thread() -> None:
+    path = PartitionOwnerZnode.path("g", "t", 0)
+    assert PartitionOwnerZnode.decode(path, PartitionOwnerZnode.encode("g_host-1-ab-0")) == "g_host-1-ab-0"
+    for data in (None, b"", b"\xff"):
+        with pytest.raises(ZnodeDataError, match=path):
+            PartitionOwnerZnode.decode(path, data)
+
+
+def test_a_kind_of_subscription_that_nobody_knows_is_refused() -> None:
+    data = b'{"version":1,"subscription":{"t":1},"pattern":"grey_list","timestamp":"1"}'
+    with pytest.raises(ZnodeDataError, match=r"/consumers/g/ids/c .*'grey_list'"):
+        ConsumerIdZnode.decode("/consumers/g/ids/c", data)
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b"{}", b'{"id":5}', b"\xff", b"[" * 100_000])
 def test_bad_data_names_its_path(data: bytes | None) -> None:
     decoders = [
         ("/brokers/ids/3", lambda: BrokerIdZnode.decode(3, data)),
@@ -77,6 +174,13 @@ def test_bad_data_names_its_path(data: bytes | None) -> None:
         ("/controller_epoch", lambda: ControllerEpochZnode.decode(data)),
         ("/cluster/id", lambda: ClusterIdZnode.decode(data)),
         ("/config/topics/t", lambda: TopicConfigZnode.decode("t", data)),
+        ("/config/changes/c", lambda: ConfigChangeZnode.decode("/config/changes/c", data)),
+        ("/config/users/u", lambda: UserConfigZnode.decode("/config/users/u", data)),
+        ("/admin/reassign_partitions", lambda: ReassignPartitionsZnode.decode(data)),
+        ("/admin/preferred_replica_election", lambda: PreferredReplicaElectionZnode.decode(data)),
+        ("/isr_change", lambda: IsrChangeNotificationZnode.decode("/isr_change", data)),
+        ("/log_dir_event", lambda: LogDirEventNotificationZnode.decode("/log_dir_event", data)),
+        ("/consumers/g/ids/c", lambda: ConsumerIdZnode.decode("/consumers/g/ids/c", data)),
     ]
     for path, decode in decoders:
         with pytest.raises(ZnodeDataError, match=path):
@@ -86,3 +190,11 @@ def test_bad_data_names_its_path(data: bytes | None) -> None:
             ProducerIdBlockZnode.decode(data)
     else:
         assert ProducerIdBlockZnode.decode(data) is None
+
+
+@pytest.mark.parametrize("number", [b"1e999", b"-Infinity", b"NaN", b"null", b'"x"', b"[]", b"9" * 5000])
+def test_a_number_that_is_none_is_told_of(number: bytes) -> None:
+    with pytest.raises(ZnodeDataError, match="/controller"):
+        ControllerZnode.decode(b'{"brokerid":' + number + b"}")
+    with pytest.raises(ZnodeDataError, match="/consumers/g/ids/c"):
+        ConsumerIdZnode.decode("/consumers/g/ids/c", b'{"subscription":{"t":' + number + b'},"pattern":"static"}')

@@ -1,0 +1,183 @@
+"""`/brokers/…`: who is alive, which topics there are, who leads their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from ottla.cluster.ids import format_uuid, parse_uuid
+from ottla.config.listeners import Endpoint, parse_endpoints
+from ottla.zk.layout.codec import dump, expected, load
+
+
+class BrokerRegistration(NamedTuple):
+    """What a broker says about itself."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    jmx_port: int = -1
+    timestamp_ms: int = 0
+
+
+class BrokerIdZnode:
+    """`/brokers/ids/<id>`, ephemeral: a living broker (version 5 of its JSON)."""
+
+    ROOT = "/brokers/ids"
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        """Where the broker registers."""
+        return f"/brokers/ids/{broker_id}"
+
+    @staticmethod
+    def encode(broker: BrokerRegistration) -> bytes:
+        """Host and port, for readers of old, are those of the first plaintext endpoint."""
+        plain = next((endpoint for endpoint in broker.endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
+        value: dict[str, Any] = {
+            "features": {},
+            "listener_security_protocol_map": {e.listener_name: e.security_protocol for e in broker.endpoints},
+            "endpoints": [endpoint.connection_string for endpoint in broker.endpoints],
+        }
+        if broker.rack is not None:
+            value["rack"] = broker.rack
+        value["jmx_port"] = broker.jmx_port
+        value["port"] = plain.port if plain is not None else -1
+        value["host"] = plain.host if plain is not None else None
+        value["version"] = 5
+        value["timestamp"] = str(broker.timestamp_ms)
+        return dump(value)
+
+    @staticmethod
+    def decode(broker_id: int, data: bytes | None) -> BrokerRegistration:
+        """Versions 1 to 5. Raises `ZnodeDataError`."""
+        path = BrokerIdZnode.path(broker_id)
+        value = load(path, data)
+        with expected(path, "is no broker's registration"):
+            protocols = value.get("listener_security_protocol_map")
+            texts = value.get("endpoints") or [f"PLAINTEXT://{value['host']}:{value['port']}"]
+            if protocols is None:
+                protocols = {name: name for name in (text.partition("://")[0] for text in texts)}
+            endpoints = parse_endpoints(",".join(texts), protocols, require_distinct_ports=False)
+            return BrokerRegistration(
+                broker_id, tuple(endpoints), value.get("rack"), int(value.get("jmx_port", -1)), int(value["timestamp"])
+            )
+
+
+class BrokerSequenceZnode:
+    """`/brokers/seqid`: its version counts the generated broker ids."""
+
+    PATH = "/brokers/seqid"
+
+
+class TopicAssignment(NamedTuple):
+    """A topic's id and the brokers that hold each partition, the preferred leader first."""
+
+    topic_id: UUID | None
+    partitions: dict[int, tuple[int, ...]]
+    adding: dict[int, tuple[int, ...]]
+    removing: dict[int, tuple[int, ...]]
+
+    @staticmethod
+    def of(topic_id: UUID | None, partitions: Mapping[int, Sequence[int]]) -> TopicAssignment:
+        """An assignment without a reassignment under way."""
+        return TopicAssignment(topic_id, {index: tuple(r) for index, r in partitions.items()}, {}, {})
+
+
+class TopicZnode:
+    """`/brokers/topics/<topic>`: its partitions and replicas (version 3; 2 where it has no id)."""
+
+    ROOT = "/brokers/topics"
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """The topic's node."""
+        return f"/brokers/topics/{topic}"
+
+    @staticmethod
+    def encode(assignment: TopicAssignment) -> bytes:
+        """The JSON as Kafka writes it."""
+        value: dict[str, Any] = {"partitions": _by_text(assignment.partitions)}
+        if assignment.topic_id is not None:
+            value["topic_id"] = format_uuid(assignment.topic_id)
+        value["adding_replicas"] = _by_text(assignment.adding)
+        value["removing_replicas"] = _by_text(assignment.removing)
+        value["version"] = 3 if assignment.topic_id is not None else 2
+        return dump(value)
+
+    @staticmethod
+    def decode(topic: str, data: bytes | None) -> TopicAssignment:
+        """Versions 1 to 3. Raises `ZnodeDataError`."""
+        path = TopicZnode.path(topic)
+        value = load(path, data)
+        with expected(path, "is no topic"):
+            topic_id = value.get("topic_id")
+            return TopicAssignment(
+                parse_uuid(topic_id) if topic_id is not None else None,
+                _by_number(value["partitions"]),
+                _by_number(value.get("adding_replicas") or {}),
+                _by_number(value.get("removing_replicas") or {}),
+            )
+
+
+def _by_text(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
+    return {str(index): list(replicas[index]) for index in sorted(replicas)}
+
+
+def _by_number(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(index): tuple(map(int, brokers)) for index, brokers in replicas.items()}
+
+
+class PartitionState(NamedTuple):
+    """Who leads a partition and which replicas are in sync."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+
+class PartitionStateZnode:
+    """`/brokers/topics/<topic>/partitions/<partition>/state`."""
+
+    @staticmethod
+    def partitions_path(topic: str) -> str:
+        """The parent of the topic's partitions."""
+        return f"/brokers/topics/{topic}/partitions"
+
+    @staticmethod
+    def partition_path(topic: str, partition: int) -> str:
+        """The parent of the state."""
+        return f"/brokers/topics/{topic}/partitions/{partition}"
+
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
+        """The partition's state."""
+        return f"/brokers/topics/{topic}/partitions/{partition}/state"
+
+    @staticmethod
+    def encode(state: PartitionState) -> bytes:
+        """The JSON as Kafka writes it."""
+        return dump(
+            {
+                "controller_epoch": state.controller_epoch,
+                "leader": state.leader,
+                "version": 1,
+                "leader_epoch": state.leader_epoch,
+                "isr": list(state.isr),
+            }
+        )
+
+    @staticmethod
+    def decode(topic: str, partition: int, data: bytes | None) -> PartitionState:
+        """Raises `ZnodeDataError`."""
+        path = PartitionStateZnode.path(topic, partition)
+        value = load(path, data)
+        with expected(path, "is no partition's state"):
+            return PartitionState(
+                int(value["leader"]),
+                int(value["leader_epoch"]),
+                tuple(map(int, value["isr"])),
+                int(value["controller_epoch"]),
+            )

@@ -1,0 +1,178 @@
+"""`/config/…`: settings that topics, brokers, users, clients and addresses have, and the news that they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from ottla.zk.layout.codec import ZnodeDataError, dump, expected, load_any, load_settings
+
+DEFAULT_ENTITY = "<default>"
+"""In place of a name: what holds for all that have none of their own."""
+
+
+def entity_name(name: str | None) -> str:
+    """A user, client or address as a path has it: Kafka writes all but letters, digits, `.`, `-` and `_` in hex.
+
+    None stands for all that have no settings of their own.
+    """
+    # Python leaves the tilde, Java does not.
+    return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
+
+
+def named_entity(part: str) -> str | None:
+    """What `entity_name` made the part of a path from; None for the one of all."""
+    return None if part == DEFAULT_ENTITY else unquote(part)
+
+
+def encode_settings(config: Mapping[str, str]) -> bytes:
+    """The JSON of settings, the same for whatever they belong to (version 1)."""
+    return dump({"version": 1, "config": dict(config)})
+
+
+class TopicConfigZnode:
+    """`/config/topics/<topic>`: what the topic sets itself."""
+
+    ROOT = "/config/topics"
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """The topic's settings."""
+        return f"/config/topics/{topic}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """The JSON as Kafka writes it."""
+        return encode_settings(config)
+
+    @staticmethod
+    def decode(topic: str, data: bytes | None) -> dict[str, str]:
+        """Raises `ZnodeDataError`."""
+        return load_settings(TopicConfigZnode.path(topic), data)
+
+
+class BrokerConfigZnode:
+    """`/config/brokers/<id>`, or `<default>` for all brokers: settings given while brokers run."""
+
+    DEFAULT = DEFAULT_ENTITY
+
+    @staticmethod
+    def path(name: str) -> str:
+        """The settings of a broker by its id in decimal, or of all where `name` is `DEFAULT`."""
+        return f"/config/brokers/{name}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """The JSON as Kafka writes it."""
+        return encode_settings(config)
+
+    @staticmethod
+    def decode(name: str, data: bytes | None) -> dict[str, str]:
+        """Raises `ZnodeDataError`."""
+        return load_settings(BrokerConfigZnode.path(name), data)
+
+
+class UserConfigZnode:
+    """`/config/users/<user>` and `/config/users/<user>/clients/<client>`: quotas and credentials of users.
+
+    None in place of a name is the node of all that have none of their own.
+    """
+
+    ROOT = "/config/users"
+
+    @staticmethod
+    def path(user: str | None) -> str:
+        """The user's settings."""
+        return f"/config/users/{entity_name(user)}"
+
+    @staticmethod
+    def client_path(user: str | None, client_id: str | None) -> str:
+        """The settings of a user's client."""
+        return f"{UserConfigZnode.path(user)}/clients/{entity_name(client_id)}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """The JSON as Kafka writes it."""
+        return encode_settings(config)
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> dict[str, str]:
+        """Raises `ZnodeDataError`."""
+        return load_settings(path, data)
+
+
+class ClientConfigZnode:
+    """`/config/clients/<client>`: quotas of clients, whoever uses them; None is all that have none of their own."""
+
+    ROOT = "/config/clients"
+
+    @staticmethod
+    def path(client_id: str | None) -> str:
+        """The client's settings."""
+        return f"/config/clients/{entity_name(client_id)}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """The JSON as Kafka writes it."""
+        return encode_settings(config)
+
+    @staticmethod
+    def decode(client_id: str | None, data: bytes | None) -> dict[str, str]:
+        """Raises `ZnodeDataError`."""
+        return load_settings(ClientConfigZnode.path(client_id), data)
+
+
+class IpConfigZnode:
+    """`/config/ips/<address>`: how fast an address may connect; None is all that have no node of their own."""
+
+    ROOT = "/config/ips"
+
+    @staticmethod
+    def path(ip: str | None) -> str:
+        """The address's settings."""
+        return f"/config/ips/{entity_name(ip)}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """The JSON as Kafka writes it."""
+        return encode_settings(config)
+
+    @staticmethod
+    def decode(ip: str | None, data: bytes | None) -> dict[str, str]:
+        """Raises `ZnodeDataError`."""
+        return load_settings(IpConfigZnode.path(ip), data)
+
+
+_VERSION_1_KEYS = ("entity_type", "entity_name")
+
+
+class ConfigChangeZnode:
+    """`/config/changes/config_change_<sequence>`: tells brokers whose settings changed."""
+
+    ROOT = "/config/changes"
+    PREFIX = "/config/changes/config_change_"
+    #: Kafka removes those that are older, when it sees a newer one.
+    EXPIRATION_MS = 15 * 60 * 1000
+
+    @staticmethod
+    def encode(entity_path: str) -> bytes:
+        """`entity_path` as in `topics/<topic>` (version 2)."""
+        return dump({"version": 2, "entity_path": entity_path})
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> str:
+        """The entity's path below `/config`: of version 2, of version 1, or of a topic's bare name (0.8.2).
+
+        Raises `ZnodeDataError`.
+        """
+        value = load_any(path, data)
+        parts: list[Any]
+        with expected(path, "does not tell whose settings changed"):
+            if isinstance(value, str):
+                parts = ["topics", value]
+            else:
+                parts = [value["entity_path"]] if "entity_path" in value else [value[key] for key in _VERSION_1_KEYS]
+        if not all(isinstance(part, str) and part for part in parts):
+            raise ZnodeDataError(f"{path} does not tell whose settings changed")
+        return "/".join(parts)
