@@ -7,15 +7,18 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from ottla.client.errors import ClientClosedError, ForkedError
+from ottla.client.errors import ClientClosedError, ForkedError, IllegalStateError
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 STOP_TIMEOUT_S = 5.0
+TASKS_TIMEOUT_S = 1.0
+"""How long tasks that are left when the loop is stopped may take to end."""
 CANCEL_TIMEOUT_S = 0.5
 """How long an interrupted caller waits until what it waited for has come to its end."""
 
@@ -60,16 +63,28 @@ class LoopThread:
         self._thread = threading.Thread(target=_serve, args=(self._loop,), name=name, daemon=True)
         self._process = os.getpid()
         self._closed = False
+        #: Held while something is handed to the loop, which nobody may stop in between: it would never be begun.
+        self._handing_over = threading.RLock()
+        self._finishing = threading.RLock()
         #: The callers that wait in `run_serving`, the innermost last.
         self._serving: list[_Serving] = []
         self._thread.start()
 
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
-        """The result of `work(*args)`, run in the loop; the caller waits. ClientClosedError where there is no loop."""
-        self.check()
-        future = asyncio.run_coroutine_threadsafe(work(*args, **options), self._loop)
+        """The result of `work(*args)`, run in the loop; the caller waits.
+
+        Raises ClientClosedError where there is no loop (any more), IllegalStateError where the caller runs in it.
+        """
+        self._check_may_wait()
+        with self._handing_over:
+            self.check()
+            future = asyncio.run_coroutine_threadsafe(work(*args, **options), self._loop)
         try:
             return future.result()
+        except CancelledError:
+            if self._closed:
+                raise _closed_meanwhile() from None
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -79,7 +94,7 @@ class LoopThread:
 
         A caller that is interrupted (KeyboardInterrupt) cancels the work and waits for its end, but not for long.
         """
-        self.check()
+        self._check_may_wait()
         serving = _Serving()
 
         def begin() -> None:
@@ -91,15 +106,17 @@ class LoopThread:
                 serving.task.add_done_callback(lambda _: serving.end(coroutine))
 
         try:
-            self._loop.call_soon_threadsafe(begin)
+            self.call(begin)
             while (call := serving.calls.get()) is not None:
                 self._execute(*call)
         except BaseException:
-            if not serving.ended.is_set():
+            if not serving.ended.is_set() and not self._closed:
                 serving.abandoned = True
-                self._loop.call_soon_threadsafe(serving.cancel)
+                self._hand_over(serving.cancel)
                 serving.ended.wait(CANCEL_TIMEOUT_S)
             raise
+        if self._closed and isinstance(serving.error, asyncio.CancelledError):
+            raise _closed_meanwhile()
         if serving.error is not None:
             raise serving.error
         result: T = serving.result
@@ -119,9 +136,9 @@ class LoopThread:
         try:
             result = call()
         except Exception as error:
-            self._loop.call_soon_threadsafe(_settle, answer, None, error)
+            self._hand_over(_settle, answer, None, error)
         else:
-            self._loop.call_soon_threadsafe(_settle, answer, result, None)
+            self._hand_over(_settle, answer, result, None)
 
     async def in_caller(self, function: Callable[..., T], *args: Any) -> T:
         """In the loop: the result of `function(*args)`, called in the thread that waits in `run_serving`."""
@@ -130,9 +147,17 @@ class LoopThread:
         return await answer
 
     def call(self, work: Callable[[], None]) -> None:
-        """Run `work()` in the loop soon; the caller does not wait."""
+        """Run `work()` in the loop soon; the caller does not wait. ClientClosedError where there is no loop."""
         self.check()
-        self._loop.call_soon_threadsafe(work)
+        if not self._hand_over(work):
+            raise _closed_meanwhile()
+
+    def _hand_over(self, function: Callable[..., Any], *args: Any) -> bool:
+        """Have the loop call `function(*args)`; False where it is being stopped."""
+        with self._handing_over:
+            if not self._closed:
+                self._loop.call_soon_threadsafe(function, *args)
+            return not self._closed
 
     @property
     def is_current(self) -> bool:
@@ -151,21 +176,37 @@ class LoopThread:
         if os.getpid() != self._process:
             raise ForkedError("client")
 
+    def _check_may_wait(self) -> None:
+        self.check()
+        if self.is_current:
+            raise IllegalStateError(
+                f"this call would wait for the thread that it was made in ({self._thread.name}), for ever; "
+                "callbacks and (de)serializers must not call what waits"
+            )
+
     def close(self) -> None:
-        """Stop the loop and the thread; in a forked child there is nothing to stop."""
-        if self._closed or os.getpid() != self._process:
+        """Stop the loop and the thread; who waits in `run` gets a ClientClosedError. Nothing in a forked child."""
+        if os.getpid() != self._process:
             return
-        self._closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(STOP_TIMEOUT_S)
+        with self._handing_over:
+            if not self._closed:
+                self._closed = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        if not self.is_current:
+            self._thread.join(STOP_TIMEOUT_S)
 
     def finish(self) -> None:
-        """Run `closing` in the loop, then `close`; once, and nothing in a forked child."""
+        """Run `closing` in the loop, then `close`, whatever came of it; once, and nothing in a forked child."""
         if self.is_closed:
             return
-        if self._closing is not None:
-            self.run(self._closing)
-        self.close()
+        with self._finishing:
+            if self._closed:
+                return
+            try:
+                if self._closing is not None:
+                    self.run(self._closing)
+            finally:
+                self.close()
 
     def __del__(self, _warn: Any = warnings.warn, _getpid: Any = os.getpid) -> None:
         if getattr(self, "_closed", True) or _getpid() != self._process:
@@ -179,23 +220,32 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """What the thread does: run the loop until it is stopped."""
     try:
         loop.run_forever()
+        loop.run_until_complete(_end_tasks())
     finally:
         loop.close()
 
 
+async def _end_tasks() -> None:
+    """In a loop that was stopped: cancel what is left, so that nobody waits for it."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=TASKS_TIMEOUT_S)
+    await asyncio.sleep(0)  # a turn in which callers and connections are told
+
+
 async def _end(closing: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
     """In a loop whose client was dropped: end the client's work, then the loop."""
-    loop = asyncio.get_running_loop()
     try:
         if closing is not None:
             await closing()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0)  # a turn in which the connections that were closed are told
     finally:
-        loop.stop()
+        asyncio.get_running_loop().stop()
+
+
+def _closed_meanwhile() -> ClientClosedError:
+    return ClientClosedError("the client was closed while this call was under way")
 
 
 def _settle(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:

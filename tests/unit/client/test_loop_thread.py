@@ -1,13 +1,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import threading
+from concurrent.futures import Future
 
 import pytest
 
-from ottla.client.errors import ClientClosedError
+from ottla.client.errors import ClientClosedError, IllegalStateError
 from ottla.client.loop_thread import LoopThread
+
+PATIENCE_S = 10
+
+
+def in_thread(work, *args):
+    """Run it in a thread that may hang; a function that waits for its result or its error."""
+    outcome = Future()
+
+    def run():
+        try:
+            outcome.set_result(work(*args))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return lambda: outcome.result(PATIENCE_S)
 
 
 @pytest.fixture
@@ -99,3 +117,67 @@ def test_an_interrupted_caller_ends_the_work(thread):
         thread.run_serving(forever)
     assert ended == [True]
     assert thread.run_serving(double, 1) == (2, "test-client")
+
+
+@pytest.mark.parametrize("how", ["run", "run_serving"])
+def test_who_waits_is_told_of_the_close(thread, how):
+    begun = threading.Event()
+
+    async def forever():
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    result = in_thread(getattr(thread, how), forever)
+    assert begun.wait(PATIENCE_S)
+    thread.close()
+    with pytest.raises(ClientClosedError, match="closed while this call was under way"):
+        result()
+
+
+def test_what_is_handed_over_while_it_closes_is_done_or_refused():
+    for _ in range(20):
+        thread = LoopThread("test-client")
+        results = [in_thread(thread.run, double, 1) for _ in range(3)]
+        thread.close()
+        for result in results:
+            with contextlib.suppress(ClientClosedError):
+                assert result()[0] == 2
+
+
+@pytest.mark.parametrize("how", ["run", "run_serving"])
+def test_the_loop_does_not_wait_for_itself(thread, how):
+    async def nested():
+        with pytest.raises(IllegalStateError, match="would wait for the thread that it was made in"):
+            getattr(thread, how)(double, 1)
+        return "told"
+
+    assert in_thread(thread.run, nested)() == "told"
+
+
+def test_who_is_served_closes(thread):
+    async def work():
+        await thread.in_caller(thread.close)
+
+    with pytest.raises(ClientClosedError):
+        in_thread(thread.run_serving, work)()
+
+
+def test_several_finish_it_and_the_closing_is_run_once():
+    closings = []
+
+    async def closing():
+        closings.append(1)
+        await asyncio.sleep(0)
+
+    thread = LoopThread("test-client", closing)
+    for finished in [in_thread(thread.finish) for _ in range(4)]:
+        finished()
+    assert closings == [1]
+
+
+def test_a_closing_that_fails_ends_the_thread_all_the_same():
+    thread = LoopThread("test-client-of-bad-code", fail)
+    with pytest.raises(KeyError, match="mine"):
+        thread.finish()
+    thread.finish()
+    assert not any(each.name == "test-client-of-bad-code" for each in threading.enumerate())

@@ -10,13 +10,14 @@ A client belongs to the process that made it; forked workers open their own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.admin.model import BROKER_DEFAULT
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError, CorruptBatchError
+from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
@@ -147,7 +148,9 @@ class Client:
             while (fetched := self._thread.run(fetcher.next)) is not None:
                 yield fetched
         finally:
-            self._thread.run(fetcher.close)
+            # Where the reader is dropped, this runs in whichever thread collects it, maybe long after `close`.
+            with suppress(ClientClosedError):
+                self._thread.call(fetcher.give_up)
 
 
 def _corrupt(partition: TopicPartition, offset: int, error: BatchError) -> CorruptBatchError:

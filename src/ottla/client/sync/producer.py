@@ -12,12 +12,19 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
 from ottla.client.cluster import Cluster
 from ottla.client.configs import parse_producer_config
-from ottla.client.errors import ClientError, DeliveryError, InvalidArgumentError
+from ottla.client.errors import (
+    ClientClosedError,
+    ClientError,
+    DeliveryError,
+    IllegalStateError,
+    InvalidArgumentError,
+)
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
 from ottla.client.producer.bulk import Bulk, Steps
@@ -28,8 +35,6 @@ from ottla.client.producer.record import ProducerRecord, SendHeaders
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-STOP_TIMEOUT_MS = 500
 
 
 class Producer(Generic[K, V]):
@@ -216,6 +221,10 @@ class Producer(Generic[K, V]):
             return
         try:
             self._thread.run(self._core.close, timeout_ms)
+        except ClientClosedError:
+            return  # by another thread, meanwhile
+        except IllegalStateError:
+            raise  # in a callback: it is still open
         except ClientError:
             self._stop()
             raise
@@ -230,5 +239,6 @@ class Producer(Generic[K, V]):
         return failure
 
     def _stop(self) -> None:
-        self._thread.run(self._core.cluster.close)
+        with suppress(ClientClosedError):  # by another thread, meanwhile
+            self._thread.run(self._core.cluster.close)
         self._thread.close()
