@@ -1,0 +1,64 @@
+"""What a consumer knows of a partition that it owns, and who fetches it. Pure: the rebalance and the simulator use it.
+
+Source: Apache Kafka 0.8.2.2, `kafka.consumer.PartitionTopicInfo` and `ConsumerFetcherManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from ottla.assign.threads import ConsumerThread
+from ottla.client.model import TopicPartition
+
+INVALID_OFFSET = -1
+"""The offset of a partition for which none is kept: `auto.offset.reset` says where its first fetch begins."""
+
+
+class ChunkSink(Protocol):
+    """Where the fetched chunks of a thread's partitions go: the queue of its stream."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be fetched for now."""
+        ...
+
+
+class PartitionTopicInfo:
+    """A partition, its stream's queue, and two offsets that outlive any fetcher it moves through.
+
+    `consumed_offset` is behind the last record that was handed out, `fetched_offset` behind the last one in the queue.
+    """
+
+    __slots__ = ("consumed_offset", "fetched_offset", "partition", "queue", "thread")
+
+    def __init__(
+        self, partition: TopicPartition, thread: ConsumerThread, queue: ChunkSink, offset: int = INVALID_OFFSET
+    ) -> None:
+        self.partition = partition
+        self.thread = thread
+        self.queue = queue
+        self.consumed_offset = offset
+        self.fetched_offset = offset
+
+    def reset(self, offset: int) -> None:
+        """Begin at this offset: there was none, or it was not in the log."""
+        self.consumed_offset = self.fetched_offset = offset
+
+    def __repr__(self) -> str:
+        return f"{self.partition}: consumed {self.consumed_offset}, fetched {self.fetched_offset}, by {self.thread}"
+
+
+class FetchControl(Protocol):
+    """What a rebalance needs of the fetchers."""
+
+    async def stop(self, topics: Collection[str] | None = None) -> None:
+        """Stop all fetchers, and take what they brought out of the streams of these topics, of all for None.
+
+        When it returns, nothing more is handed out, so that the consumed offsets stand still.
+        """
+        ...
+
+    def start(self, assignments: Mapping[TopicPartition, PartitionTopicInfo]) -> None:
+        """Fetch these partitions, each from its `fetched_offset`."""
+        ...

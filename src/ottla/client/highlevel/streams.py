@@ -1,0 +1,209 @@
+"""Streams: what a thread of the application iterates over.
+
+Source: Apache Kafka 0.8.2.2, `kafka.consumer.KafkaStream`, `ConsumerIterator`, `kafka.message.MessageAndMetadata`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar
+
+from ottla.client.errors import ClientError, ClientTimeoutError, CorruptBatchError, SerializationError
+from ottla.client.highlevel.chunk_queue import ChunkQueue, FetchedDataChunk
+from ottla.client.model import TopicPartition
+from ottla.records.batch import TimestampType
+from ottla.records.consumed import ConsumerRecord
+from ottla.records.headers import Headers
+
+_log = logging.getLogger("ottla.client.highlevel")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Decode = Callable[[str, Headers, bytes | None], Any]
+
+
+class ConsumerTimeoutError(ClientTimeoutError):
+    """No record came within `consumer.timeout.ms`; the stream can be read on."""
+
+
+class Decoders:
+    """What makes keys and values of bytes; None leaves the bytes."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: Decode | None = None, value: Decode | None = None) -> None:
+        self.key = key
+        self.value = value
+
+
+class MessageAndMetadata(Generic[K, V]):
+    """A record and where it comes from. Key and value are decoded when they are asked for.
+
+    So a record that cannot be decoded raises SerializationError there, and the stream goes on behind it.
+    """
+
+    __slots__ = ("_decoders", "_record")
+
+    def __init__(self, record: ConsumerRecord[bytes | None, bytes | None], decoders: Decoders) -> None:
+        self._record = record
+        self._decoders = decoders
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self._record.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        return self._record.partition
+
+    @property
+    def offset(self) -> int:
+        """The record's offset."""
+        return self._record.offset
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the Unix epoch, -1 where the record is older than timestamps are."""
+        return self._record.timestamp
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whose clock that was."""
+        return self._record.timestamp_type
+
+    @property
+    def headers(self) -> Headers:
+        """The record's headers."""
+        return self._record.headers
+
+    @property
+    def key(self) -> K:
+        """The key, None where the record has none."""
+        return self._decoded("key", self._decoders.key, self._record.key)  # type: ignore[no-any-return]
+
+    @property
+    def value(self) -> V:
+        """The value, None for null."""
+        return self._decoded("value", self._decoders.value, self._record.value)  # type: ignore[no-any-return]
+
+    @property
+    def message(self) -> V:
+        """The value, by its older name."""
+        return self.value
+
+    def _decoded(self, what: str, decode: Decode | None, data: bytes | None) -> Any:
+        if decode is None or data is None:
+            return data
+        try:
+            return decode(self.topic, self.headers, data)
+        except Exception as error:  # a decoder of the user's may raise whatever it likes
+            raise SerializationError(
+                f"the {what} of the record at offset {self.offset} of {self.topic}-{self.partition} cannot be decoded "
+                f"({type(error).__name__}: {error}); the stream goes on behind it"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"MessageAndMetadata({self.topic}-{self.partition}, offset {self.offset})"
+
+
+class ConsumerIterator(Generic[K, V]):
+    """Hands out the records of a stream, chunk by chunk. It ends when the connector is shut down."""
+
+    def __init__(self, queue: ChunkQueue, decoders: Decoders, timeout_ms: int) -> None:
+        self._queue = queue
+        self._decoders = decoders
+        self._timeout_ms = timeout_ms
+        self._chunk: FetchedDataChunk | None = None
+        self._records: list[ConsumerRecord[Any, Any]] = []
+        self._index = 0
+        queue.drop_current = self._drop_current
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> MessageAndMetadata[K, V]:
+        """The next record; it counts as consumed from now on.
+
+        Waits for it, up to `consumer.timeout.ms`: ConsumerTimeoutError. CorruptBatchError, again and again, where a
+        batch is damaged.
+        """
+        with self._queue.changed:
+            while self._index >= len(self._records):
+                if not self._decode_next():
+                    chunk = self._queue.take(self._timeout_ms / 1000 if self._timeout_ms >= 0 else None)
+                    if chunk is not None:
+                        self._begin(chunk)
+                    elif self._queue.ended:
+                        raise StopIteration
+                    else:
+                        raise ConsumerTimeoutError(
+                            f"no record within {self._timeout_ms} ms (consumer.timeout.ms)", retriable=True
+                        )
+            record = self._records[self._index]
+            self._index += 1
+            assert self._chunk is not None
+            self._chunk.info.consumed_offset = record.offset + 1
+        return MessageAndMetadata(record, self._decoders)
+
+    def _begin(self, chunk: FetchedDataChunk) -> None:
+        info, fetch = chunk.info, chunk.fetch
+        if info.consumed_offset < fetch.position:
+            _log.error(
+                "%s was consumed up to offset %d, and its next chunk begins at %d: records may be lost",
+                info.partition, info.consumed_offset, fetch.position,
+            )  # fmt: skip
+            info.consumed_offset = fetch.position
+        self._chunk = chunk
+
+    def _decode_next(self) -> bool:
+        """Decode the next batch of the chunk at hand; False where there is none."""
+        chunk = self._chunk
+        if chunk is None:
+            return False
+        if chunk.fetch.is_drained:
+            # What holds no records (markers of transactions, what was compacted away) is passed over, too.
+            chunk.info.consumed_offset = max(chunk.info.consumed_offset, chunk.fetch.position)
+            self._drop_current()
+            return False
+        try:
+            if chunk.fetch.error is not None:
+                raise chunk.fetch.error
+            self._records, self._index = chunk.fetch.take(sys.maxsize), 0
+        except CorruptBatchError as error:
+            raise _unreadable(chunk.info.partition, error) from error
+        return True
+
+    def _drop_current(self) -> None:
+        self._chunk, self._records, self._index = None, [], 0
+
+
+class KafkaStream(Generic[K, V]):
+    """The records of the partitions that one thread of a consumer owns: iterate over it, in a thread of your own.
+
+    Records of one partition come in the order of their offsets; partitions take turns by chunks.
+    """
+
+    def __init__(self, queue: ChunkQueue, decoders: Decoders, timeout_ms: int, client_id: str) -> None:
+        self.queue = queue
+        self.client_id = client_id
+        self._iterator: ConsumerIterator[K, V] = ConsumerIterator(queue, decoders, timeout_ms)
+
+    def __iter__(self) -> ConsumerIterator[K, V]:
+        """The stream's one iterator: a second loop goes on where the first one was left."""
+        return self._iterator
+
+    def clear(self) -> None:
+        """Drop the chunk that is being read and those that wait."""
+        self.queue.clear()
+
+
+def _unreadable(partition: TopicPartition, error: CorruptBatchError) -> ClientError:
+    return CorruptBatchError(
+        f"{partition} cannot be read on: {str(error).partition('; ')[0]}; to leave it out, commit a later offset for "
+        "the partition (commit_offsets) and open the connector anew"
+    )
