@@ -129,7 +129,7 @@ def test_notifications() -> None:
 
 def test_paths_of_a_group() -> None:
     assert ConsumerIdZnode.path("g", "g_host-1-ab") == "/consumers/g/ids/g_host-1-ab"
-    assert PartitionOwnerZnode.path("g", "t", 3) == "/consumers/g/owner/t/3"
+    assert PartitionOwnerZnode.path("g", "t", 3) == "/consumers/g/owners/t/3"
     assert ConsumerOffsetZnode.path("g", "t", 3) == "/consumers/g/offsets/t/3"
 
 

@@ -117,7 +117,7 @@ class ConsumerIdZnode:
 
 
 class PartitionOwnerZnode:
-    """`/consumers/<group>/owner/<topic>/<partition>`, ephemeral: the thread that consumes a partition.
+    """`/consumers/<group>/owners/<topic>/<partition>`, ephemeral: the thread that consumes a partition.
 
     Its data is the thread's id, `<consumer>-<number of the thread>`.
     """
@@ -125,7 +125,7 @@ class PartitionOwnerZnode:
     @staticmethod
     def group_path(group: str) -> str:
         """The parent of the topics that the group owns partitions of."""
-        return f"{ConsumerGroupZnode.path(group)}/owner"
+        return f"{ConsumerGroupZnode.path(group)}/owners"
 
     @staticmethod
     def topic_path(group: str, topic: str) -> str:
