@@ -170,16 +170,25 @@ class InvalidOffsetError(ClientError):
 
 
 class OffsetOutOfRange(BrokerError, InvalidOffsetError):
-    """The offset asked for is not in the log, which goes from `earliest` to just before `latest`."""
+    """The offset asked for is not in the log, which goes from `earliest` to just before `latest`.
 
-    def __init__(self, topic: str, partition: int, offset: int, earliest: int, latest: int) -> None:
-        if offset < earliest:
+    These are None where the broker could not be asked for them.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, offset: int, earliest: int | None = None, latest: int | None = None
+    ) -> None:
+        has = f"has offsets {earliest} to {latest} (exclusive)"
+        if earliest is None or latest is None:
+            why, cure = "was deleted, or is not written yet", "seek to an offset that is there"
+            has = "did not tell in time which offsets it has"
+        elif offset < earliest:
             why, cure = "was deleted", f"start at {earliest} to read what is left"
         else:
             why, cure = "is not written yet, or the topic was made anew", f"start at {latest} at the latest"
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {topic}-{partition} {why}; it has offsets {earliest} to {latest} (exclusive)",
+            f"offset {offset} of {topic}-{partition} {why}; it {has}",
             cure,
         )
         self.partitions = frozenset({TopicPartition(topic, partition)})

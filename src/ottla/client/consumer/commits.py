@@ -48,7 +48,7 @@ CommitCallback = Callable[[Offsets, ClientError | None], Any]
 """Called with the offsets and None, or what went wrong; a plain function or a coroutine."""
 
 MAX_PENDING_COMMITS = 10_000
-"""So many asynchronous commits may be under way; more fail at once."""
+"""So many asynchronous commits may be under way or wait for a poll that calls back; another one is refused."""
 STABLE_OFFSETS_SINCE = 7
 NOT_A_MEMBER = (
     "offsets cannot be committed, as this consumer is not a member of its group any more: the group gave its "
@@ -167,27 +167,36 @@ class Commits:
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
 
     async def commit_patiently(self, offsets: Offsets, timeout_ms: float) -> None:
-        """Before partitions are given up: commit, and only log what goes wrong. Topics may have been deleted."""
+        """Before partitions are given up: commit, and only log what goes wrong. Topics may have been deleted.
+
+        It may run beside the caller's polls, so interceptors are told by `run_callbacks`.
+        """
         final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
         try:
             await self._commit_until(offsets, self._now_ms() + timeout_ms, timeout_ms, final)
         except ClientError as error:
             log.warning("group %s: offsets are not committed: %s", self._membership.settings.group_id, error)
         else:
-            await self._tell_interceptors(offsets)
+            committed = AsyncCommit(offsets, None)
+            self._pending.append(committed)
+            self._end(committed, None)
 
     def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None = None) -> None:
         """Commit these, all that was polled for None, without waiting; `callback` is called in a later poll or commit.
 
-        It gets RetriableCommitFailedError where a later commit may succeed; nothing is made again by itself.
+        It gets RetriableCommitFailedError where a later commit may succeed; nothing is made again by itself. The same
+        error is raised, and nothing committed, where MAX_PENDING_COMMITS wait for answers or a poll that calls back.
         """
         wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+        if len(self._pending) >= MAX_PENDING_COMMITS:
+            raise RetriableCommitFailedError(
+                f"{MAX_PENDING_COMMITS} asynchronous commits are under way or wait for their callbacks, which poll and "
+                "commit call: poll before more are made, or commit less often"
+            )
         commit = AsyncCommit(wanted, callback)
         self._pending.append(commit)
         if not wanted:
             self._end(commit, None)
-        elif len(self._pending) > MAX_PENDING_COMMITS:
-            self._end(commit, RetriableCommitFailedError(f"{MAX_PENDING_COMMITS} commits are under way already"))
         else:
             task = asyncio.get_running_loop().create_task(self._commit_later(commit))
             self._tasks.add(task)

@@ -214,6 +214,7 @@ class ConsumerCoordinator:
         if not self._commit_before.done():
             return False
         self._commit_before = None
+        await self._commits.run_callbacks()
         return True
 
     def _drop_commit_before(self) -> None:
@@ -303,8 +304,12 @@ class ConsumerCoordinator:
         self._changed()
 
     def _commit_consumed(self) -> None:
-        if self._subscriptions.all_consumed():
-            self._commits.commit_async(None, self._auto_committed)
+        consumed = self._subscriptions.all_consumed()
+        if consumed:
+            try:
+                self._commits.commit_async(consumed, self._auto_committed)
+            except RetriableCommitFailedError as error:
+                self._auto_committed(consumed, error)
 
     def _auto_committed(self, offsets: Offsets, error: ClientError | None) -> None:
         if isinstance(error, RetriableCommitFailedError):
@@ -353,8 +358,10 @@ class ConsumerCoordinator:
         self._closed = True
         deadline_ms = self._now_ms() + timeout_ms
         try:
-            await self._commits.drain(deadline_ms)
-            await self.leave(max(0, int(deadline_ms - self._now_ms())), CLOSED)
+            try:
+                await self._commits.drain(deadline_ms)
+            finally:  # whatever a callback raised
+                await self.leave(max(0, int(deadline_ms - self._now_ms())), CLOSED)
         finally:
             self.membership.stop()
             if self._timer is not None:

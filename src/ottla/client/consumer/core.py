@@ -383,6 +383,9 @@ class ConsumerCore:
         except ClientError as error:
             if not error.retriable:
                 self.error = error
+        except Exception as error:  # whatever it is, the next poll raises it: that it looks again at once helps nobody
+            self.error = ClientError(f"committed offsets cannot be looked up: {error!r}")
+            self.error.__cause__ = error
         finally:
             if self._committed_lookup is asyncio.current_task():
                 self._committed_lookup = None

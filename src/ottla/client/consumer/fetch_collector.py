@@ -73,6 +73,8 @@ class FetchCollector:
                 break
             if not self._ready(fetch, moves):
                 continue
+            if fetch.error is not None and gathered:
+                break  # a reset now would pass over what is gathered, if this call is interrupted
             try:
                 while most > 0 and not fetch.is_drained:
                     self._raise_error(fetch)

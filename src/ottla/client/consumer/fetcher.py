@@ -19,7 +19,7 @@ from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
 from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import OffsetReset, PartitionState, SubscriptionState
-from ottla.client.errors import BrokerError, ClientError
+from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange
 from ottla.client.fetcher import out_of_range
 from ottla.client.model import TopicPartition
 from ottla.client.offsets import CONSUMER
@@ -44,6 +44,8 @@ MOVED = frozenset(
     }
 )
 """Answers after which metadata is asked for and the partition is tried again, without telling the caller."""
+EXPLAIN_TIMEOUT_MS = 5_000
+"""How long the offsets that a partition has are asked for, to tell them beside one that it has not."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -107,6 +109,8 @@ class Fetcher:
         self._retained_id = -1
         self._timers: dict[int | TopicPartition, asyncio.TimerHandle] = {}
         """When they are looked at again."""
+        self._explaining: dict[TopicPartition, tuple[_Asked, asyncio.Task[None]]] = {}
+        """Partitions that are out of range, while it is found out which offsets they have."""
         self._closed = False
 
     async def close(self) -> None:
@@ -114,7 +118,7 @@ class Fetcher:
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        tasks = list(self._in_flight.values())
+        tasks = [*self._in_flight.values(), *(task for _, task in self._explaining.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -147,6 +151,8 @@ class Fetcher:
         held, buffer, most_bytes = self._held_until_ms, self._buffer, self._settings.max_partition_bytes
         for partition, state in self._subscriptions.snapshot().items():
             if not state.is_fetchable or (held and self._is_held(partition, now_ms)):
+                continue
+            if self._explaining and self._is_explained(partition, state):
                 continue
             node_id = self._node_for(partition, state, now_ms)
             if node_id is None or node_id in self._in_flight or (held and self._is_held(node_id, now_ms)):
@@ -215,7 +221,7 @@ class Fetcher:
                 self._figures.fetched(latency_ms, _records_bytes(answer), answer.throttle_time_ms)
                 if answer.throttle_time_ms:
                     self._hold(node_id, answer.throttle_time_ms)  # its quota is used up (KIP-219)
-                await self._take(node_id, answer, asked)
+                self._take(node_id, answer, asked)
             elif answer.error_code not in (
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -246,7 +252,7 @@ class Fetcher:
             rack_id=settings.rack,
         )
 
-    async def _take(self, node_id: int, answer: FetchResponse, asked: Mapping[TopicPartition, _Asked]) -> None:
+    def _take(self, node_id: int, answer: FetchResponse, asked: Mapping[TopicPartition, _Asked]) -> None:
         for topic in answer.responses:
             for data in topic.partitions:
                 partition = TopicPartition(topic.topic, data.partition_index)
@@ -256,7 +262,7 @@ class Fetcher:
                 if data.error_code == ErrorCode.NONE:
                     self._take_data(partition, each, data)
                 else:
-                    await self._take_error(node_id, partition, each, data)
+                    self._take_error(node_id, partition, each, data)
 
     def _take_data(self, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
         if self.problems:
@@ -287,7 +293,7 @@ class Fetcher:
         fetch = CompletedFetch(partition, asked.state, asked.seeks, offset, records, self._decoding, aborted, error)
         self._buffer.add(fetch)
 
-    async def _take_error(self, node_id: int, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
+    def _take_error(self, node_id: int, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
         code = data.error_code
         replica = self._subscriptions.clear_preferred_read_replica(partition)
         error: ClientError = BrokerError(code, f"{partition} cannot be read from broker {node_id}")
@@ -296,7 +302,8 @@ class Fetcher:
             if replica is not None and replica == node_id:
                 return  # the follower is behind, or ahead: the leader knows
             if self._subscriptions.default_reset is OffsetReset.NONE:
-                error = await self._out_of_range(partition, asked.wanted.offset, error)
+                self._begin_to_explain(partition, asked)
+                return
         elif code in MOVED:
             leader = data.current_leader
             if leader.leader_id >= 0 and leader.leader_id in self._cluster.metadata.nodes:
@@ -307,12 +314,32 @@ class Fetcher:
         self._hold(partition)
         self._add(partition, asked, memoryview(b""), [], error)
 
-    async def _out_of_range(self, partition: TopicPartition, offset: int, error: ClientError) -> ClientError:
-        """The error with the offsets that there are; `error` itself where those cannot be had."""
+    def _begin_to_explain(self, partition: TopicPartition, asked: _Asked) -> None:
+        """Find out which offsets there are, for the error. Other partitions do not wait for that."""
+        if (before := self._explaining.pop(partition, None)) is not None:
+            before[1].cancel()
+        task = asyncio.get_running_loop().create_task(self._explain(partition, asked))
+        self._explaining[partition] = (asked, task)
+
+    def _is_explained(self, partition: TopicPartition, state: PartitionState) -> bool:
+        """Whether the error of this very position is being explained; somebody may have sought meanwhile."""
+        found = self._explaining.get(partition)
+        return found is not None and found[0].state is state and found[0].seeks == state.seeks
+
+    async def _explain(self, partition: TopicPartition, asked: _Asked) -> None:
+        offset = asked.wanted.offset
         try:
-            return await out_of_range(self._cluster, partition, offset)
-        except ClientError:
-            return error
+            async with asyncio.timeout(min(EXPLAIN_TIMEOUT_MS, self._cluster.settings.request_timeout_ms) / 1000):
+                error = await out_of_range(self._cluster, partition, offset)
+        except (ClientError, TimeoutError):
+            error = OffsetOutOfRange(*partition, offset)
+        finally:
+            if (found := self._explaining.get(partition)) is not None and found[0] is asked:
+                del self._explaining[partition]
+        if asked.state.seeks == asked.seeks:
+            self._hold(partition)
+            self._add(partition, asked, memoryview(b""), [], error)
+            self._on_data()
 
 
 def _records_bytes(answer: FetchResponse) -> int:

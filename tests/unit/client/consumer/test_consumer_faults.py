@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 
 import ottla.client
 import ottla.client.sync
+from ottla.client.consumer.fetcher import EXPLAIN_TIMEOUT_MS
 from ottla.client.errors import (
     BrokerError,
     ClientClosedError,
@@ -47,11 +49,12 @@ def offsets(records):
     return [record.offset for record in records]
 
 
-def read(consumer, count):
+def read(consumer, count, passes=()):
     found = []
     deadline = time.monotonic() + 10
     while len(found) < count and time.monotonic() < deadline:
-        found += consumer.poll(200)
+        with contextlib.suppress(passes):
+            found += consumer.poll(200)
     return found
 
 
@@ -117,6 +120,42 @@ def test_an_offset_out_of_range(fakes, open_consumer):
     assert isinstance(out, InvalidOffsetError)
     strict.seek(p, OffsetAndMetadata(8))
     assert offsets(read(strict, 2)) == [8, 9]
+
+
+@pytest.mark.slow
+@pytest.mark.spec("C1")
+def test_a_partition_out_of_range_does_not_hold_up_the_others(fakes, open_consumer):
+    p, q = fakes.topic("t", 0, 0)
+    fakes.fill(q, 20)
+    fakes.faults[ApiKey.LIST_OFFSETS] += [SILENT] * 10
+    consumer = open_consumer(auto_offset_reset="none", request_timeout_ms=1000)
+    consumer.assign([p, q])
+    consumer.seek(p, 500)
+    consumer.seek(q, 0)
+    assert offsets(read(consumer, 20)) == list(range(20))
+    fakes.fill(q, 10)
+    assert offsets(read(consumer, 10)) == list(range(20, 30)), "it is not found out yet which offsets the other has"
+    fakes.faults[ApiKey.LIST_OFFSETS].clear()
+    out = poll_until_raised(consumer, OffsetOutOfRange)
+    assert (out.partitions, out.offset, out.earliest) == ({p}, 500, None)
+    fakes.fill(q, 10)
+    found = read(consumer, 10, passes=OffsetOutOfRange)
+    assert offsets(found) == list(range(30, 40)), "it is raised again and again, and the others go on"
+
+
+@pytest.mark.spec("C1")
+def test_a_partition_out_of_range_that_is_sought_elsewhere_does_not_wait(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 10)
+    fakes.faults[ApiKey.LIST_OFFSETS] += [SILENT] * 10
+    consumer = open_consumer(auto_offset_reset="none")
+    consumer.assign([p])
+    consumer.seek(p, 500)
+    wait_until(lambda: consumer.poll(10) or fakes.asked(ApiKey.LIST_OFFSETS), "the look at the offsets")
+    consumer.seek(p, 3)
+    started = time.monotonic()
+    assert offsets(read(consumer, 7)) == list(range(3, 10))
+    assert time.monotonic() - started < EXPLAIN_TIMEOUT_MS / 1000
 
 
 @pytest.mark.spec("C1")

@@ -13,6 +13,7 @@ import ottla.client
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import SubscriptionState
+from ottla.client.errors import ClientError, RetriableCommitFailedError
 from ottla.client.model import OffsetAndMetadata
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -21,6 +22,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -165,6 +167,55 @@ def test_a_commit_that_cannot_be_written(fakes, open_consumer):
     while len(told) < 2 and time.monotonic() < deadline:
         consumer.poll(20)
     assert len(told) == 2
+
+
+@pytest.mark.spec("C3")
+def test_commits_that_nobody_is_called_back_for_are_limited(fakes, open_consumer, monkeypatch):
+    monkeypatch.setattr("ottla.client.consumer.commits.MAX_PENDING_COMMITS", 3)
+    [p] = fakes.topic("t", 0)
+    consumer = open_consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([p])
+    told = []
+    for offset in range(3):
+        consumer.commit_async({p: offset}, lambda offsets, error: told.append((offsets[p].offset, error)))
+    wait_until(lambda: fakes.committed.get(p) == 2, "the commits")
+    with pytest.raises(RetriableCommitFailedError, match="poll before more are made"):
+        consumer.commit_async({p: 3})
+    wait_until(lambda: consumer.poll(10) or len(told) == 3, "the callbacks")
+    assert told == [(0, None), (1, None), (2, None)]
+    consumer.commit_async({p: 4})
+    wait_until(lambda: fakes.committed.get(p) == 4, "the commit")
+
+
+@pytest.mark.spec("C3")
+def test_an_auto_commit_that_has_no_room_is_made_later(fakes, open_consumer, monkeypatch):
+    monkeypatch.setattr("ottla.client.consumer.commits.MAX_PENDING_COMMITS", 1)
+    [p, q] = fakes.topic("t", 0, 0)
+    consumer = open_consumer(group_id="g", auto_commit_interval_ms=60_000)
+    consumer.assign([p])
+    consumer.seek(p, 7)
+    consumer.commit_async({q: 5})
+    consumer.assign([p, q])
+    wait_until(lambda: consumer.poll(10) or fakes.committed.get(p) == 7, "the commit of what was assigned before")
+
+
+@pytest.mark.spec("C1")
+def test_a_look_up_of_offsets_that_breaks_is_told_and_not_repeated_all_the_time(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    consumer = open_consumer(group_id="g")
+    consumer.assign([p])
+    times = []
+
+    async def broken(partitions, timeout_ms):
+        times.append(time.monotonic())
+        raise ValueError("broken")
+
+    core = getattr(consumer, "client", consumer)
+    core = getattr(core, "_async", core).core
+    core.coordinator.fetch_committed = broken
+    with pytest.raises(ClientError, match="broken"):
+        consumer.poll(5000)
+    assert len(times) == 1
 
 
 @pytest.mark.spec("C1")

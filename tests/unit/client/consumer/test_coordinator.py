@@ -11,29 +11,32 @@ from ottla.client.cluster import COORDINATOR
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.coordinator_link import JOIN, CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
+from ottla.client.consumer.listener import call_here
 from ottla.client.consumer.membership import Generation, MemberSettings, Membership, MemberState
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import FetchPosition, SubscriptionState
-from ottla.client.model import TopicPartition
+from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersion
 from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.leave_group import LeaveGroupResponse
 from support.waiting import wait_until
-from unit.client.conftest import SILENT
+from unit.client.conftest import SILENT, Later
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 NEVER_MS = float("inf")
 
 
-def member(cluster, subscriptions, **settings):
+def member(cluster, subscriptions, call=call_here, on_commit=None, **settings):
     """A coordinator whose consumer owns a-0 and a-1, and which does not join by itself."""
     subscriptions.subscribe(["a", "b"])
     subscriptions.assign_from_subscribed([A0, A1])
     for each in (A0, A1):
         subscriptions.seek_validated(each, FetchPosition(5))
     keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
-    made = ConsumerCoordinator(cluster, GroupConfig(group_id="g", **settings), subscriptions, keeper, lambda: None)
+    config = GroupConfig(group_id="g", **settings)
+    made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None, call=call, on_commit=on_commit)
     make_stable(made.membership, 1)
     made.membership.is_active = made.membership.coordinator_known = True
     made.membership._session_deadline_ms = NEVER_MS
@@ -55,7 +58,7 @@ def serve_members(cluster):
     def more(node, request, code):
         answer = served(node, request, code)
         if request is not None:
-            keys = (ApiKey.HEARTBEAT, ApiKey.JOIN_GROUP)
+            keys = (ApiKey.HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP)
             answer.api_keys = [*answer.api_keys, *(ApiVersion(api_key=key, max_version=4) for key in keys)]
         return answer
 
@@ -119,6 +122,60 @@ def test_what_was_to_be_committed_before_the_partitions_were_lost_is_not_committ
         await made.close(0)
         assert committed == {}
 
+    with_cluster(fake, work)
+
+
+@pytest.mark.spec("C3", "C4")
+def test_interceptors_hear_of_the_commit_before_a_rebalance_inside_of_a_poll(fake, with_cluster):
+    told, polls = [], [False]
+
+    async def call(function, *arguments):
+        assert polls[-1], "nobody waits in the consumer who could be called"
+        function(*arguments)
+
+    def late(request):
+        return Later(fake.on_offset_commit(0, request, None), 0.05)
+
+    async def work(cluster):
+        subscriptions = SubscriptionState()
+        strategy = {"partition_assignment_strategy": ("range",)}
+        made = member(cluster, subscriptions, call=call, on_commit=told.append, **strategy)
+
+        async def poll():
+            polls.append(True)
+            await made.poll(0)
+            polls.append(False)
+
+        fake.faults[ApiKey.OFFSET_COMMIT] += [late]
+        made.membership.request_rejoin("others join")
+        made.membership._join_due_ms = 0
+        await poll()
+        await asyncio.to_thread(wait_until, lambda: fake.committed == {A0: 5, A1: 5}, "the commit")
+        async with asyncio.timeout(5):
+            await asyncio.wait({made._commit_before})
+        assert told == []
+        await poll()
+        assert [{each: at.offset for each, at in offsets.items()} for offsets in told] == [{A0: 5, A1: 5}]
+        await made.close(0)
+
+    with_cluster(fake, work)
+
+
+@pytest.mark.spec("C3", "G9")
+def test_a_callback_that_fails_in_close_does_not_keep_the_member_from_leaving(fake, with_cluster):
+    def broken(offsets, error):
+        raise ValueError("broken")
+
+    async def work(cluster):
+        subscriptions = SubscriptionState()
+        made = member(cluster, subscriptions, partition_assignment_strategy=("range",), enable_auto_commit=False)
+        made.commit_async({A0: OffsetAndMetadata(3)}, broken)
+        with pytest.raises(ValueError, match="broken"):
+            await made.close(2000)
+        assert not made.membership.is_active
+        assert len(fake.asked(ApiKey.LEAVE_GROUP)) == 1
+
+    fake.on_leave_group = lambda node, request, code: LeaveGroupResponse()
     with_cluster(fake, work)
 
 
