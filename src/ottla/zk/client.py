@@ -1,10 +1,11 @@
-"""The client of the tree: one interface for the embedded tree and, later, for a real ZooKeeper ensemble."""
+"""The client of the tree: one interface for the embedded tree and for a ZooKeeper over the wire (`zk.kazoo_client`)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from ottla.zk.tree import (
     ANY_VERSION,
@@ -18,6 +19,7 @@ from ottla.zk.tree import (
     Stat,
     WatchEvent,
     WatchTable,
+    ZkError,
     parent_of,
 )
 
@@ -30,8 +32,40 @@ Watcher: TypeAlias = Callable[[WatchEvent], None]
 LOCAL_SESSION = 1
 
 
+class SessionEvent(Enum):
+    """What became of the session."""
+
+    CONNECTED = "connected"
+    """There is a connection, be it in the old session (whose watches stay set) or in a new one after EXPIRED."""
+    SUSPENDED = "suspended"
+    """The connection is lost. Session, watches and ephemeral nodes may still be there: nobody knows."""
+    EXPIRED = "expired"
+    """The session is over: its ephemeral nodes and watches are gone. A new one is being made."""
+
+
+SessionListener: TypeAlias = Callable[[SessionEvent], None]
+"""Called on the event loop, in order with the watches."""
+
+
+class ConnectionLossError(ZkError):
+    """There is no connection to ZooKeeper, or it was lost before the answer came: a change was made, or was not."""
+
+
+class ZkUnreachableError(Exception):
+    """No ZooKeeper answers where one should be; the message names the servers, the cause, and what to do."""
+
+
 class ZkClient(Protocol):
     """What Kafka's brokers and consumers need of ZooKeeper. Every call may raise a `ZkError`."""
+
+    @property
+    def session_id(self) -> int:
+        """The session that owns the ephemeral nodes made now; another one after EXPIRED."""
+        ...
+
+    def on_session(self, listener: SessionListener) -> None:
+        """Have `listener(event)` called from now on with what becomes of the session."""
+        ...
 
     async def create(
         self,
@@ -74,6 +108,13 @@ class ZkClient(Protocol):
         ...
 
 
+class _LocalWatch(NamedTuple):
+    """Whom to tell, in this process."""
+
+    session_id: int
+    watcher: Watcher
+
+
 class LocalClient:
     """A session in the process that holds the tree."""
 
@@ -82,6 +123,16 @@ class LocalClient:
         self._session_id = session_id
         self._watches = watches if watches is not None else WatchTable()
         self._closed = False
+        self._listeners: list[SessionListener] = []
+
+    @property
+    def session_id(self) -> int:
+        """See `ZkClient.session_id`."""
+        return self._session_id
+
+    def on_session(self, listener: SessionListener) -> None:
+        """See `ZkClient.on_session`. Nothing happens to a session in the tree's own process, but for `expire`."""
+        self._listeners.append(listener)
 
     async def create(
         self,
@@ -106,7 +157,7 @@ class LocalClient:
         """See `ZkClient.get`."""
         node = self._store.tree.get(path)
         if watch is not None:
-            self._watches.watch_data(path, watch)
+            self._watches.watch_data(path, _LocalWatch(self._session_id, watch))
         return node.data, node.stat()
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
@@ -123,14 +174,14 @@ class LocalClient:
         """See `ZkClient.children`."""
         names = self._store.tree.children(path)
         if watch is not None:
-            self._watches.watch_children(path, watch)
+            self._watches.watch_children(path, _LocalWatch(self._session_id, watch))
         return names
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         """See `ZkClient.exists`."""
         node = self._store.tree.nodes.get(path)
         if watch is not None:
-            self._watches.watch_data(path, watch)
+            self._watches.watch_data(path, _LocalWatch(self._session_id, watch))
         return None if node is None else node.stat()
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
@@ -146,13 +197,23 @@ class LocalClient:
             self._closed = True
             self._tell(self._store.expire_session(self._session_id).events)
 
+    def expire(self, new_session_id: int) -> None:
+        """End the session as an ensemble does that has not heard of it for too long, and go on in a new one."""
+        expired, self._session_id = self._session_id, new_session_id
+        self._watches.drop_if(lambda watch: isinstance(watch, _LocalWatch) and watch.session_id == expired)
+        self._tell(self._store.expire_session(expired).events)
+        loop = asyncio.get_running_loop()
+        for event in (SessionEvent.EXPIRED, SessionEvent.CONNECTED):
+            for listener in self._listeners:
+                loop.call_soon(listener, event)
+
     def _tell(self, events: Sequence[WatchEvent]) -> None:
         told = self._watches.fire(events)
         if told:
             loop = asyncio.get_running_loop()
-            for watcher, event in told:
-                assert callable(watcher)
-                loop.call_soon(watcher, event)
+            for watch, event in told:
+                assert isinstance(watch, _LocalWatch)
+                loop.call_soon(watch.watcher, event)
 
 
 async def ensure_path(zk: ZkClient, path: str, data: bytes | None = None) -> bool:

@@ -6,7 +6,7 @@ A transaction is applied operation by operation and undone as a whole when one o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -47,6 +47,14 @@ class NoChildrenForEphemeralsError(ZkError):
 
 class BadArgumentsError(ZkError):
     """A path or data that no node can have."""
+
+
+class SessionExpiredError(ZkError):
+    """The session is over; what it asked last was not done."""
+
+
+class NoAuthError(ZkError):
+    """The node's access list does not allow it."""
 
 
 class Stat(NamedTuple):
@@ -429,8 +437,13 @@ class WatchTable:
 
     def drop(self, watcher: Hashable) -> None:
         """Forget all watches of a watcher."""
+        self.drop_if(watcher.__eq__)
+
+    def drop_if(self, gone: Callable[[Hashable], bool]) -> None:
+        """Forget all watches of the watchers that are gone."""
         for table in (self._data, self._children):
-            for path in [path for path, watchers in table.items() if watcher in watchers]:
-                del table[path][watcher]
-                if not table[path]:
+            for path, watchers in list(table.items()):
+                for watcher in [watcher for watcher in watchers if gone(watcher)]:
+                    del watchers[watcher]
+                if not watchers:
                     del table[path]

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.env.disk_memory import MemoryDisk
-from ottla.zk.client import LocalClient, delete_recursive, ensure_path
+from ottla.zk.client import LocalClient, SessionEvent, delete_recursive, ensure_path
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import (
     BadVersionError,
@@ -112,5 +112,29 @@ def test_paths_are_made_and_removed_whole() -> None:
         assert await zk.children("/") == []
         with pytest.raises(NodeExistsError):
             await zk.create("/")
+
+    run(scenario())
+
+
+def test_a_session_that_expires_loses_its_ephemeral_nodes_and_watches_and_another_goes_on() -> None:
+    async def scenario() -> None:
+        tree, watches = store(), WatchTable()
+        zk, other = LocalClient(tree, 1, watches), LocalClient(tree, 2, watches)
+        told: list[WatchEvent | SessionEvent] = []
+        others: list[WatchEvent] = []
+        zk.on_session(told.append)
+        await zk.create("/mine", ephemeral=True)
+        await zk.create("/stays", b"")
+        await zk.get("/stays", told.append)
+        await zk.children("/", told.append)
+        await other.get("/mine", others.append)
+        zk.expire(3)
+        await other.set("/stays", b"x")
+        await asyncio.sleep(0)
+        assert told == [SessionEvent.EXPIRED, SessionEvent.CONNECTED]
+        assert others == [WatchEvent(EventType.DELETED, "/mine")]
+        assert zk.session_id == 3
+        await zk.create("/mine", ephemeral=True)
+        assert (await zk.exists("/mine")).ephemeral_owner == 3  # type: ignore[union-attr]
 
     run(scenario())

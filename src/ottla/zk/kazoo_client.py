@@ -1,0 +1,499 @@
+"""A session with a ZooKeeper over the wire, through kazoo: asyncio on this side, kazoo's one thread on the other.
+
+kazoo's thread reads what the server sends and hands all of it to the event loop in that order: answers, watch events,
+changes of the session. So a watch is told before the read that shows its change returns, as ZooKeeper promises. The
+module is imported only where a ZooKeeper over the wire is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.protocol.serialization import Create as KazooCreate
+from kazoo.protocol.serialization import SetData as KazooSet
+from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from ottla.zk.address import ZkAddress
+from ottla.zk.client import ConnectionLossError, SessionEvent, SessionListener, Watcher, ZkUnreachableError
+from ottla.zk.kazoo_quiet import DirectHandler, KazooLogger
+from ottla.zk.kept_watches import KeptWatches
+from ottla.zk.tree import (
+    ANY_VERSION,
+    BadArgumentsError,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    EventType,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    Result,
+    SessionExpiredError,
+    Set,
+    Stat,
+    WatchEvent,
+    ZkError,
+    check_path,
+    parent_of,
+)
+
+log = logging.getLogger("ottla.zookeeper")
+
+T = TypeVar("T")
+
+#: Requests without an answer, as `zookeeper.max.in.flight.requests`. kazoo blocks at a few hundred.
+MOST_IN_FLIGHT = 10
+#: How often a read is asked again whose connection was lost before the answer.
+MOST_READS = 10
+#: Bytes of a request, as ZooKeeper's `jute.maxbuffer`: a server ends the connection that sends more.
+LARGEST_REQUEST = 1024 * 1024 - 1
+#: Watches that are set again at once after a new connection.
+MOST_REARMED_AT_ONCE = 100
+#: Waits between attempts to connect, seconds.
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 1.0
+#: How long the end of a session may take before it is left to itself, seconds.
+CLOSE_TIMEOUT_S = 10.0
+#: Bytes of a create in a transaction, beside path and data: headers, access list, flags.
+CREATE_BYTES = 64
+OTHER_BYTES = 32
+
+_ERRORS: dict[type[Exception], type[ZkError]] = {
+    kazoo_errors.BadArgumentsError: BadArgumentsError,
+    kazoo_errors.BadVersionError: BadVersionError,
+    kazoo_errors.ConnectionClosedError: ConnectionLossError,
+    kazoo_errors.ConnectionLoss: ConnectionLossError,
+    kazoo_errors.NoAuthError: NoAuthError,
+    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemeralsError,
+    kazoo_errors.NoNodeError: NoNodeError,
+    kazoo_errors.NodeExistsError: NodeExistsError,
+    kazoo_errors.NotEmptyError: NotEmptyError,
+    kazoo_errors.OperationTimeoutError: ConnectionLossError,
+    kazoo_errors.SessionExpiredError: SessionExpiredError,
+}
+#: What kazoo gives for the operations of a transaction that did not fail themselves.
+_INNOCENT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+_EVENTS = {event.name: event for event in EventType} | {
+    "CHANGED": EventType.DATA_CHANGED,
+    "CHILD": EventType.CHILDREN_CHANGED,
+}
+
+
+async def connect_kazoo(
+    address: ZkAddress | str,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    *,
+    most_in_flight: int = MOST_IN_FLIGHT,
+) -> KazooZk:
+    """Open a session, and make the chroot where it is missing.
+
+    Raises `ZkUnreachableError` where no server answers in time, `ZkAddressError` for an address that makes no sense.
+    """
+    parsed = ZkAddress.parse(address) if isinstance(address, str) else address
+    zk = KazooZk(parsed, session_timeout_ms, most_in_flight)
+    try:
+        async with asyncio.timeout(connection_timeout_ms / 1000):
+            await zk.start()
+    except (TimeoutError, ZkError) as error:
+        reason = zk.last_problem or (str(error) if isinstance(error, ZkError) else "no answer")
+        await zk.close()
+        raise ZkUnreachableError(
+            f"No ZooKeeper could be used at {parsed} within {connection_timeout_ms} ms ({reason}). Start it, or "
+            "correct the address (zookeeper.connect)"
+        ) from error
+    except BaseException:
+        await zk.close()
+        raise
+    return zk
+
+
+class KazooZk:
+    """`ZkClient` over the wire. Made by `connect_kazoo`, and used in the event loop in which it was made.
+
+    Calls made while there is no connection wait for one, for as long as a session lasts; reads whose connection is lost
+    are asked again. A change whose connection is lost raises `ConnectionLossError`: nobody knows whether it was made.
+    """
+
+    def __init__(self, address: ZkAddress, session_timeout_ms: int, most_in_flight: int = MOST_IN_FLIGHT) -> None:
+        self.address = address
+        self._loop = asyncio.get_running_loop()
+        self._patience_s = session_timeout_ms / 1000
+        self._in_flight = asyncio.Semaphore(most_in_flight)
+        self._logger = KazooLogger()
+        self._client: Any = KazooClient(
+            hosts=address.servers,
+            timeout=self._patience_s,
+            handler=DirectHandler(),
+            connection_retry={"max_tries": -1, "delay": FIRST_BACKOFF_S, "max_delay": LONGEST_BACKOFF_S},
+            logger=self._logger,
+        )
+        self._client.add_listener(self._state_changed)
+        self._session_id = 0
+        self._listeners: list[SessionListener] = []
+        self._watches = KeptWatches()
+        self._ready = asyncio.Event()
+        self._lost_at = self._loop.time()
+        self._resuming: asyncio.Task[None] | None = None
+        self._told: SessionEvent | None = None
+        self._closed = False
+
+    # The session
+
+    @property
+    def session_id(self) -> int:
+        """See `ZkClient.session_id`."""
+        return self._session_id
+
+    @property
+    def last_problem(self) -> str:
+        """What kazoo said last about a connection that failed; empty where none did."""
+        return self._logger.last_problem
+
+    def on_session(self, listener: SessionListener) -> None:
+        """See `ZkClient.on_session`."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Connect, for as long as it takes, and make the chroot where it is missing."""
+        self._client.start_async()
+        await self._ready.wait()
+        await self._make_chroot()
+
+    async def _make_chroot(self) -> None:
+        path = ""
+        for name in self.address.chroot.split("/")[1:]:
+            path = f"{path}/{name}"
+            with suppress(NodeExistsError):
+                await self._once(path, partial(self._client.create_async, path, b""), _as_it_is)
+
+    async def close(self) -> None:
+        """See `ZkClient.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ready.set()  # whoever waits for a connection learns that none will come
+        if self._resuming is not None:
+            self._resuming.cancel()
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self._client.handler.spawn(self._end, ended)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await ended
+
+    def _end(self, ended: asyncio.Future[None]) -> None:
+        """In a thread: kazoo waits until the server has taken leave."""
+        try:
+            self._client.stop()
+            self._client.close()
+        finally:
+            self._in_loop(lambda: None if ended.done() else ended.set_result(None))
+
+    def _in_loop(self, function: Callable[..., object], *arguments: object) -> None:
+        """Have the loop call something, in the order of these calls. From any thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _state_changed(self, state: KazooState) -> None:
+        """In kazoo's thread."""
+        if state == KazooState.CONNECTED:
+            self._in_loop(self._connected, self._client.client_id[0])
+        elif state == KazooState.SUSPENDED:
+            self._in_loop(self._lost, SessionEvent.SUSPENDED, False)
+        else:
+            # Only after an expiry kazoo goes on by itself.
+            self._in_loop(self._lost, SessionEvent.EXPIRED, self._client.client_state != KeeperState.EXPIRED_SESSION)
+
+    def _connected(self, session_id: int) -> None:
+        self._session_id = session_id
+        self._logger.last_problem = ""
+        if not self._closed:
+            self._resuming = self._loop.create_task(self._resume())
+
+    async def _resume(self) -> None:
+        """Tell what was missed, then let everybody go on."""
+        try:
+            await self._rearm()
+        except ZkError:
+            return  # the connection is lost again, and so this is done again
+        self._ready.set()
+        self._tell(SessionEvent.CONNECTED)
+
+    def _lost(self, event: SessionEvent, stopped: bool) -> None:
+        """The connection, or with EXPIRED the session, is lost; `stopped`: kazoo has given up."""
+        if self._closed:
+            return
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._ready.clear()
+        self._lost_at = self._loop.time()
+        if event is SessionEvent.EXPIRED:
+            self._watches.clear()
+        if event is not self._told:
+            self._tell(event)
+        if stopped:
+            log.warning("the connection to ZooKeeper at %s ended (%s); making another", self.address, self.last_problem)
+            self._loop.call_later(LONGEST_BACKOFF_S, self._start_again)
+
+    def _start_again(self) -> None:
+        if not self._closed:
+            self._client.handler.spawn(self._client.start_async)
+
+    def _tell(self, event: SessionEvent) -> None:
+        self._told = event
+        for listener in self._listeners:
+            listener(event)
+
+    # Watches
+
+    def _event(self, event: WatchedEvent) -> None:
+        """In kazoo's thread: a watch has fired. Other events tell of sessions, which have their own listeners."""
+        kind = _EVENTS.get(event.type)
+        if kind is not None:
+            self._in_loop(self._fire, WatchEvent(kind, self._bare(event.path)))
+
+    def _fire(self, event: WatchEvent | None) -> None:
+        if event is not None:
+            for watcher in self._watches.fire(event):
+                self._loop.call_soon(watcher, event)
+
+    async def _rearm(self) -> None:
+        """Set all watches again, and tell those whose node has changed meanwhile."""
+        asked = [self._rearm_data(path) for path in self._watches.data_paths]
+        asked += [self._rearm_children(path) for path in self._watches.children_paths]
+        try:
+            while asked:
+                now = [self._loop.create_task(asked.pop(0)) for _ in range(min(len(asked), MOST_REARMED_AT_ONCE))]
+                await asyncio.gather(*now)
+        finally:
+            for left in asked:
+                left.close()
+
+    async def _rearm_data(self, path: str) -> None:
+        def missed(stat: Any) -> None:
+            self._fire(self._watches.missed_of_data(path, None if stat is None else _stat(stat)))
+
+        await self._once(path, lambda: self._client.exists_async(self._full(path), self._event), missed)
+
+    async def _rearm_children(self, path: str) -> None:
+        def missed(answer: Any) -> None:
+            self._fire(self._watches.missed_of_children(path, _stat(answer[1])))
+
+        try:
+            await self._once(
+                path, lambda: self._client.get_children_async(self._full(path), self._event, include_data=True), missed
+            )
+        except NoNodeError:
+            self._fire(self._watches.missed_of_children(path, None))
+
+    # Calls
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """See `ZkClient.create`. With `make_parents` the parents are made one by one before it."""
+        operation = Create(path, data, ephemeral, sequential)
+        try:
+            (made,) = await self.multi([operation])
+        except NoNodeError:
+            if not make_parents or parent_of(path) == "/":
+                raise
+            with suppress(NodeExistsError):
+                await self.create(parent_of(path), make_parents=True)
+            (made,) = await self.multi([operation])
+        assert isinstance(made, str)
+        return made
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        """See `ZkClient.get`."""
+
+        def read(answer: Any) -> tuple[bytes | None, Stat]:
+            data, stat = answer[0], _stat(answer[1])
+            if watch is not None:
+                self._watches.watch_data(path, watch, stat)
+            return data, stat
+
+        return await self._read(path, self._client.get_async, watch, read)
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        """See `ZkClient.exists`."""
+
+        def read(answer: Any) -> Stat | None:
+            stat = None if answer is None else _stat(answer)
+            if watch is not None:
+                self._watches.watch_data(path, watch, stat)
+            return stat
+
+        return await self._read(path, self._client.exists_async, watch, read)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """See `ZkClient.children`."""
+
+        def read(answer: Any) -> list[str]:
+            names, stat = answer
+            if watch is not None:
+                self._watches.watch_children(path, watch, _stat(stat))
+            return sorted(names)
+
+        return await self._read(path, partial(self._client.get_children_async, include_data=True), watch, read)
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """See `ZkClient.set`."""
+        (stat,) = await self.multi([Set(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """See `ZkClient.delete`."""
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
+        """See `ZkClient.multi`. Raises `BadArgumentsError` for more than a server takes in one request."""
+        if not operations:
+            return ()
+        for operation in operations:
+            # A sequential node's name may consist of its number alone.
+            is_sequential = isinstance(operation, Create) and operation.sequential
+            check_path((operation.path.rstrip("/") or "/") if is_sequential else operation.path)
+        size = sum(map(self._size, operations))
+        if size > LARGEST_REQUEST:
+            reason = f"{size} bytes are more than ZooKeeper takes in one request ({LARGEST_REQUEST}, jute.maxbuffer)"
+            raise BadArgumentsError(operations[0].path, reason)
+        async with self._in_flight:
+            await self._connection(operations[0].path)
+            return await self._once(
+                operations[0].path,
+                lambda: self._transaction(operations).commit_async(),
+                lambda answer: tuple(self._results(operations, answer)),
+            )
+
+    def _size(self, operation: Operation) -> int:
+        size = len(self._full(operation.path).encode())
+        if isinstance(operation, Create | Set):
+            size += len(operation.data or b"")
+        return size + (CREATE_BYTES if isinstance(operation, Create) else OTHER_BYTES)
+
+    def _transaction(self, operations: Sequence[Operation]) -> Any:
+        transaction: Any = TransactionRequest(self._client)
+        for operation in operations:
+            path = self._full(operation.path)
+            if isinstance(operation, Create):
+                # kazoo's own methods take no node without data, of which Kafka has many.
+                flags = operation.ephemeral | operation.sequential << 1
+                transaction.operations.append(KazooCreate(path, operation.data, OPEN_ACL_UNSAFE, flags))
+            elif isinstance(operation, Set):
+                transaction.operations.append(KazooSet(path, operation.data, operation.version))
+            elif isinstance(operation, Delete):
+                transaction.delete(path, operation.version)
+            else:
+                transaction.check(path, operation.version)
+        return transaction
+
+    def _results(self, operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
+        """Raises the error of the operation that failed."""
+        results: list[Result] = []
+        for operation, answer in zip(operations, answers, strict=True):
+            if isinstance(answer, Exception):
+                if not isinstance(answer, _INNOCENT):
+                    raise _translated(answer, operation.path)
+            elif isinstance(operation, Create):
+                results.append(self._bare(answer))
+            elif isinstance(operation, Set):
+                results.append(_stat(answer))
+            else:
+                assert isinstance(operation, Delete | Check)
+                results.append(None)
+        return results
+
+    async def _read(self, path: str, ask: Callable[..., Any], watch: Watcher | None, read: Callable[[Any], T]) -> T:
+        """Ask `ask(path, watch)`, again where the connection is lost before the answer, and `read` the answer."""
+        check_path(path)
+        event = self._event if watch is not None else None
+        asked = 0
+        async with self._in_flight:
+            while True:
+                await self._connection(path)
+                asked += 1
+                try:
+                    return await self._once(path, partial(ask, self._full(path), event), read)
+                except ConnectionLossError:
+                    if asked >= MOST_READS:
+                        raise
+
+    async def _connection(self, path: str) -> None:
+        """Wait for a connection, as long as the session may still be there without one."""
+        try:
+            async with asyncio.timeout_at(self._lost_at + self._patience_s if not self._ready.is_set() else None):
+                await self._ready.wait()
+        except TimeoutError:
+            away_s = self._loop.time() - self._lost_at
+            reason = f"no ZooKeeper at {self.address} for {away_s:.0f} s"
+            if self.last_problem:
+                reason += f" ({self.last_problem})"
+            raise ConnectionLossError(path, reason) from None
+        if self._closed:
+            raise ConnectionLossError(path, "the session was closed")
+
+    def _once(self, path: str, ask: Callable[[], Any], read: Callable[[Any], T]) -> asyncio.Future[T]:
+        """Ask once. The answer is read on the loop before anything that came after it, so that no watch is missed."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def answered(result: Any) -> None:
+            if future.done():
+                return  # nobody waits any more
+            if result.exception is not None:
+                future.set_exception(_translated(result.exception, path))
+                return
+            try:
+                future.set_result(read(result.value))
+            except ZkError as error:
+                future.set_exception(error)
+
+        ask().rawlink(lambda result: self._in_loop(answered, result))
+        return future
+
+    def _full(self, path: str) -> str:
+        """The path on the server."""
+        chroot = self.address.chroot
+        return path if not chroot else chroot if path == "/" else chroot + path
+
+    def _bare(self, path: str) -> str:
+        """The path below the chroot."""
+        return path.removeprefix(self.address.chroot) or "/"
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(
+        stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version, stat.cversion, stat.aversion,
+        stat.ephemeralOwner, stat.dataLength, stat.numChildren, stat.pzxid,
+    )  # fmt: skip
+
+
+def _translated(error: Exception, path: str) -> ZkError:
+    """The error as the embedded tree raises it."""
+    known = _ERRORS.get(type(error))
+    if known is not None:
+        return known(path, str(error))
+    return ZkError(path, f"{type(error).__name__} {error}".strip())

@@ -1,0 +1,94 @@
+"""The watches of a session over the wire, with what was seen when they were set. Pure.
+
+The server forgets the watches of a connection that is lost. After a new connection in the same session each node is
+read again with a new watch, and what happened in between is told then: as ZooKeeper's own client does it, which has the
+server compare (`SetWatches`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ottla.zk.tree import EventType, Stat, WatchEvent
+
+Watcher: TypeAlias = Callable[[WatchEvent], None]
+
+
+class _Kept:
+    """The watchers of one node, and the transaction that last changed it when it was last read; None: no node."""
+
+    __slots__ = ("seen_zxid", "watchers")
+
+    def __init__(self) -> None:
+        self.seen_zxid: int | None = None
+        self.watchers: dict[Watcher, None] = {}
+
+
+class KeptWatches:
+    """One-shot watches: on data and being there (`get`, `exists`), and on children."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, _Kept] = {}
+        self._children: dict[str, _Kept] = {}
+
+    @property
+    def data_paths(self) -> list[str]:
+        """The nodes whose data is watched."""
+        return list(self._data)
+
+    @property
+    def children_paths(self) -> list[str]:
+        """The nodes whose children are watched."""
+        return list(self._children)
+
+    def watch_data(self, path: str, watcher: Watcher, stat: Stat | None) -> None:
+        """Keep a watch that was set while the node looked like this (None: was missing)."""
+        kept = self._data.setdefault(path, _Kept())
+        kept.seen_zxid = None if stat is None else stat.mzxid
+        kept.watchers[watcher] = None
+
+    def watch_children(self, path: str, watcher: Watcher, stat: Stat) -> None:
+        """Keep a watch on the children of a node that looked like this."""
+        kept = self._children.setdefault(path, _Kept())
+        kept.seen_zxid = stat.pzxid
+        kept.watchers[watcher] = None
+
+    def fire(self, event: WatchEvent) -> list[Watcher]:
+        """Who is to be told; their watches are used up."""
+        fired: dict[Watcher, None] = {}
+        tables = {
+            EventType.CHILDREN_CHANGED: (self._children,),
+            EventType.DELETED: (self._data, self._children),
+        }.get(event.type, (self._data,))
+        for table in tables:
+            kept = table.pop(event.path, None)
+            if kept is not None:
+                fired.update(kept.watchers)
+        return list(fired)
+
+    def missed_of_data(self, path: str, stat: Stat | None) -> WatchEvent | None:
+        """What happened to a watched node since it was seen, of which only its present Stat is known."""
+        kept = self._data.get(path)
+        if kept is None:
+            return None
+        if stat is None:
+            return None if kept.seen_zxid is None else WatchEvent(EventType.DELETED, path)
+        if kept.seen_zxid is None:
+            return WatchEvent(EventType.CREATED, path)
+        return WatchEvent(EventType.DATA_CHANGED, path) if stat.mzxid > kept.seen_zxid else None
+
+    def missed_of_children(self, path: str, stat: Stat | None) -> WatchEvent | None:
+        """What happened to the children of a watched node since they were seen."""
+        kept = self._children.get(path)
+        if kept is None:
+            return None
+        if stat is None:
+            return WatchEvent(EventType.DELETED, path)
+        assert kept.seen_zxid is not None
+        return WatchEvent(EventType.CHILDREN_CHANGED, path) if stat.pzxid > kept.seen_zxid else None
+
+    def clear(self) -> None:
+        """Forget all: the session is over."""
+        self._data.clear()
+        self._children.clear()

@@ -1,0 +1,252 @@
+"""What only a session over the wire knows: connections that are lost, sessions that expire, servers that are away."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from kazoo.client import KazooClient
+
+from ottla.zk.client import ConnectionLossError, SessionEvent, ZkUnreachableError
+from ottla.zk.kazoo_client import KazooZk, connect_kazoo
+from ottla.zk.tree import Create, EventType, SessionExpiredError, WatchEvent
+from support.apache import ApacheZooKeeper
+from support.ports import free_port
+from support.proxy import Proxy
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.spec("Z2"), pytest.mark.needs_kafka, pytest.mark.slow]
+
+SESSION_MS = 4_000
+PATIENCE_S = 20
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def proxy(apache_zookeeper: ApacheZooKeeper) -> Iterator[Proxy]:
+    with Proxy(apache_zookeeper.port) as made:
+        yield made
+
+
+@asynccontextmanager
+async def session(servers: str) -> AsyncIterator[KazooZk]:
+    zk = await connect_kazoo(f"{servers}/kazoo-client/{next(_numbers)}", SESSION_MS, 10_000)
+    try:
+        yield zk
+    finally:
+        await zk.close()
+
+
+def run(body: Callable[[], Coroutine[object, object, None]]) -> None:
+    asyncio.run(asyncio.wait_for(body(), 50))
+
+
+async def next_of(told: asyncio.Queue[WatchEvent | SessionEvent]) -> WatchEvent | SessionEvent:
+    return await asyncio.wait_for(told.get(), PATIENCE_S)
+
+
+def expire(zk: KazooZk, servers: str) -> None:
+    """End the session as another process with its id and password may."""
+    twin = KazooClient(hosts=servers, client_id=zk._client.client_id)
+    twin.start()
+    twin.stop()
+    twin.close()
+
+
+def test_watches_survive_a_connection_that_is_lost_and_tell_what_they_missed(
+    proxy: Proxy, apache_zookeeper: ApacheZooKeeper
+) -> None:
+    async def body() -> None:
+        async with session(proxy.bootstrap) as zk:
+            other = await connect_kazoo(f"{apache_zookeeper.connect}{zk.address.chroot}", SESSION_MS, 10_000)
+            told: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
+            zk.on_session(told.put_nowait)
+            await zk.create("/mine", ephemeral=True)
+            for name in ("/changed", "/same", "/gone", "/parent", "/lone"):
+                await zk.create(name, b"")
+            for name in ("/changed", "/same", "/gone", "/born", "/unborn"):
+                await zk.exists(name, told.put_nowait)
+            await zk.children("/parent", told.put_nowait)
+            await zk.children("/lone", told.put_nowait)
+            before = zk.session_id
+            proxy.refuse(3600)
+            assert await next_of(told) is SessionEvent.SUSPENDED
+            await other.set("/changed", b"x")
+            await other.delete("/gone")
+            await other.create("/born")
+            await other.create("/parent/child")
+            read = asyncio.create_task(zk.get("/changed"))
+            await asyncio.to_thread(proxy.heal)
+            missed = [await next_of(told) for _ in range(4)]
+            assert await next_of(told) is SessionEvent.CONNECTED
+            assert sorted(missed, key=str) == sorted(
+                [
+                    WatchEvent(EventType.DATA_CHANGED, "/changed"),
+                    WatchEvent(EventType.DELETED, "/gone"),
+                    WatchEvent(EventType.CREATED, "/born"),
+                    WatchEvent(EventType.CHILDREN_CHANGED, "/parent"),
+                ],
+                key=str,
+            )
+            assert (await read)[0] == b"x"
+            assert zk.session_id == before
+            assert await other.exists("/mine") is not None
+            # Those that missed nothing are set again.
+            await other.set("/same", b"x")
+            assert await next_of(told) == WatchEvent(EventType.DATA_CHANGED, "/same")
+            await other.create("/unborn")
+            assert await next_of(told) == WatchEvent(EventType.CREATED, "/unborn")
+            await other.create("/lone/child")
+            assert await next_of(told) == WatchEvent(EventType.CHILDREN_CHANGED, "/lone")
+            assert told.empty()
+            await other.close()
+
+    run(body)
+
+
+def test_a_session_that_expires_is_told_and_followed_by_a_new_one(apache_zookeeper: ApacheZooKeeper) -> None:
+    async def body() -> None:
+        async with session(apache_zookeeper.connect) as zk:
+            told: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
+            zk.on_session(told.put_nowait)
+            await zk.create("/mine", ephemeral=True)
+            await zk.exists("/mine", told.put_nowait)
+            before = zk.session_id
+            await asyncio.to_thread(expire, zk, apache_zookeeper.connect)
+            events = [await next_of(told)]
+            while events[-1] is not SessionEvent.CONNECTED:
+                events.append(await next_of(told))
+            assert events[-2:] == [SessionEvent.EXPIRED, SessionEvent.CONNECTED]
+            assert zk.session_id not in (0, before)
+            assert await zk.exists("/mine") is None
+            await zk.create("/mine", ephemeral=True)
+            await zk.set("/mine", b"the old watch is gone")
+            await zk.get("/mine")
+            assert told.empty()
+
+    run(body)
+
+
+def test_calls_wait_for_a_connection_no_longer_than_a_session_lasts(proxy: Proxy) -> None:
+    async def body() -> None:
+        async with session(proxy.bootstrap) as zk:
+            told: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
+            zk.on_session(told.put_nowait)
+            proxy.refuse(3600)
+            assert await next_of(told) is SessionEvent.SUSPENDED
+            calls = [zk.get("/"), zk.create("/a"), zk.multi([Create("/b")]), *(zk.exists("/") for _ in range(50))]
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(result) for result in results} == {ConnectionLossError}
+            assert f"{zk.address.servers}" in str(results[0])
+            assert "Connection refused" in str(results[0])
+            proxy.heal()
+            while await next_of(told) is not SessionEvent.CONNECTED:
+                pass
+            assert await zk.children("/") == []
+
+    run(body)
+
+
+def test_a_change_whose_answer_is_lost_says_so_and_a_read_is_asked_again(proxy: Proxy) -> None:
+    async def body() -> None:
+        async with session(proxy.bootstrap) as zk:
+            proxy.hang()
+            write = asyncio.create_task(zk.create("/a"))
+            read = asyncio.create_task(zk.children("/"))
+            await asyncio.to_thread(wait_until, lambda: proxy.faults.total() or write.done(), "a hanging connection")
+            await asyncio.to_thread(proxy.heal)
+            with pytest.raises((ConnectionLossError, SessionExpiredError)):
+                await write
+            assert await read in ([], ["a"])
+
+    run(body)
+
+
+def test_a_server_of_the_list_that_is_away_is_passed_over(apache_zookeeper: ApacheZooKeeper) -> None:
+    async def body() -> None:
+        async with session(f"127.0.0.1:{free_port()},{apache_zookeeper.connect}") as zk:
+            assert await zk.children("/") == []
+
+    run(body)
+
+
+def test_a_chroot_is_made_where_it_is_missing(apache_zookeeper: ApacheZooKeeper) -> None:
+    async def body() -> None:
+        async with session(f"{apache_zookeeper.connect}") as zk:
+            chroot = zk.address.chroot
+            await zk.create("/inside", b"x")
+        async with session(f"{apache_zookeeper.connect}") as whole:
+            zk = await connect_kazoo(apache_zookeeper.connect, SESSION_MS, 10_000)
+            assert (await zk.get(f"{chroot}/inside"))[0] == b"x"
+            await zk.close()
+            assert await whole.exists("/inside") is None
+
+    run(body)
+
+
+def test_no_zookeeper_is_told_with_address_cause_and_cure(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        port = free_port()
+        with pytest.raises(ZkUnreachableError) as raised:
+            await connect_kazoo(f"127.0.0.1:{port}/kafka", SESSION_MS, 500)
+        assert f"127.0.0.1:{port}/kafka" in str(raised.value)
+        assert "Connection refused" in str(raised.value)
+        assert "zookeeper.connect" in str(raised.value)
+
+    with caplog.at_level(logging.INFO):
+        run(body)
+    assert caplog.records == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_calls_after_the_end_of_a_session_say_so(apache_zookeeper: ApacheZooKeeper) -> None:
+    async def body() -> None:
+        async with session(apache_zookeeper.connect) as zk:
+            await zk.close()
+            with pytest.raises(ConnectionLossError, match="closed"):
+                await zk.get("/")
+            with pytest.raises(ConnectionLossError, match="closed"):
+                await zk.create("/a")
+
+    run(body)
+
+
+def test_many_calls_at_once(apache_zookeeper: ApacheZooKeeper) -> None:
+    async def body() -> None:
+        async with session(apache_zookeeper.connect) as zk:
+            await asyncio.gather(*(zk.create(f"/{number:04}", b"x") for number in range(1_000)))
+            assert await zk.children("/") == [f"{number:04}" for number in range(1_000)]
+            waiting = [asyncio.create_task(zk.get(f"/{number:04}")) for number in range(1_000)]
+            await asyncio.sleep(0)
+            for task in waiting[::2]:
+                task.cancel()
+            done = await asyncio.gather(*waiting, return_exceptions=True)
+            assert all(isinstance(result, asyncio.CancelledError) for result in done[::2])
+            assert {result[0] for result in done[1::2] if isinstance(result, tuple)} == {b"x"}
+
+    run(body)
+
+
+def test_a_watch_is_told_before_the_read_that_shows_its_change(apache_zookeeper: ApacheZooKeeper) -> None:
+    async def body() -> None:
+        async with session(apache_zookeeper.connect) as zk:
+            await zk.create("/a", b"0")
+            told: list[WatchEvent] = []
+            for number in range(1, 50):
+                await zk.get("/a", told.append)
+                # The change and the read after it are on their way together.
+                write = asyncio.create_task(zk.set("/a", b"%d" % number))
+                await asyncio.sleep(0)
+                data, _ = await zk.get("/a")
+                assert data == b"%d" % number
+                assert len(told) == number, "the read was there before the watch"
+                await write
+
+    run(body)
