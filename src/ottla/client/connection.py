@@ -73,6 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closed_by: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._peer: tuple[str, int] = ("", 0)
+        #: Of the socket: valid until `connection_lost`, from which on the connection counts as closed.
+        self._fileno = -1
         #: Whether a request was answered after the versions were agreed on.
         self._was_used = False
         #: Whether the broker closed the connection, and not this client.
@@ -185,7 +187,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, parts: list[bytes | memoryview]) -> None:
         self.used_at_s = time.monotonic()
-        self._check_open().writelines(parts)
+        transport = self._check_open()
+        if not transport.get_write_buffer_size():
+            parts = self._write_now(parts)
+        if parts:
+            transport.writelines(parts)
+
+    def _write_now(self, parts: list[bytes | memoryview]) -> list[bytes | memoryview]:
+        """Write as much as the socket takes, in one call and without a copy (asyncio joins); what is left."""
+        try:
+            written = os.writev(self._fileno, parts)
+        except (OSError, AttributeError):  # the transport will meet it, too; or there is no such call
+            return parts
+        for number, part in enumerate(parts):
+            if written < len(part):
+                return [memoryview(part)[written:], *parts[number + 1 :]]
+            written -= len(part)
+        return []
 
     def _expect_answer(self) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -277,6 +295,7 @@ class Connection(asyncio.BufferedProtocol):
         self._peer = transport.get_extra_info("peername")[:2]
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._fileno = connected.fileno()
         for option, size in (
             (socket.SO_SNDBUF, self._settings.send_buffer_bytes),
             (socket.SO_RCVBUF, self._settings.receive_buffer_bytes),

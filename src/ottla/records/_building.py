@@ -18,12 +18,16 @@ except ImportError:
 if not cython.compiled:
     from ottla.records.uncompiled import copy_bytes, copy_octets, octets_from, resize
 
+HEADER_ROOM = 61
+"""Bytes in front of the records that a builder leaves for the batch's header."""
 FIRST_ROOM = 512
 """Bytes that a builder begins with; it doubles them as often as need be."""
+LAST_DOUBLED_ROOM = 16 * 1024
+"""From here on it takes all that its limit allows, up to `MOST_ROOM_AT_ONCE`: memory counts when it is written to."""
+MOST_ROOM_AT_ONCE = 1024 * 1024
 MOST_BYTES = 0x7FFFFFFF - 61
 """A batch says its length in 32 bits, its header included."""
 LARGEST = 0x7FFFFFFFFFFFFFFF
-MOST_VARINT_BYTES = 10
 SEED = 0x9747B28C
 MULTIPLIER = 0x5BD1E995
 MASK = 0xFFFFFFFF
@@ -45,7 +49,7 @@ class RecordsBuilder:
     def __init__(self, limit: int = MOST_BYTES) -> None:
         if not 0 < limit <= MOST_BYTES:
             raise ValueError(f"a limit of {limit} bytes, where 1 to {MOST_BYTES} can be")
-        self._buffer = bytearray(FIRST_ROOM)
+        self._buffer = bytearray(HEADER_ROOM + FIRST_ROOM)
         self.limit = limit
         self.size = 0
         self.count = 0
@@ -64,28 +68,28 @@ class RecordsBuilder:
         Key, value and the values of headers may be bytes, bytearray or memoryview; TypeError for anything else.
         OverflowError for a timestamp beyond 64 bits, or a record beyond 2 GiB. Nothing is added then.
         """
-        key_size = value_size = -1
         if key is not None:
             key = octets_of(key)
-            key_size = len(key)
         if value is not None:
             value = octets_of(value)
-            value_size = len(value)
-        pairs = header_octets(headers) if headers else []
-        before = self.size
-        try:
-            if self._begin(timestamp, key_size, value_size, header_octets_size(pairs)) < 0:
-                return -1
-            self._put_octets(key)
-            self._put_octets(value)
-            self._put(len(pairs) >> 1)
+        return self.add(timestamp, key, value, header_octets(headers) if headers else None)
+
+    def add(self, timestamp: int, key: bytes | None, value: bytes | None, pairs: list[bytes | None] | None) -> int:
+        """As `append`, for compiled code: bytes alone, and names and values of headers in turns."""
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        at = self._begin(timestamp, key_size, value_size, 1 if pairs is None else header_octets_size(pairs))
+        if at < 0:
+            return -1
+        at = self._put_octets(at, key)
+        at = self._put_octets(at, value)
+        if pairs is None:
+            at = self._put(at, 0)
+        else:
+            at = self._put(at, len(pairs) >> 1)
             for octets in pairs:
-                self._put_octets(octets)
-        except BaseException:  # Ctrl-C in the middle of a record, where this is not compiled
-            self.size = before
-            raise
-        self.count += 1
-        return self.count - 1
+                at = self._put_octets(at, octets)
+        return self._end(timestamp, at)
 
     def append_rows(self, columns: SourceColumns, start: int, stop: int, rows: Any = None) -> int:
         """Add rows `start` to `stop` (exclusive) of columns, as far as the limit leaves room; the next row.
@@ -112,41 +116,41 @@ class RecordsBuilder:
         key_size = keys.length(row) if columns.has_keys else -1
         value_size = values.length(row) if columns.has_values else -1
         headers_size = columns.headers_size(row) if columns.has_headers else 1
-        if self._begin(columns.timestamp_of(row), key_size, value_size, headers_size) < 0:
+        timestamp = columns.timestamp_of(row)
+        at = self._begin(timestamp, key_size, value_size, headers_size)
+        if at < 0:
             return False
-        self._put_string(keys, row, key_size)
-        self._put_string(values, row, value_size)
-        if columns.has_headers:
-            self._put_headers(columns, row)
-        else:
-            self._put(0)
-        self.count += 1
+        at = self._put_string(at, keys, row, key_size)
+        at = self._put_string(at, values, row, value_size)
+        at = self._put_headers(at, columns, row) if columns.has_headers else self._put(at, 0)
+        self._end(timestamp, at)
         return True
 
-    def _put_octets(self, octets: bytes | None) -> None:
-        """Write a size and what has it. There has to be room."""
+    def _put_octets(self, at: int, octets: bytes | None) -> int:
+        """Write a size and what has it at a place in the buffer; the place behind it. There has to be room."""
         if octets is None:
-            self._put(-1)
-        else:
-            self._put(len(octets))
-            copy_bytes(self._buffer, self.size, octets, 0, len(octets))
-            self.size += len(octets)
+            return self._put(at, -1)
+        at = self._put(at, len(octets))
+        copy_bytes(self._buffer, at, octets, 0, len(octets))
+        return at + len(octets)
 
-    def _put_string(self, strings: Strings, row: int, size: int) -> None:
-        """Write a size and what has it. There has to be room."""
-        self._put(size)
+    def _put_string(self, at: int, strings: Strings, row: int, size: int) -> int:
+        """As `_put_octets`."""
+        at = self._put(at, size)
         if size > 0:
-            copy_octets(self._buffer, self.size, strings.data, strings.starts[strings.offset + row], size)
-            self.size += size
+            copy_octets(self._buffer, at, strings.data, strings.starts[strings.offset + row], size)
+            at += size
+        return at
 
-    def _put_headers(self, columns: SourceColumns, row: int) -> None:
-        at = columns.header_starts[row]
+    def _put_headers(self, at: int, columns: SourceColumns, row: int) -> int:
+        number = columns.header_starts[row]
         end = columns.header_ends[row]
-        self._put(end - at)
-        while at < end:
-            self._put_string(columns.header_names, at, columns.header_names.length(at))
-            self._put_string(columns.header_values, at, columns.header_values.length(at))
-            at += 1
+        at = self._put(at, end - number)
+        while number < end:
+            at = self._put_string(at, columns.header_names, number, columns.header_names.length(number))
+            at = self._put_string(at, columns.header_values, number, columns.header_values.length(number))
+            number += 1
+        return at
 
     def payload(self) -> bytes:
         """The records so far, as they lie in an uncompressed batch."""
@@ -154,10 +158,17 @@ class RecordsBuilder:
 
     def view(self) -> memoryview:
         """As `payload`, not copied: nothing can be added as long as it is there."""
-        return memoryview(self._buffer)[: self.size]
+        return self.framed()[HEADER_ROOM:]
+
+    def framed(self) -> memoryview:
+        """As `view`, behind room for a batch's header."""
+        return memoryview(self._buffer)[: HEADER_ROOM + self.size]
 
     def _begin(self, timestamp: int, key_size: int, value_size: int, headers_size: int) -> int:
-        """Make room for a record and write what comes before its key; -1 where the limit leaves no room."""
+        """Make room for a record and write what comes before its key; the place of that, -1 where there is no room.
+
+        The builder does not have the record before `_end` says so.
+        """
         if timestamp > LARGEST or timestamp < -LARGEST - 1:
             raise OverflowError(f"a timestamp of {timestamp}, which does not fit 64 bits")
         delta = 0 if self.count == 0 else minus(timestamp, self.base_timestamp)
@@ -172,30 +183,42 @@ class RecordsBuilder:
             return -1
         if needed > MOST_BYTES:
             raise OverflowError(f"a record of {body} bytes, where a batch has {MOST_BYTES} at most")
-        room = len(self._buffer)
-        if room < needed:
-            resize(self._buffer, max(needed, 2 * room))
+        if len(self._buffer) < HEADER_ROOM + needed:
+            self._grow(needed)
+        at = self._put(HEADER_ROOM + self.size, body)
+        self._buffer[at] = 0
+        at = self._put(at + 1, delta)
+        return self._put(at, self.count)
+
+    def _grow(self, needed: int) -> None:
+        """Have room for so many bytes of records."""
+        room = len(self._buffer) - HEADER_ROOM
+        wanted = 2 * room
+        if room >= LAST_DOUBLED_ROOM and wanted < MOST_ROOM_AT_ONCE:
+            wanted = MOST_ROOM_AT_ONCE
+        if wanted > self.limit:
+            wanted = self.limit
+        resize(self._buffer, HEADER_ROOM + max(needed, wanted))
+
+    def _end(self, timestamp: int, at: int) -> int:
+        """A record is written, up to a place in the buffer; its number."""
         if self.count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-        self._put(body)
-        self._buffer[self.size] = 0
-        self.size += 1
-        self._put(delta)
-        self._put(self.count)
-        return 0
+        self.size = at - HEADER_ROOM
+        self.count += 1
+        return self.count - 1
 
-    def _put(self, value: int) -> None:
-        """Write a signed number as a zig-zag varint. There has to be room."""
+    def _put(self, at: int, value: int) -> int:
+        """Write a signed number as a zig-zag varint; the place behind it. There has to be room."""
         number = zigzag(value)
-        at = self.size
         while number > 127:
             self._buffer[at] = number & 127 | 128
             number >>= 7
             at += 1
         self._buffer[at] = number
-        self.size = at + 1
+        return at + 1
 
 
 class Strings:
@@ -422,21 +445,24 @@ def partitions_for_keys(keys: Strings, partition_count: int) -> array[int]:
 
 
 def append_pairs(
-    pairs: list[Any], at: int, builders: list[RecordsBuilder | None], partition_count: int, timestamp: int
+    pairs: list[Any], at: int, stop: int, builders: list[RecordsBuilder | None], partition_count: int, timestamp: int
 ) -> int:
-    """Add the pairs of key and value from number `at` on, each to the builder of its partition; the next number.
+    """Add pairs of key and value, numbers `at` to `stop` (exclusive), each to its partition's builder; the next number.
 
     `builders` has one for each partition, as the Java producer's default chooses it, and at the end one for what has
     no key. It stops at what is not a tuple of two that are bytes or None, and where there is no builder, or no room.
     """
     check_count(partition_count)
-    end = len(pairs)
+    end = min(stop, len(pairs))
     while at < end:
         item = pairs[at]
-        if type(item) is not tuple or len(item) != PAIR:
+        if type(item) is not tuple:
             break
-        key = item[0]
-        value = item[1]
+        pair = item
+        if len(pair) != PAIR:
+            break
+        key = pair[0]
+        value = pair[1]
         number = partition_count
         if key is not None:
             if type(key) is not bytes:
@@ -445,7 +471,7 @@ def append_pairs(
         if value is not None and type(value) is not bytes:
             break
         builder = builders[number]
-        if builder is None or builder.append(timestamp, key, value) < 0:
+        if builder is None or builder.add(timestamp, key, value, None) < 0:
             break
         at += 1
     return at

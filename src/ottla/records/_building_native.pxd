@@ -11,7 +11,7 @@ ctypedef const unsigned char[::1] octets
 ctypedef const int[::1] ints
 ctypedef const long long[::1] longs
 
-cdef Py_ssize_t MOST_BYTES, FIRST_ROOM
+cdef Py_ssize_t MOST_BYTES, HEADER_ROOM, FIRST_ROOM, LAST_DOUBLED_ROOM, MOST_ROOM_AT_ONCE
 cdef int NO_PARTITION
 cdef Py_ssize_t PAIR
 cdef i64 LARGEST
@@ -57,31 +57,43 @@ cdef class RecordsBuilder:
     cdef readonly i64 base_timestamp
     cdef readonly i64 max_timestamp
 
-    @cython.locals(pairs=list, octets=bytes, key_size=Py_ssize_t, value_size=Py_ssize_t)
     cpdef Py_ssize_t append(self, i64 timestamp, key, value, headers=*) except -2
+
+    @cython.locals(octets=bytes, at=Py_ssize_t, key_size=Py_ssize_t, value_size=Py_ssize_t)
+    cdef inline Py_ssize_t add(self, i64 timestamp, bytes key, bytes value, list pairs) except -2
 
     @cython.locals(chosen=longs, is_chosen=bint, at=Py_ssize_t, row=Py_ssize_t)
     cpdef append_rows(self, SourceColumns columns, Py_ssize_t start, Py_ssize_t stop, rows=*)
 
     @cython.locals(
-        keys=Strings, values=Strings, key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t
+        keys=Strings, values=Strings, key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t,
+        timestamp=i64, at=Py_ssize_t,
     )
     cdef inline bint _append_row(self, SourceColumns columns, Py_ssize_t row) except -1
 
-    cdef inline int _put_octets(self, bytes octets) except -1
+    cdef inline Py_ssize_t _put_octets(self, Py_ssize_t at, bytes octets) except -1
 
-    cdef inline int _put_string(self, Strings strings, Py_ssize_t row, Py_ssize_t size) except -1
+    cdef inline Py_ssize_t _put_string(
+        self, Py_ssize_t at, Strings strings, Py_ssize_t row, Py_ssize_t size
+    ) except -1
 
-    @cython.locals(at=Py_ssize_t, end=Py_ssize_t)
-    cdef int _put_headers(self, SourceColumns columns, Py_ssize_t row) except -1
+    @cython.locals(number=Py_ssize_t, end=Py_ssize_t)
+    cdef Py_ssize_t _put_headers(self, Py_ssize_t at, SourceColumns columns, Py_ssize_t row) except -1
 
-    @cython.locals(delta=i64, body=Py_ssize_t, needed=Py_ssize_t, room=Py_ssize_t)
-    cdef inline int _begin(
+    cpdef framed(self)
+
+    @cython.locals(delta=i64, body=Py_ssize_t, needed=Py_ssize_t, at=Py_ssize_t)
+    cdef inline Py_ssize_t _begin(
         self, i64 timestamp, Py_ssize_t key_size, Py_ssize_t value_size, Py_ssize_t headers_size
     ) except -2
 
-    @cython.locals(number=u64, at=Py_ssize_t)
-    cdef inline int _put(self, i64 value) except -1
+    @cython.locals(room=Py_ssize_t, wanted=Py_ssize_t)
+    cdef int _grow(self, Py_ssize_t needed) except -1
+
+    cdef inline Py_ssize_t _end(self, i64 timestamp, Py_ssize_t at) except -2
+
+    @cython.locals(number=u64)
+    cdef inline Py_ssize_t _put(self, Py_ssize_t at, i64 value) except -1
 
 
 @cython.final
@@ -148,9 +160,11 @@ cpdef murmur2(bytes data)
 
 cdef inline u64 hash_of(bytes data)
 
-@cython.locals(end=Py_ssize_t, number=Py_ssize_t, item=object, builder=RecordsBuilder, hashed=u64)
+@cython.locals(
+    end=Py_ssize_t, number=Py_ssize_t, item=object, pair=tuple, key=object, value=object, builder=RecordsBuilder
+)
 cpdef Py_ssize_t append_pairs(
-    list pairs, Py_ssize_t at, list builders, Py_ssize_t partition_count, i64 timestamp
+    list pairs, Py_ssize_t at, Py_ssize_t stop, list builders, Py_ssize_t partition_count, i64 timestamp
 ) except -1
 
 cdef int check_count(Py_ssize_t partition_count) except -1

@@ -241,6 +241,15 @@ def frame_batch(payload: bytes | memoryview, header: BatchHeader) -> bytes:
     return b"".join((head, payload))
 
 
+def frame_in_place(whole: memoryview, *fields: int) -> None:
+    """As `frame_batch`, where the records lie behind room for the header: that is written to.
+
+    `fields` are those of `BatchHeader` from `attributes` to `records_count`; the batch begins at offset 0.
+    """
+    _HEADER.pack_into(whole, 0, 0, len(whole) - LOG_OVERHEAD, NO_LEADER_EPOCH, MAGIC, 0, *fields)
+    _CHECKSUM.pack_into(whole, CRC_AT, crc32c(whole[ATTRIBUTES_AT:]))
+
+
 def _magic(buf: bytes | bytearray | memoryview, position: int) -> int:
     magic = buf[position + MAGIC_AT]
     return magic - 256 if magic > 127 else magic

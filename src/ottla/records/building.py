@@ -1,8 +1,8 @@
 """Batches built record by record, encoded at once, or from columns; compiled where that was built.
 
-`RecordsBuilder` gathers the records of one batch, `finish_batch` frames them. `SourceColumns` are columns that it takes
-as they are, `Strings` one of them (`ottla.records.from_arrow` makes both); `partitions_for_keys` gives each key its
-partition, `rows_by_partition` each partition its rows, and `murmur2` is the hash behind that.
+`RecordsBuilder` gathers the records of one batch, `finish_batch` and `finish_in_place` frame them. `SourceColumns` are
+columns that it takes as they are, `Strings` one of them (`ottla.records.from_arrow` makes both); `partitions_for_keys`
+gives each key its partition, `rows_by_partition` each partition its rows, and `murmur2` is the hash behind that.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ottla.records.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     frame_batch,
+    frame_in_place,
 )
 from ottla.records.compression import Compression, compress
 
@@ -53,6 +54,7 @@ __all__ = [
     "Strings",
     "append_pairs",
     "finish_batch",
+    "finish_in_place",
     "murmur2",
     "partitions_for_keys",
     "rows_by_partition",
@@ -98,3 +100,16 @@ def finish_batch(
         position=0,
     )
     return frame_batch(payload, header)
+
+
+def finish_in_place(
+    builder: RecordsBuilder, producer_id: int, producer_epoch: int, base_sequence: int
+) -> memoryview[int]:
+    """As `finish_batch` without compression, not copied: a view of the builder's memory, in front of which it writes.
+
+    As long as the view is there nothing can be added, and finishing in place again changes it. It has a record.
+    """
+    whole, count = builder.framed(), builder.count
+    times = builder.base_timestamp, builder.max_timestamp
+    frame_in_place(whole, 0, count - 1, *times, producer_id, producer_epoch, base_sequence, count)
+    return whole

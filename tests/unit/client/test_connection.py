@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.client.connection import canonical_servers, open_connection
+from ottla.client.connection import Connection, canonical_servers, open_connection
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -250,3 +250,29 @@ def test_canonical_servers_of_addresses_and_of_hosts_that_are_not_there():
     found = asyncio.run(body())
     assert found[0] == ("no-such-host.invalid", 1)
     assert [port for _, port in found[1:]] == [2]
+
+
+def test_parts_that_the_socket_does_not_take_at_once_follow_in_order():
+    settings = ClientSettings("unused:1", send_buffer_bytes=4096)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    parts = [b"first", memoryview(bytes(range(256)) * 40_000), b"last"]
+
+    async def body():
+        loop = asyncio.get_running_loop()
+        theirs.setblocking(False)
+        _, connection = await loop.create_connection(lambda: Connection("unused:1", settings), sock=ours)
+        connection._write(parts)
+        assert connection.unsent_bytes
+        assert connection.unsent_bytes < len(parts[1]), "some of it was taken"
+        connection._write([b"more"])
+        expected = b"".join((*parts, b"more"))
+        received = b""
+        while len(received) < len(expected):
+            received += await loop.sock_recv(theirs, 100_000)
+        connection.close()
+        assert received == expected
+
+    with theirs:
+        asyncio.run(body())

@@ -9,8 +9,8 @@ import pyarrow
 import pytest
 
 from ottla.records import _building, building, from_arrow
-from ottla.records.batch import check_crc, split_batches
-from ottla.records.building import finish_batch
+from ottla.records.batch import BATCH_OVERHEAD, check_crc, split_batches
+from ottla.records.building import finish_batch, finish_in_place
 from ottla.records.compression import Compression
 from ottla.records.record import Record, decode_batch, encode_batch
 
@@ -207,14 +207,14 @@ def test_pairs_go_to_the_builders_of_their_partitions(builders):
     kept = [builders.RecordsBuilder(200), builders.RecordsBuilder(), None, builders.RecordsBuilder(60)]
     keys = [next(bytes((octet,)) for octet in range(256) if _partition(builders, octet) == each) for each in range(3)]
     pairs = [(keys[0], b"a"), (None, b"b"), (keys[1], None), (keys[0], b"c"), (None, bytes(50)), (keys[2], b"")]
-    assert builders.append_pairs(pairs, 0, kept, 3, 1000) == 4, "no room"
+    assert builders.append_pairs(pairs, 0, 9, kept, 3, 1000) == 4, "no room"
     assert [builder and builder.count for builder in kept] == [2, 1, None, 1]
-    assert builders.append_pairs(pairs, 5, kept, 3, 1000) == 5, "no builder"
-    assert builders.append_pairs(pairs, 2, kept, 3, 2000) == 4
-    assert builders.append_pairs(pairs, 6, kept, 3, 2000) == 6
+    assert builders.append_pairs(pairs, 5, 9, kept, 3, 1000) == 5, "no builder"
+    assert builders.append_pairs(pairs, 2, 9, kept, 3, 2000) == 4
+    assert builders.append_pairs(pairs, 6, 9, kept, 3, 2000) == 6
     assert [(each.key, each.value) for each in decoded(kept[1])] == [(keys[1], None)] * 2
     with pytest.raises(ValueError, match="0 partitions"):
-        builders.append_pairs(pairs, 0, [None], 0, 1000)
+        builders.append_pairs(pairs, 0, 9, [None], 0, 1000)
 
 
 def _partition(builders, octet):
@@ -227,12 +227,32 @@ def decoded(builder):
     return decode_batch(whole, header)
 
 
+def test_a_batch_is_framed_where_its_records_lie(builders):
+    builder = builders.RecordsBuilder()
+    builder.append(5, b"k", b"v" * 40_000, [("h", b"1")])
+    builder.append(3, None, b"v")
+    whole = finish_batch(builder, producer_id=7, producer_epoch=1, base_sequence=9)
+    assert builder.payload() == whole[BATCH_OVERHEAD:]
+    view = finish_in_place(builder, 7, 1, 9)
+    assert view == whole
+    assert finish_in_place(builder, 7, 2, 0) == view, "the same memory"
+    assert view == finish_batch(builder, producer_id=7, producer_epoch=2, base_sequence=0)
+
+
+def test_pairs_are_taken_up_to_a_number(builders):
+    kept = [None, builders.RecordsBuilder()]
+    pairs = [(None, b"v")] * 5
+    assert builders.append_pairs(pairs, 1, 3, kept, 1, 1000) == 3
+    assert builders.append_pairs(pairs, 3, 99, kept, 1, 1000) == 5
+    assert kept[1].count == 4
+
+
 @pytest.mark.parametrize(
     "other", [5, None, [b"k", b"v"], (b"k",), (b"k", b"v", b"w"), ("k", b"v"), (None, "v"), (None, bytearray(2))]
 )
 def test_pairs_end_where_something_else_comes(builders, other):
     kept = [None, builders.RecordsBuilder()]
-    assert builders.append_pairs([(None, b"v"), other, (None, b"v")], 0, kept, 1, 1000) == 1
+    assert builders.append_pairs([(None, b"v"), other, (None, b"v")], 0, 9, kept, 1, 1000) == 1
     assert kept[1].count == 1
 
 
@@ -241,9 +261,7 @@ def test_a_record_that_is_interrupted_is_not_there(monkeypatch):
     plain.append(5, b"k", b"first")
     before = plain.payload()
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(
-            _building.RecordsBuilder, "_put_octets", lambda self, octets: signal.raise_signal(signal.SIGINT)
-        )
+        interrupted.setattr(_building.RecordsBuilder, "_put_octets", lambda *_: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
             plain.append(6, b"k", b"second")
     assert (plain.payload(), plain.count) == (before, 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ottla.client.model import TopicPartition
 from ottla.client.producer.futures import BatchResult
 from ottla.records.batch import BATCH_OVERHEAD, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from ottla.records.building import RecordsBuilder, finish_batch
+from ottla.records.building import RecordsBuilder, finish_batch, finish_in_place
 from ottla.records.compression import Compression
 
 
@@ -20,6 +20,7 @@ class ProducerBatch:
     """
 
     __slots__ = (
+        "_was_framed",
         "attempts",
         "base_sequence",
         "builder",
@@ -65,7 +66,9 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         #: Whether it got another number than it was first sent with.
         self.was_renumbered = False
-        self.encoded: bytes | None = None
+        self.encoded: bytes | memoryview[int] | None = None
+        #: Whether it was framed where its records lie: those bytes may still be on their way, so once only.
+        self._was_framed = False
 
     @property
     def size(self) -> int:
@@ -83,15 +86,20 @@ class ProducerBatch:
         self.was_renumbered = not is_new
         self.encoded = None
 
-    def encode(self, compression: Compression, level: int | None) -> bytes:
+    def encode(self, compression: Compression, level: int | None) -> bytes | memoryview[int]:
         """The batch as it is sent; made once, unless it is numbered again."""
         if self.encoded is None:
-            self.encoded = finish_batch(
-                self.builder,
-                compression=compression,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                base_sequence=self.base_sequence,
-                compression_level=level,
-            )
+            identity = self.producer_id, self.producer_epoch, self.base_sequence
+            if compression == Compression.NONE and not self._was_framed:
+                self._was_framed = True
+                self.encoded = finish_in_place(self.builder, *identity)
+            else:
+                self.encoded = finish_batch(
+                    self.builder,
+                    compression=compression,
+                    producer_id=identity[0],
+                    producer_epoch=identity[1],
+                    base_sequence=identity[2],
+                    compression_level=level,
+                )
         return self.encoded

@@ -27,7 +27,7 @@ BULK_BATCH_BYTES = 256 * 1024
 """Bytes of a batch where many records are at hand, unless `batch.size` says more or `max.request.size` less."""
 
 PAIR = 2
-PAIRS_PER_CALL = 1000
+PAIRS_PER_CALL = 2500
 """Pairs that are encoded before the loop looks up."""
 
 Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
@@ -175,27 +175,34 @@ class Bulk:
         if topic is None or self._core.config.partitioner_ignore_keys:
             yield from records
             return
+        if records.__class__ is list:
+            yield from self._left_over_of(records, topic, filled)
+            return
         iterator, failure = iter(records), None
-        now_ms = self._core.cluster.clock.now_ms
         while failure is None:
             chunk: list[Any] = []
             try:
                 chunk.extend(islice(iterator, PAIRS_PER_CALL))
             except Exception as error:  # what came before it is taken
                 failure = error
-            at, end = 0, len(chunk)
-            while at < end:
-                batches = filled.get(topic)
-                if batches is not None and batches.open and chunk[at].__class__ is tuple:
-                    at = append_pairs(chunk, at, batches.builders, len(batches.builders) - 1, now_ms())
-                    if at == end:
-                        break
-                yield chunk[at]
-                at += 1
+            yield from self._left_over_of(chunk, topic, filled)
             if not chunk:
                 break
         if failure is not None:
             raise failure
+
+    def _left_over_of(self, items: list[Any], topic: str, filled: dict[str, _Batches]) -> Iterator[Any]:
+        now_ms = self._core.cluster.clock.now_ms
+        at = 0
+        while at < len(items):
+            batches = filled.get(topic)
+            if batches is not None and batches.open and items[at].__class__ is tuple:
+                stop = at + PAIRS_PER_CALL
+                at = append_pairs(items, at, stop, batches.builders, len(batches.builders) - 1, now_ms())
+                if at == stop or at == len(items):
+                    continue
+            yield items[at]
+            at += 1
 
     @staticmethod
     def _taken_apart(item: Any, topic: str | None) -> tuple[Any, ...]:

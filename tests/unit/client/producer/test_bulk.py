@@ -37,10 +37,11 @@ def by_key(pairs, count):
 
 
 @pytest.mark.spec("P1", "P3")
-def test_pairs_go_to_the_partitions_of_their_keys_in_order(fake, producer):
+@pytest.mark.parametrize("given", [list, iter])
+def test_pairs_go_to_the_partitions_of_their_keys_in_order(fake, producer, given):
     partitions = fake.topic("t", 0, 0, 0)
     pairs = [(b"k%d" % (at % 50), b"%d" % at) for at in range(5000)]
-    ranges = producer.send_many(iter(pairs), "t").result(5)
+    ranges = producer.send_many(given(pairs), "t").result(5)
     expected = by_key(pairs, 3)
     assert ranges == [OffsetRange("t", each, 0, len(expected[each]), len(expected[each])) for each in range(3)]
     assert [written(fake, partition) for partition in partitions] == [expected[each] for each in range(3)]
