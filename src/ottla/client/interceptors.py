@@ -7,7 +7,7 @@ so Java has it, and an interceptor must never be the reason why records are lost
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +16,17 @@ from ottla.client.configs.instances import configure, make_instance
 from ottla.client.configs.producer import ProducerConfig
 from ottla.client.configs.settings import CONSUMER, PRODUCER
 from ottla.client.model import NO_OFFSET, OffsetAndMetadata, RecordMetadata, TopicPartition
+from ottla.client.producer.futures import Callback, Watcher
+from ottla.client.producer.record import ProducerRecord
 from ottla.records.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from ottla.client.consumer.records import ConsumerRecords
-    from ottla.client.producer.record import ProducerRecord
 
 logger = logging.getLogger(__name__)
 
 NO_PARTITION = -1
 """Where a record failed before a partition was chosen."""
-
-Callback = Callable[[RecordMetadata | None, Exception | None], Any]
 
 
 class _Interceptor:
@@ -82,13 +81,17 @@ class _Chain:
                 continue
             try:
                 result = called(given)
-                if result is None:
-                    raise TypeError(f"{method} gave None in place of what it was given")
+                if not self._can_be(result):
+                    raise TypeError(f"{method} gave {result!r:.80} in place of what it was given")
             except Exception:
                 logger.exception("%s of interceptor %s failed", method, type(interceptor).__qualname__)
             else:
                 given = result
         return given
+
+    def _can_be(self, result: Any) -> bool:
+        """Whether an interceptor may give this; what was given to it stays where it may not."""
+        return result is not None
 
     def _tell(self, method: str, *arguments: Any) -> None:
         for interceptor in self._interceptors:
@@ -114,6 +117,9 @@ class ProducerInterceptors(_Chain):
         """Those of `interceptor.classes`, made and configured. InvalidConfigError."""
         return cls(_made(PRODUCER, config.interceptor_classes, config.originals, config.client_id))
 
+    def _can_be(self, result: Any) -> bool:
+        return isinstance(result, ProducerRecord)
+
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         """The record to send."""
         replaced: ProducerRecord[Any, Any] = self._replaced("on_send", record)
@@ -137,13 +143,25 @@ class ProducerInterceptors(_Chain):
 
     def _before(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> Callback:
         """A callback for the record that tells the interceptors, then calls `callback`."""
+        if callback is None:
+            return _Acknowledged(self, record)
 
         def acknowledged(metadata: RecordMetadata | None, error: Exception | None) -> None:
             self.on_acknowledgement(_nowhere(record) if metadata is None else metadata, error)
-            if callback is not None:
-                callback(metadata, error)
+            callback(metadata, error)
 
         return acknowledged
+
+
+class _Acknowledged(Watcher):
+    """Tells the interceptors of a record."""
+
+    def __init__(self, interceptors: ProducerInterceptors, record: ProducerRecord[Any, Any]) -> None:
+        self._interceptors = interceptors
+        self._record = record
+
+    def __call__(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        self._interceptors.on_acknowledgement(_nowhere(self._record) if metadata is None else metadata, error)
 
 
 class ConsumerInterceptors(_Chain):

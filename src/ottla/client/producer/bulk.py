@@ -1,7 +1,8 @@
 """Many records at once: `send_many` and `send_arrow`, without a future per record and with larger batches.
 
 Both are generators that give what has to be waited for (`Wait`, and None for a turn of the event loop), since a caller
-in a thread waits in another way than one in a loop; they return the future.
+in a thread waits in another way than one in a loop; they return the future. Where waiting was in vain, the
+error is thrown into them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.errors import InvalidArgumentError, RecordTooLargeError
+from ottla.client.errors import ClientError, ClientTimeoutError, InvalidArgumentError, RecordTooLargeError
 from ottla.client.producer.accumulator import TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.bulk_future import BulkFuture
@@ -65,8 +66,11 @@ class _Batches:
                 self.builders[number] = each.builder
         return batch
 
-    def finish(self, partition: int) -> Steps:
-        """Hand a batch over to the sender, once there is room for it. RecordTooLargeError."""
+    def finish(self, partition: int, *, waits: bool = True) -> Steps:
+        """Hand a batch over to the sender, once there is room for it. RecordTooLargeError.
+
+        Where there is no room and nobody waits for it, ClientTimeoutError; the batch stays here then.
+        """
         batch = self.open.pop(partition)
         if not batch.builder.count:  # its first record was refused
             return self._future
@@ -75,11 +79,18 @@ class _Batches:
             limit = f"max.request.size of the producer ({self._core.config.max_request_size})"
             raise RecordTooLargeError(self._topic, size, limit)
         while not self._core.accumulator.room_for(size):
-            yield Wait.MEMORY, self._topic
+            try:
+                if not waits:
+                    raise self._core.blocked(Wait.MEMORY, self._topic)
+                yield Wait.MEMORY, self._topic
+            except ClientError:
+                self.open[partition] = batch
+                raise
         self._core.check_open()
         batch.reserved = size
         queues = self._core.accumulator.topics[self._topic]
-        queues.used_at_ms = batch.created_ms
+        # Its time begins now, however slowly the records came.
+        queues.used_at_ms = batch.created_ms = self._core.cluster.clock.monotonic_ms()
         self._future.add_batch(batch.result, batch.builder.count)
         self._core.accumulator.add_batch(queues, batch, is_sticky=partition < 0)
         yield None, self._topic
@@ -111,16 +122,30 @@ class Bulk:
         filled: dict[str, _Batches] = {}
         try:
             yield from self._fill(records, topic, filled, future)
-        except Exception:
-            yield from self._finish(filled)
+            for batches in filled.values():
+                yield from batches.finish_all()
+        except Exception as error:
+            yield from self._finish_rest(filled, future, error)
             raise
-        yield from self._finish(filled)
         return future
 
     @staticmethod
-    def _finish(filled: dict[str, _Batches]) -> Generator[tuple[Wait | None, str], None, None]:
+    def _finish_rest(
+        filled: dict[str, _Batches], future: BulkFuture, error: Exception
+    ) -> Generator[tuple[Wait | None, str], None, None]:
+        """Hand over what was read before an error; where the error is that the time was up, without further waiting."""
+        waits = not isinstance(error, ClientTimeoutError)
+        dropped = 0
         for batches in filled.values():
-            yield from batches.finish_all()
+            for partition in list(batches.open):
+                count = batches.open[partition].builder.count
+                try:
+                    yield from batches.finish(partition, waits=waits)
+                except ClientError:
+                    dropped += count
+                    batches.open.pop(partition, None)
+        if dropped:
+            error.add_note(f"of the records that were read before that, {dropped} were not sent, {future.count} were")
 
     def _fill(
         self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches], future: BulkFuture
@@ -350,9 +375,17 @@ def _rows(found: dict[str, Any], partition: int | None, count: int, *, ignores_k
     wanted = found["partition"]
     chosen: Any = None if keys is None else partitions_for_keys(strings_of(keys), count)
     if wanted is not None:
-        wanted = wanted.cast(pyarrow.int32())
+        try:
+            wanted = wanted.cast(pyarrow.int32())
+        except pyarrow.ArrowException as error:
+            raise InvalidArgumentError(f"column partition cannot be read as numbers of partitions: {error}") from error
         wanted = wanted.combine_chunks() if isinstance(wanted, pyarrow.ChunkedArray) else wanted
-        others: Any = -1 if chosen is None else pyarrow.array(memoryview(chosen), pyarrow.int32())
+        # All of 32 bits, or the result would not be.
+        others: Any = (
+            pyarrow.scalar(-1, pyarrow.int32())
+            if chosen is None
+            else pyarrow.array(memoryview(chosen), pyarrow.int32())
+        )
         whole = pyarrow.compute.coalesce(wanted, others)
         chosen = memoryview(whole.buffers()[1]).cast("B").cast("i")[whole.offset : whole.offset + len(whole)]
     if chosen is None:

@@ -28,11 +28,12 @@ class OffsetRange(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """Records `first` to `end` (exclusive) of a batch."""
+    """Records `first` to `end` (exclusive) of a batch; whether nobody else's are in it."""
 
     result: BatchResult
     first: int
     end: int
+    is_whole: bool = False
 
 
 class BulkFuture:
@@ -45,14 +46,12 @@ class BulkFuture:
     def add_batch(self, result: BatchResult, count: int) -> None:
         """All records of a batch belong to it."""
         self.count += count
-        result.tell_all()
-        self._stretches.append(_Stretch(result, 0, count))
+        self._stretches.append(_Stretch(result, 0, count, is_whole=True))
 
     def add_record(self, future: RecordFuture) -> None:
         """A single record belongs to it."""
         self.count += 1
-        result, index = future.follow(), future.index
-        result.tell(index)
+        result, index = future.follow()
         last = self._stretches[-1] if self._stretches else None
         if last is not None and last.result is result and last.end == index:
             self._stretches[-1] = _Stretch(result, last.first, index + 1)
@@ -80,6 +79,7 @@ class BulkFuture:
 
     def __await__(self) -> Generator[Any, None, list[OffsetRange]]:
         loop = asyncio.get_running_loop()
+        self._tell()
         for stretch in self._stretches:
             if stretch.result.is_done:
                 continue
@@ -88,7 +88,18 @@ class BulkFuture:
                 yield from arrived
         return self._told()
 
+    def _tell(self) -> None:
+        """Somebody asks what became of the records, so that `flush` need not tell."""
+        for stretch in self._stretches:
+            if stretch.is_whole:
+                stretch.result.tell_all()
+                continue
+            for part in _parts(stretch):
+                for index in range(part.first, part.end):
+                    part.result.tell(index)
+
     def _told(self) -> list[OffsetRange]:
+        self._tell()
         ranges: list[OffsetRange] = []
         failed = 0
         causes: dict[str, Exception] = {}

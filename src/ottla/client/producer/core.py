@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import weakref
 from collections.abc import Callable
 from enum import Enum
+from operator import index
 from typing import Any
 
 from ottla.client.client_metrics import Metrics
@@ -33,6 +35,8 @@ from ottla.client.producer.sender import Sender
 from ottla.client.producer.serializing import SerializingAppend
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.building import murmur2
+
+logger = logging.getLogger(__name__)
 
 MAX_INT32 = 0x7FFFFFFF
 MAX_TIMESTAMP = 2**62
@@ -158,6 +162,8 @@ class ProducerCore:
         else:
             check_timestamp(timestamp)
         if partition is not None:
+            if partition.__class__ is not int:
+                partition = _number(partition)
             if partition < 0 or partition >= queues.count:
                 return self._check_partition(queues, partition)
         elif self._partitioner is not None:
@@ -216,15 +222,18 @@ class ProducerCore:
         partitioner, name = self._partitioner, queues.metadata.name
         view = ClusterView(self._metadata.topics)
         chosen = partitioner.partition(name, original[0], key, original[1], value, view)
-        if self._switches and 0 <= chosen < queues.count and not self.accumulator.has_room(queues, chosen, size):
+        is_there = isinstance(chosen, int) and 0 <= chosen < queues.count
+        if is_there and self._switches and not self.accumulator.has_room(queues, chosen, size):
             partitioner.on_new_batch(name, view, chosen)
             chosen = partitioner.partition(name, original[0], key, original[1], value, view)
-        if not isinstance(chosen, int) or not 0 <= chosen < queues.count:
+            is_there = isinstance(chosen, int) and 0 <= chosen < queues.count
+        if not is_there:
             raise InvalidArgumentError(
                 f"{type(partitioner).__name__} chose partition {chosen!r} of topic {name}; "
                 f"it has the partitions 0 to {queues.count - 1}"
             )
-        return chosen
+        number: int = chosen
+        return number
 
     # Waiting, in the event loop
 
@@ -349,25 +358,28 @@ class ProducerCore:
             return None
         if self.refusal is None:
             self.refusal = CLOSED
-        told = self.failures.take()
-        if self._sender is None:
-            self._close_user_code()
-            return told
+        self.failures.counts_told = True  # what is given up here is told of whether its futures are looked at or not
         sender, self._sender = self._sender, None
-        left = sender.give_up_all(
-            ClientClosedError(f"the producer was closed (timeout {timeout_ms} ms) before the record was acknowledged")
-        )
-        sender.close()
+        if sender is not None:
+            sender.give_up_all(
+                ClientClosedError(
+                    f"the producer was closed (timeout {timeout_ms} ms) before the record was acknowledged"
+                )
+            )
+            sender.close()
         self._close_user_code()
-        return (self.failures.take(including_told=True) if left else None) or told
+        return self.failures.take()
 
     def _close_user_code(self) -> None:
         if not self._closed_user_code:
             self._closed_user_code = True
             self.interceptors.close()
             self._serializing.close()
-            if self._partitioner is not None and hasattr(self._partitioner, "close"):
-                self._partitioner.close()
+            if (close := getattr(self._partitioner, "close", None)) is not None:
+                try:
+                    close()
+                except Exception:  # the user's own code: it must not keep the producer from being closed
+                    logger.exception("close of partitioner %s failed", type(self._partitioner).__qualname__)
 
 
 def octets(what: str, data: Any) -> bytes:
@@ -377,6 +389,14 @@ def octets(what: str, data: Any) -> bytes:
     raise InvalidArgumentError(
         f"the {what} is {type(data).__name__}, not bytes or None; encode it, or set {what}.serializer"
     )
+
+
+def _number(partition: Any) -> int:
+    """The number of a partition that is no plain int (one of numpy's, say). InvalidArgumentError."""
+    try:
+        return index(partition)
+    except TypeError:
+        raise InvalidArgumentError(f"a partition is a number (int), not {partition!r}") from None
 
 
 def check_timestamp(timestamp: Any) -> None:

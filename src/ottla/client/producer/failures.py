@@ -22,12 +22,20 @@ class _FailedBatch:
     result: BatchResult
     count: int
     error: ClientError
+    counts_told: bool
+
+    @property
+    def untold(self) -> int:
+        """How many records there are to tell of."""
+        return self.count if self.counts_told else self.result.untold(self.count)
 
 
 class Failures:
     """Failed batches since `take` was last called. A record is told of by its callback, or by its future if asked."""
 
     def __init__(self) -> None:
+        #: Whether records count from now on even if somebody is told of them: those that `close` gives up.
+        self.counts_told = False
         self._batches: list[_FailedBatch] = []
         self._further = 0
 
@@ -35,18 +43,18 @@ class Failures:
         """A batch was given up."""
         count = batch.record_count or batch.builder.count
         if len(self._batches) < MAX_BATCHES:
-            self._batches.append(_FailedBatch(batch.partition, batch.result, count, error))
+            self._batches.append(_FailedBatch(batch.partition, batch.result, count, error, self.counts_told))
         else:
-            self._further += batch.result.untold(count)
+            self._further += count if self.counts_told else batch.result.untold(count)
 
-    def take(self, *, including_told: bool = False) -> DeliveryError | None:
+    def take(self) -> DeliveryError | None:
         """An error that tells of all of them, None where there is nothing to tell; then they are forgotten."""
         batches, self._batches = self._batches, []
         total, self._further = self._further, 0
         counts: Counter[TopicPartition] = Counter()
         causes: dict[str, ClientError] = {}
         for each in batches:
-            count = each.count if including_told else each.result.untold(each.count)
+            count = each.untold
             if count:
                 counts[each.partition] += count
                 causes.setdefault(str(each.error), each.error)

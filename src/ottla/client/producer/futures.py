@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, InvalidArgumentError
+from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, ForkedError, InvalidArgumentError
 from ottla.client.model import NO_OFFSET, RecordMetadata, TopicPartition
 from ottla.records.batch import NO_TIMESTAMP
 from ottla.wire.errors import ErrorCode
@@ -34,6 +35,7 @@ class BatchResult:
         "_all_told",
         "_callbacks",
         "_lock",
+        "_process",
         "_told",
         "_waiters",
         "append_time_ms",
@@ -62,6 +64,7 @@ class BatchResult:
         self.parts: list[tuple[int, BatchResult]] | None = None
         self.sender_thread = 0
         self._lock = lock
+        self._process = os.getpid()
         self._callbacks: list[tuple[Callback, RecordFuture]] | None = None
         self._waiters: list[Callable[[], None]] | None = None
         self._told: set[int] | None = None
@@ -74,7 +77,12 @@ class BatchResult:
         self._callbacks.append((callback, future))
 
     def when_done(self, waiter: Callable[[], None]) -> bool:
-        """Have `waiter` called, in the sender's thread, once the batch is done; False where it is done already."""
+        """Have `waiter` called, in the sender's thread, once the batch is done; False where it is done already.
+
+        ForkedError in a child process, where it never will be.
+        """
+        if self._process != os.getpid() and not self.is_done:
+            raise ForkedError("producer")  # nobody works on it here, and whoever held the lock is not here either
         with self._lock:
             if self.is_done:
                 return False
@@ -92,8 +100,10 @@ class BatchResult:
         return not self.when_done(arrived.release) or arrived.acquire(timeout=patience)
 
     def tell_all(self) -> None:
-        """Somebody will learn of the fate of all its records."""
+        """Somebody learns, or will learn, of the fate of all its records."""
         self._all_told = True
+        for _, part in self.parts or ():
+            part.tell_all()
 
     def tell(self, index: int) -> None:
         """Somebody learns, or will learn, of the fate of this record."""
@@ -127,7 +137,7 @@ class BatchResult:
         for callback, future in callbacks or ():
             call_back(callback, future)
         for waiter in waiters or ():
-            waiter()
+            guard(waiter)
 
     def split_into(self, parts: list[tuple[int, BatchResult]]) -> None:
         """The records travel on in smaller batches; who waits for this one waits for all of them."""
@@ -143,8 +153,13 @@ class BatchResult:
             self.parts = parts
             callbacks, self._callbacks = self._callbacks, None
             for callback, future in callbacks or ():
-                future.follow().add_callback(callback, future)
+                future.follow()[0].add_callback(callback, future)
+        for index in self._told or ():
+            part, at = self.part_of(index)
+            part.tell(at)
         for _, part in parts:
+            if self._all_told:
+                part.tell_all()
             part.when_done(one_is_done)
 
     def part_of(self, index: int) -> tuple[BatchResult, int]:
@@ -155,7 +170,6 @@ class BatchResult:
 
     def error_of(self, index: int) -> ClientError | None:
         """Why the record at `index` was not delivered, None where it was. Only once the batch is done."""
-        self.tell(index)
         if self.error is None or not self.record_errors:
             return self.error
         code = getattr(self.error, "code", ErrorCode.INVALID_RECORD)
@@ -171,24 +185,25 @@ class BatchResult:
 class RecordFuture:
     """The future of one record. Await it in asyncio, or use `result` from any thread but the sender's own."""
 
-    __slots__ = ("_batch", "_key_size", "_timestamp", "_value_size", "index")
+    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
 
     def __init__(self, batch: BatchResult, index: int, timestamp: int, key_size: int, value_size: int) -> None:
         self._batch = batch
-        self.index = index
+        self._index = index
         self._timestamp = timestamp
         self._key_size = key_size
         self._value_size = value_size
 
-    def follow(self) -> BatchResult:
-        """The batch that the record is in; another one once its batch was split."""
-        while self._batch.parts is not None:
-            self._batch, self.index = self._batch.part_of(self.index)
-        return self._batch
+    def follow(self) -> tuple[BatchResult, int]:
+        """The batch that the record is in, another one once its batch was split, and its index there."""
+        batch, index = self._batch, self._index  # nothing is kept: several threads may ask
+        while batch.parts is not None:
+            batch, index = batch.part_of(index)
+        return batch, index
 
     def done(self) -> bool:
         """Whether the record was delivered or given up."""
-        return self.follow().is_done
+        return self.follow()[0].is_done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Where the record went; the caller waits. Raises why it was not delivered, ClientTimeoutError."""
@@ -200,40 +215,48 @@ class RecordFuture:
     def exception(self, timeout_s: float | None = None) -> ClientError | None:
         """Why the record was not delivered, None where it was; the caller waits. Raises ClientTimeoutError."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self.follow().is_done:
-            self._wait(None if deadline is None else max(deadline - time.monotonic(), 0))
-        return self._batch.error_of(self.index)
+        while not self.follow()[0].is_done:
+            if runs_a_loop():
+                raise InvalidArgumentError(
+                    "result() would block the event loop that runs here; await the future instead"
+                )
+            if not self.follow()[0].wait(None if deadline is None else max(deadline - time.monotonic(), 0)):
+                raise ClientTimeoutError(
+                    f"a record for {self._batch.partition} was not acknowledged within {timeout_s} s; it may still be"
+                )
+        return self._told()
 
-    def _wait(self, timeout_s: float | None) -> None:
-        if runs_a_loop():
-            raise InvalidArgumentError("result() would block the event loop that runs here; await the future instead")
-        if not self._batch.wait(timeout_s):
-            raise ClientTimeoutError(
-                f"a record for {self._batch.partition} was not acknowledged within {timeout_s} s; it may still be"
-            )
+    def _told(self) -> ClientError | None:
+        """Why the record was not delivered, and that is told to somebody who asked."""
+        batch, index = self.follow()
+        batch.tell(index)
+        return batch.error_of(index)
 
     def metadata(self) -> RecordMetadata:
         """Where the record went; only once it was delivered."""
-        offset, timestamp = self._batch.place_of(self.index, self._timestamp)
-        topic, partition = self._batch.partition
+        batch, index = self.follow()
+        offset, timestamp = batch.place_of(index, self._timestamp)
+        topic, partition = batch.partition
         return RecordMetadata(topic, partition, offset, timestamp, self._key_size, self._value_size)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
         """Call `callback(future)` once the record is delivered or given up: in the sender's thread, or at once."""
-        self.follow().tell(self.index)
-        if not self._batch.when_done(lambda: callback(self)):
-            callback(self)
+        batch, index = self.follow()
+        batch.tell(index)
+        if not batch.when_done(lambda: callback(self)):
+            guard(lambda: callback(self))
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        while not (batch := self.follow()).is_done:
+        while not (followed := self.follow())[0].is_done:
+            batch, index = followed
             loop = asyncio.get_running_loop()
             arrived: asyncio.Future[None] = loop.create_future()
-            batch.tell(self.index)
+            batch.tell(index)
             if batch.when_done(partial(wake_future, loop, arrived)):
                 if batch.hurry is not None:
                     batch.hurry()
                 yield from arrived
-        error = batch.error_of(self.index)
+        error = self._told()
         if error is not None:
             raise error
         return self.metadata()
@@ -243,15 +266,34 @@ class RecordFuture:
         return f"<RecordFuture {self._batch.partition} {state}>"
 
 
+class Watcher:
+    """A callback that only looks on: who sent the record is not told by it, and so `flush` tells of its failure."""
+
+    def __call__(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        """As any Callback."""
+        raise NotImplementedError
+
+
 def call_back(callback: Callback, future: RecordFuture) -> None:
-    """Tell `callback` of a record that is done; what it raises is logged, since there is nobody to raise it to."""
+    """Tell `callback` of a record that is done."""
+    batch, index = future.follow()
+    if not isinstance(callback, Watcher):
+        batch.tell(index)
+    error = batch.error_of(index)
+    metadata = future.metadata() if error is None else None
+    guard(partial(callback, metadata, error))
+
+
+def guard(callback: Callable[[], Any]) -> None:
+    """Call the user's code; what it raises is logged, since there is nobody to raise it to.
+
+    Nothing of it may reach the sender, which has others to tell: neither a CancelledError nor a SystemExit.
+    """
     try:
-        error = future.exception(0)
-        if error is None:
-            callback(future.metadata(), None)
-        else:
-            callback(None, error)
-    except Exception:
+        callback()
+    except KeyboardInterrupt:  # not its own
+        raise
+    except BaseException:
         logger.exception("the callback of a record failed")
 
 

@@ -20,7 +20,7 @@ from ottla.client.producer.bulk import Bulk, Steps
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
-from ottla.client.producer.record import ProducerRecord, SendHeaders
+from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 
 BATCHES_PER_TURN = 16
 """Batches that are begun before `send` lets the event loop do other things."""
@@ -98,8 +98,11 @@ class Producer(Generic[K, V]):
         ClientTimeoutError, ClientClosedError; then the record was not taken, and the callback is not called.
         """
         if topic.__class__ is not str:
-            callback = value if callback is None else callback
-            topic, value, key, partition, timestamp, headers = topic
+            if isinstance(topic, tuple):
+                callback = value if callback is None else callback
+                topic, value, key, partition, timestamp, headers = fields_of(topic)
+            else:
+                topic = topic_name(topic)
         if self._intercepts:
             record = ProducerRecord(topic, value, key, partition, timestamp, headers)
             return await self._send_intercepted(record, callback)
@@ -123,7 +126,9 @@ class Producer(Generic[K, V]):
         """Send many records: ProducerRecords, or pairs of key and value for `topic`. One future is for all of them.
 
         Faster than `send`, and in batches of up to 256 KiB even where `batch.size` is less. Records before one that is
-        refused (InvalidArgumentError, RecordTooLargeError, SerializationError) are sent.
+        refused (InvalidArgumentError, RecordTooLargeError, SerializationError, UnknownTopicError) are sent, and so are
+        those before an error of `records` itself. With a ClientTimeoutError (`max.block.ms`) what has no room in
+        `buffer.memory` is not; a note of the error says how many they are. `flush` tells what became of the others.
         """
         return await self._drive(Bulk(self._core).many(records, topic))
 
@@ -159,13 +164,19 @@ class Producer(Generic[K, V]):
     async def _drive(self, steps: Steps) -> BulkFuture:
         """Wait for what the steps say; what they return at last."""
         try:
+            step = next(steps)
             while True:
-                wait, topic = next(steps)
-                if wait is not None:
-                    await self._block(wait, topic, self.config.max_block_ms)
-                elif self._begun >= BATCHES_PER_TURN:
-                    self._begun = 0
-                    await asyncio.sleep(0)
+                wait, topic = step
+                try:
+                    if wait is not None:
+                        await self._block(wait, topic, self.config.max_block_ms)
+                    elif self._begun >= BATCHES_PER_TURN:
+                        self._begun = 0
+                        await asyncio.sleep(0)
+                except ClientError as error:
+                    step = steps.throw(error)
+                else:
+                    step = next(steps)
         except StopIteration as ended:
             future: BulkFuture = ended.value
             return future
@@ -217,6 +228,7 @@ class Producer(Generic[K, V]):
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """The topic's partitions with their leaders and replicas. Raises UnknownTopicError."""
         self._core.check_open()
+        self._start()  # with what is learned here `send` has nothing to wait for
         return list((await self._core.find_topic(topic)).partitions)
 
     def metrics(self) -> dict[str, float]:

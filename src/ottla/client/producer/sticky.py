@@ -38,21 +38,23 @@ class StickyState:
     ) -> None:
         #: Called before each choice to tell of the load (`update_load`).
         self._measure = measure
-        #: Bytes after which the partition is left: `batch.size`.
-        self.size = sticky_batch_bytes
+        #: Bytes after which the partition is left: `batch.size`; where that is 0, after each record.
+        self.size = max(sticky_batch_bytes, 1)
         self._random = random
         #: Partitions and their weights as running sums; None where all are alike.
         self._cumulative: list[int] | None = None
         self._loaded: list[int] = []
         self.produced_bytes = 0
-        self.learn(topic)
         self.partition = 0
+        self.learn(topic)
         self.partition = self._next()
 
     def learn(self, topic: TopicMetadata) -> None:
-        """The topic's partitions or leaders have changed; the sticky partition stays until it is full."""
+        """The topic's partitions or leaders have changed; the sticky partition stays until it is full, or gone."""
         self._available = available_partitions(topic)
         self._count = len(topic.partitions)
+        if self.partition >= self._count:  # the topic was deleted and made anew with fewer
+            self.switch()
 
     def add(self, size: int, *, may_switch: bool) -> None:
         """`size` bytes went to the partition; `may_switch` where its queue holds no batch that is still open.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -38,6 +39,8 @@ from ottla.client.serialization.scalars import (
     VoidSerializer,
 )
 from ottla.records.headers import Headers
+
+logger = logging.getLogger(__name__)
 
 SERIALIZERS: dict[str, type] = {
     "StringSerializer": StringSerializer,
@@ -95,11 +98,14 @@ def make_deserializer(given: object, config: Mapping[str, Any], *, is_key: bool)
 
 
 def close_each(made: Iterable[object]) -> None:
-    """Close the serializers or deserializers that can be closed."""
+    """Close the serializers or deserializers that can be closed; what they raise is logged."""
     for each in made:
         close = getattr(each, "close", None)
         if callable(close):
-            close()
+            try:
+                close()
+            except Exception:  # the user's own code: it must not keep the client from being closed
+                logger.exception("close of %s failed", type(each).__qualname__)
 
 
 def deserialize_function(deserializer: Deserializer[Any]) -> Callable[[str, Headers, bytes | None], Any] | None:

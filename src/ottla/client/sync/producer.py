@@ -31,7 +31,7 @@ from ottla.client.producer.bulk import Bulk, Steps
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
-from ottla.client.producer.record import ProducerRecord, SendHeaders
+from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -115,8 +115,11 @@ class Producer(Generic[K, V]):
     ) -> RecordFuture:
         """As `ottla.client.Producer.send`."""
         if topic.__class__ is not str:
-            callback = value if callback is None else callback
-            topic, value, key, partition, timestamp, headers = topic
+            if isinstance(topic, tuple):
+                callback = value if callback is None else callback
+                topic, value, key, partition, timestamp, headers = fields_of(topic)
+            else:
+                topic = topic_name(topic)
         if self._intercepts:
             record = ProducerRecord(topic, value, key, partition, timestamp, headers)
             return self._send_intercepted(record, callback)
@@ -164,10 +167,16 @@ class Producer(Generic[K, V]):
     def _drive(self, steps: Steps) -> BulkFuture:
         """Wait for what the steps say; what they return at last."""
         try:
+            step = next(steps)
             while True:
-                wait, topic = next(steps)
-                if wait is not None:
-                    self._block(wait, topic, self.config.max_block_ms)
+                wait, topic = step
+                try:
+                    if wait is not None:
+                        self._block(wait, topic, self.config.max_block_ms)
+                except ClientError as error:
+                    step = steps.throw(error)
+                else:
+                    step = next(steps)
         except StopIteration as ended:
             future: BulkFuture = ended.value
             return future

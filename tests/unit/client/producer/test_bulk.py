@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 
 import pyarrow
@@ -8,7 +9,13 @@ import pytest
 
 from ottla.client import Producer as AsyncProducer
 from ottla.client import ProducerRecord
-from ottla.client.errors import DeliveryError, InvalidArgumentError, RecordTooLargeError
+from ottla.client.errors import (
+    ClientError,
+    ClientTimeoutError,
+    DeliveryError,
+    InvalidArgumentError,
+    RecordTooLargeError,
+)
 from ottla.client.producer.bulk_future import OffsetRange
 from ottla.client.producer.partitioners import partition_for_key
 from ottla.client.sync import Producer
@@ -220,3 +227,76 @@ def test_arrow_columns_that_cannot_be(fake, producer):
             producer.send_arrow(text, **{"topic": "t", **wrong})
     with pytest.raises(InvalidArgumentError, match="its topic column is null"):
         producer.send_arrow(pyarrow.table({"value": ["a"], "topic": pyarrow.array([None], pyarrow.string())}))
+
+
+@pytest.mark.parametrize("kind", ["sync", "asyncio"])
+def test_a_topic_that_is_not_there_keeps_nothing_back(fake, kind):
+    [t] = fake.topic("t", 0)
+    records = [ProducerRecord("t", b"1"), ProducerRecord("nowhere", b"2"), ProducerRecord("t", b"3")]
+    settings = {"bootstrap_servers": fake.bootstrap, **QUICK, "max_block_ms": 300}
+
+    async def waiting():
+        async with AsyncProducer(**settings) as producer:
+            await producer.send_many(records)
+
+    def blocking():
+        with Producer(**settings) as producer:
+            producer.send_many(records)
+
+    with pytest.raises(ClientError, match="nowhere"):
+        blocking() if kind == "sync" else asyncio.run(waiting())
+    assert written(fake, t) == [(None, b"1")]
+
+
+def test_the_other_partitions_are_sent_where_one_record_is_too_large(fake, producer):
+    partitions = fake.topic("t", 0, 0, 0)
+    records = [ProducerRecord("t", bytes(2_000_000 if at == 0 else 1), partition=at) for at in range(3)]
+    with pytest.raises(RecordTooLargeError) as told:
+        producer.send_many(records)
+    assert not getattr(told.value, "__notes__", ())
+    producer.flush()
+    assert [len(fake.logs[each].records()) for each in partitions] == [0, 1, 1]
+
+
+def test_what_has_no_room_in_time_is_told_of(fake, faults):
+    fake.topic("t", *[0] * 4)
+    settings = {"batch_size": 5000, "buffer_memory": 5000, "max_request_size": 2_000_000, **QUICK, "max_block_ms": 200}
+    producer = Producer(bootstrap_servers=fake.bootstrap, **settings)
+    producer.send("t", b"first").result(5)
+    fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
+    records = [ProducerRecord("t", bytes(3000), partition=at) for at in range(4)]
+    began = time.monotonic()
+    with pytest.raises(ClientTimeoutError, match=r"buffer.memory \(5000 bytes\)") as told:
+        producer.send_many(records)
+    assert time.monotonic() - began < 2 * 0.2 + 0.1
+    assert told.value.__notes__ == ["of the records that were read before that, 3 were not sent, 1 were"]
+    with pytest.raises(DeliveryError, match="1 records"):
+        producer.close(timeout_ms=10)
+
+
+def test_a_batchs_time_begins_when_it_is_handed_over(fake):
+    fake.topic("t", 0)
+
+    def slow():
+        yield ProducerRecord("t", b"1")
+        time.sleep(0.5)  # sleep: longer than delivery.timeout.ms
+        yield ProducerRecord("t", b"2")
+
+    settings = {**QUICK, "request_timeout_ms": 300, "delivery_timeout_ms": 400}
+    with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
+        assert producer.send_many(slow()).result(5)[0].record_count == 2
+
+
+@pytest.mark.spec("P3")
+def test_arrow_partitions_without_keys(fake, producer):
+    partitions = fake.topic("t", 0, 0, 0)
+    table = pyarrow.table({"value": ["a", "b", "c", "d"], "partition": [1, 2, 1, 2]})
+    producer.send_arrow(table, "t").result(5)
+    assert [written(fake, each) for each in partitions] == [
+        [],
+        [(None, b"a"), (None, b"c")],
+        [(None, b"b"), (None, b"d")],
+    ]
+    assert producer.send_arrow(table.slice(0, 0), "t").result(5) == []
+    with pytest.raises(InvalidArgumentError, match="column partition cannot be read"):
+        producer.send_arrow(pyarrow.table({"value": ["a"], "partition": [1.5]}), "t")

@@ -18,6 +18,7 @@ from ottla.client.producer.partitioners import (
     random_int,
 )
 from ottla.client.producer.sticky import StickyState
+from ottla.client.sync import Producer
 from ottla.records.building import murmur2
 
 
@@ -154,3 +155,20 @@ def test_partitioners_by_name_class_object_and_function():
     for wrong in ("no.such.Thing", "Nothing", 5, "os.path.sep"):
         with pytest.raises(InvalidConfigError, match=r"partitioner\.class"):
             partitioner_of(wrong, {})
+
+
+@pytest.mark.spec("P3")
+def test_the_sticky_state_leaves_a_partition_that_is_gone():
+    state = StickyState(topic(0, 0, 0, 0), 100, lambda: 3)
+    state.learn(topic(0, 0))
+    assert state.partition == 1
+
+
+@pytest.mark.spec("P3", "P4")
+def test_without_batches_each_record_goes_alone(fake):
+    fake.topic("t", 0, 0)
+    settings = {"batch_size": 0, "request_timeout_ms": 2000, "max_block_ms": 2000}
+    with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
+        futures = [producer.send("t", bytes(300)) for _ in range(20)]
+        assert sorted({future.result(5).partition for future in futures}) == [0, 1]
+    assert sum(len(log.batches) for log in fake.logs.values()) == 20
