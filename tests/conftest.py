@@ -15,7 +15,7 @@ from support.assignor_oracle import AssignorOracle
 from support.brokers import RunningBroker
 from support.client_facades import FACADES, Facade
 from support.group_members import built_members
-from support.java import java_executable, kafka_libs, kcat_executable, older_libs
+from support.java import java_executable, kafka_libs, kcat_executable, older_libs, zookeeper_082_libs
 from support.ottla_server import OttlaServer
 from support.spec_report import SpecReport, requirement_ids
 
@@ -39,6 +39,10 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_older": (
         lambda: older_libs() and kafka_libs() and java_executable(),
         "no jars of Apache Kafka's older clients in .cache/kafka-older, or no Java 17 (./run test brings both)",
+    ),
+    "needs_082": (
+        lambda: zookeeper_082_libs() and kafka_libs() and java_executable(),
+        "no jars of ZooKeeper's clients of 0.8.2 in .cache/kafka-older, or no Java 17 (./run test brings both)",
     ),
     "needs_members": (built_members, "no group members in .cache/members (./run test builds them with Go and npm)"),
     "needs_kcat": (kcat_executable, "no kcat (apt-get install kcat)"),

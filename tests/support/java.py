@@ -52,24 +52,41 @@ def older_libs() -> Path | None:
     return folder if next(folder.glob("kafka-clients-*.jar"), None) else None
 
 
+def zookeeper_082_libs() -> Path | None:
+    """The same folder, where it has what the programs of 0.8.2.2 need that go to ZooKeeper; or None."""
+    folder = older_libs()
+    needed = ("zookeeper-3.4.6.jar", "jopt-simple-3.2.jar")
+    return folder if folder is not None and all((folder / name).exists() for name in needed) else None
+
+
 #: What clients need beside their own jar; of lz4 the older ones need one of their time.
 _BESIDE_CLIENTS = ("slf4j-api-", "slf4j-reload4j-", "reload4j-", "snappy-java-", "zstd-jni-", "lz4-java-")
-_SCALA_CLIENT = ("kafka_2.11-0.8.2.2", "scala-library-2.11", "scala-parser-combinators_2.11", "zkclient-0.3")
+_SCALA_CLIENT = (
+    "kafka_2.11-0.8.2.2",
+    "scala-library-2.11",
+    "scala-parser-combinators_2.11",
+    "zkclient-0.3",
+    "zookeeper-3.4.6",
+    "jopt-simple-3.2",
+)
 
 
-def older_client_command(version: str, *arguments: str) -> list[str]:
-    """The command line that runs `arguments` with the clients of that version of Apache Kafka; 0.8.2.2 has Scala's."""
+def older_client_command(version: str, *arguments: str, classes: Path | None = None) -> list[str]:
+    """The command line that runs `arguments` with the clients of that version of Apache Kafka; 0.8.2.2 has Scala's.
+
+    `classes` is a folder with compiled classes of the test's own.
+    """
     java, libs, older = java_executable(), kafka_libs(), older_libs()
     if java is None or libs is None or older is None:
         raise AssertionError("Java or Apache Kafka's jars are missing; mark the test needs_older")
-    jars = [older / f"kafka-clients-{version}.jar"]
+    jars = [*([classes] if classes is not None else []), older / f"kafka-clients-{version}.jar"]
     if version.startswith(("0.8", "0.9")):
         jars.append(older / "lz4-1.2.0.jar")
     elif version.startswith(("0.10", "0.11", "1.0")):
         jars.append(older / "lz4-1.3.0.jar")
     if version.startswith("0.8"):
         jars += [jar for name in _SCALA_CLIENT for jar in older.glob(f"{name}*.jar")]
-        jars += [jar for name in ("metrics-core-2", "zookeeper-3") for jar in libs.glob(f"{name}*.jar")]
+        jars += libs.glob("metrics-core-2*.jar")
     jars += [jar for name in _BESIDE_CLIENTS for jar in sorted(libs.glob(f"{name}*.jar"))]
     log4j = Path(__file__).with_name("kafka") / "log4j.properties"
     classpath = os.pathsep.join(map(str, jars))

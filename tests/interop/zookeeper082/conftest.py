@@ -1,0 +1,61 @@
+"""Brokers with a ZooKeeper that the programs of 0.8.2.2 can go to themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from kazoo.client import KazooClient
+
+from support.apache import ApacheKafka, ApacheZooKeeper
+from support.old_consumers import OldConsumer
+
+
+class Cluster(NamedTuple):
+    """A broker and its ZooKeeper, whoever made them."""
+
+    bootstrap: str
+    #: As `zookeeper.connect` has it.
+    zookeeper: str
+
+
+@pytest.fixture
+def apache_cluster(apache_kafka: ApacheKafka, apache_zookeeper: ApacheZooKeeper) -> Cluster:
+    """Apache Kafka 3.9.1 and Apache ZooKeeper."""
+    return Cluster(apache_kafka.bootstrap, apache_zookeeper.connect)
+
+
+@pytest.fixture(params=[pytest.param("apache", marks=pytest.mark.long)])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Each of them in turn; Apache Kafka in long runs, to see what is right."""
+    found: Cluster = request.getfixturevalue(f"{request.param}_cluster")
+    return found
+
+
+@pytest.fixture
+def zk(cluster: Cluster) -> Iterator[KazooClient]:
+    """A client of the cluster's ZooKeeper."""
+    client = KazooClient(hosts=cluster.zookeeper)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def old_consumer(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., OldConsumer]]:
+    """Starts members of a group on the consumer of 0.8.2.2; all are closed in the end."""
+    started: list[OldConsumer] = []
+
+    def start(name: str, **wanted: object) -> OldConsumer:
+        consumer = OldConsumer(name, tmp_path, zookeeper=cluster.zookeeper, **wanted)  # type: ignore[arg-type]
+        started.append(consumer)
+        return consumer
+
+    yield start
+    for consumer in started:
+        consumer.process.kill9()
