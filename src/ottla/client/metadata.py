@@ -23,6 +23,8 @@ class Metadata:
         self.topics: dict[str, TopicMetadata] = {}
         self.errors: dict[str, int] = {}
         """Topics asked for that cannot be described, with the error's code."""
+        self.version = 0
+        """Grows when something else becomes known of a topic: a leader, its epoch, a partition."""
         self._fresh: set[str] = set()
 
     def update(self, answer: MetadataResponse, *, complete: bool) -> None:
@@ -36,7 +38,9 @@ class Metadata:
         for topic in answer.topics:
             name = topic.name or ""
             if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and topic.partitions:
-                self.topics[name] = _newest(before.get(name), _topic_metadata(name, topic))
+                known = before.get(name)
+                self.topics[name] = _newest(known, _topic_metadata(name, topic))
+                self.version += self.topics[name] != known
                 self.errors.pop(name, None)
                 self._fresh.add(name)
             else:
@@ -71,6 +75,7 @@ class Metadata:
             partitions = list(known.partitions)
             partitions[partition] = replace(before, leader=leader, leader_epoch=leader_epoch)
             self.topics[topic] = replace(known, partitions=tuple(partitions))
+            self.version += 1
 
 
 def _newest(known: TopicMetadata | None, told: TopicMetadata) -> TopicMetadata:

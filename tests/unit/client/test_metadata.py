@@ -38,6 +38,19 @@ def test_an_answer_is_taken_in():
     assert metadata.leader("b", 0) is None
 
 
+def test_news_of_topics_are_counted():
+    metadata = Metadata()
+    versions = [metadata.version]
+    for told in (topic("a", 1), topic("a", 1), topic("a", 2), topic("b", 1)):
+        metadata.update(answer(told), complete=False)
+        versions.append(metadata.version)
+    metadata.update_leader("a", 0, 1, 2)
+    versions.append(metadata.version)
+    metadata.update_leader("a", 0, 1, 4)
+    versions.append(metadata.version)
+    assert versions == [0, 1, 1, 2, 3, 3, 4]
+
+
 def test_an_answer_about_some_topics_leaves_the_others():
     metadata = Metadata()
     metadata.update(answer(topic("a", 1), topic("b", 1)), complete=False)

@@ -267,7 +267,7 @@ class ConsumerCore:
             not self.buffer
             or not self.subscriptions.settled
             or self._woken
-            or self._validated_version != self.keeper.version
+            or self._validated_version != self.cluster.metadata.version
             or (coordinator is not None and coordinator.needs_poll)
             or self.error is not None
             or self.keeper.error is not None
@@ -328,8 +328,8 @@ class ConsumerCore:
     def update_positions(self) -> None:
         """Validate positions whose leader changed, and begin to look for those that are missing."""
         subscriptions = self.subscriptions
-        if self._validated_version != self.keeper.version:
-            self._validated_version = self.keeper.version
+        if self._validated_version != self.cluster.metadata.version:
+            self._validated_version = self.cluster.metadata.version
             self.handed_out.settle()  # where an iteration is, as it cannot go on with what was fetched before
             for each in subscriptions.assigned_partitions:
                 subscriptions.maybe_validate_position(each, self.keeper.leader(each))

@@ -18,7 +18,7 @@ from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
 from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
-from ottla.client.consumer.subscription_state import OffsetReset, PartitionState, SubscriptionState
+from ottla.client.consumer.subscription_state import NO_LEADER, OffsetReset, PartitionState, SubscriptionState
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange
 from ottla.client.fetcher import out_of_range
 from ottla.client.model import TopicPartition
@@ -107,6 +107,7 @@ class Fetcher:
         self._held_until_ms: dict[int | TopicPartition, float] = {}
         """Brokers and partitions that failed and are left alone for a moment."""
         self._retained_id = -1
+        self._told_stale = -1
         self._timers: dict[int | TopicPartition, asyncio.TimerHandle] = {}
         """When they are looked at again."""
         self._explaining: dict[TopicPartition, tuple[_Asked, asyncio.Task[None]]] = {}
@@ -147,12 +148,16 @@ class Fetcher:
         """
         by_node: dict[int, dict[TopicPartition, _Asked]] = {}
         without_room: set[int] = set()
+        stale = False
         full = self._buffer.without_room()
         held, buffer, most_bytes = self._held_until_ms, self._buffer, self._settings.max_partition_bytes
         for partition, state in self._subscriptions.snapshot().items():
             if not state.is_fetchable or (held and self._is_held(partition, now_ms)):
                 continue
             if self._explaining and self._is_explained(partition, state):
+                continue
+            if self._is_stale(partition, state):
+                stale = True
                 continue
             node_id = self._node_for(partition, state, now_ms)
             if node_id is None or node_id in self._in_flight or (held and self._is_held(node_id, now_ms)):
@@ -165,7 +170,18 @@ class Fetcher:
                 by_node.setdefault(node_id, {})[partition] = _Asked(state, state.seeks, wanted)
         for node_id in without_room:
             by_node.pop(node_id, None)
+        if stale and self._told_stale != self._cluster.metadata.version:
+            self._told_stale = self._cluster.metadata.version
+            self._on_data()
         return by_node
+
+    def _is_stale(self, partition: TopicPartition, state: PartitionState) -> bool:
+        """Whether the leader is another one than the position was set with: a poll has to validate that before.
+
+        The new leader would refuse a fetch with the old epoch, again and again until somebody polls.
+        """
+        position, leader = state.position, self._keeper.leader(partition)
+        return position is not None and leader.leader != NO_LEADER and position.current_leader != leader
 
     def _is_held(self, what: int | TopicPartition, now_ms: float) -> bool:
         until = self._held_until_ms.get(what)

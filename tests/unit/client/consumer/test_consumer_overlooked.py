@@ -194,6 +194,7 @@ def test_an_auto_commit_that_has_no_room_is_made_later(fakes, open_consumer, mon
     consumer = open_consumer(group_id="g", auto_commit_interval_ms=60_000)
     consumer.assign([p])
     consumer.seek(p, 7)
+    consumer.pause([p])
     consumer.commit_async({q: 5})
     consumer.assign([p, q])
     wait_until(lambda: consumer.poll(10) or fakes.committed.get(p) == 7, "the commit of what was assigned before")
@@ -253,3 +254,50 @@ def test_a_leader_that_changes_while_records_are_iterated_doubles_none(fakes, op
     fakes.fill(p, 10)
     found += [next(iterator).offset for _ in range(10)]
     assert found == list(range(20))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("C1")
+def test_a_new_leader_is_not_asked_with_the_epoch_of_the_old_one(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 10)
+    fakes.leader_epochs[p] = 0
+    refused = []
+    on_fetch = fakes._fetched
+
+    def fetched(node, topic, wanted, code, is_first):
+        if wanted.current_leader_epoch < fakes.leader_epochs[p]:
+            refused.append(wanted.current_leader_epoch)
+            code = ErrorCode.FENCED_LEADER_EPOCH
+        return on_fetch(node, topic, wanted, code, is_first)
+
+    fakes._fetched = fetched
+    fakes.on_offset_for_leader_epoch = lambda node, request, code: epoch_end(p, 10, 0)
+    consumer = open_consumer(retry_backoff_max_ms=20)
+    consumer.assign([p])
+    assert read(consumer, 10) == list(range(10))
+    assert not consumer.poll(1)
+    asked = len(fakes.asked(ApiKey.FETCH))
+    fakes.leaders[p] = 1
+    fakes.leader_epochs[p] = 1
+    wait_until(lambda: len(fakes.asked(ApiKey.FETCH)) > asked, "a fetch that the old leader refuses")
+    time.sleep(0.3)  # sleep: the caller works; time for many fetches
+    assert len(refused) <= 2, "that of the old leader, and one before its answer was there"
+    fakes.fill(p, 10)
+    assert read(consumer, 10) == list(range(10, 20))
+    assert len(refused) <= 2
+
+
+@pytest.mark.spec("C1")
+def test_a_leader_that_somebody_else_learned_of_is_gone_to_at_once(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    fakes.fill(p, 10)
+    fakes.on_offset_for_leader_epoch = lambda node, request, code: epoch_end(p, 10, 0)
+    consumer = open_consumer()
+    consumer.assign([p])
+    assert read(consumer, 10) == list(range(10))
+    fakes.leaders[p] = 1
+    fakes.leader_epochs[p] = 1
+    consumer.list_topics()
+    fakes.fill(p, 10)
+    assert read(consumer, 10) == list(range(10, 20))
