@@ -5,7 +5,7 @@ Source: Apache Kafka 0.8.2.2, `kafka.consumer.PartitionTopicInfo` and `ConsumerF
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from ottla.assign.threads import ConsumerThread
@@ -52,8 +52,8 @@ class PartitionTopicInfo:
 class FetchControl(Protocol):
     """What a rebalance needs of the fetchers."""
 
-    async def stop(self, topics: Collection[str] | None = None) -> None:
-        """Stop all fetchers, and take what they brought out of the streams of these topics, of all for None.
+    async def stop(self) -> None:
+        """Stop all fetchers, and take what they brought out of the streams.
 
         When it returns, nothing more is handed out, so that the consumed offsets stand still.
         """

@@ -1,0 +1,140 @@
+"""A consumer in its group: registered, watching, and rebalancing in one task however many events arrive. Pure.
+
+The connector runs it, and so does the simulator, on virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ottla.assign.threads import ConsumerThread
+from ottla.client.highlevel.figures import CountedZk, Figures
+from ottla.client.highlevel.listeners import Listeners
+from ottla.client.highlevel.partition_info import ChunkSink, FetchControl
+from ottla.client.highlevel.rebalancer import (
+    ConsumerRebalanceFailedError,
+    Offsets,
+    Rebalancer,
+    RebalanceSettings,
+    SessionOverError,
+)
+from ottla.client.highlevel.registration import register
+from ottla.zk.client import SessionEvent, ZkClient
+from ottla.zk.layout import ConsumerRegistration
+from ottla.zk.tree import ZkError
+
+_log = logging.getLogger("ottla.client.highlevel")
+
+
+class GroupMember:
+    """Make it, `start` it once, run `watch` in a task. Its rebalancer has what it owns."""
+
+    def __init__(
+        self,
+        zk: ZkClient,
+        settings: RebalanceSettings,
+        registration: ConsumerRegistration,
+        fetching: FetchControl,
+        offsets: Offsets,
+        queue_of: Callable[[ConsumerThread, str], ChunkSink],
+        sleep: Callable[[float], Awaitable[object]],
+        figures: Figures,
+        *,
+        session_timeout_ms: int = 6000,
+        always_watch_brokers: bool = False,
+    ) -> None:
+        counted = CountedZk(zk, figures)
+        self._zk = counted
+        self._settings = settings
+        self._registration = registration
+        self._sleep = sleep
+        self._patience_ms = 2 * session_timeout_ms
+        self._triggered = asyncio.Event()
+        self._expired = False
+        self._is_registered = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._listeners = Listeners(
+            counted,
+            settings.group,
+            registration,
+            self.trigger,
+            exclude_internal_topics=settings.exclude_internal_topics,
+            always_watch_brokers=always_watch_brokers,
+        )
+        self.rebalancer = Rebalancer(counted, settings, self._listeners, fetching, offsets, queue_of, sleep, figures)
+        zk.on_session(self._on_session)
+
+    def trigger(self) -> None:
+        """Rebalance soon; once, however often this is called until it begins."""
+        self._triggered.set()
+
+    async def rebalance_now(self) -> None:
+        """Rebalance, in the task of `watch`, and wait for it. Raises what it ended with."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        self.trigger()
+        await done
+
+    async def watch(self) -> None:
+        """Rebalance for every event, until cancelled."""
+        while True:
+            await self._triggered.wait()
+            self._triggered.clear()
+            waiting, self._waiting = self._waiting, []
+            problem: Exception | None = None
+            try:
+                await self._round()
+            except ZkError as error:
+                problem = error
+                _log.warning("%s has trouble with ZooKeeper and tries again: %s", self._settings.consumer, error)
+                await self._sleep(self._settings.backoff_ms / 1000)
+            except SessionOverError as error:
+                problem = error
+                _log.info("%s: %s; it registers again", self._settings.consumer, error)
+            except Exception as error:
+                _log.error("%s", error, exc_info=not isinstance(error, ConsumerRebalanceFailedError))
+                _settle(waiting, error)
+            else:
+                _settle(waiting, None)
+            if problem is not None:
+                self._waiting += waiting
+                if isinstance(problem, ZkError) or not self._expired:
+                    self.trigger()
+
+    async def _round(self) -> None:
+        if self._expired or not self._is_registered:
+            # What follows happens in the session that is now; should it end, the flag is set again.
+            self._expired = self._is_registered = False
+            self._listeners.forget()
+            self.rebalancer.begin_session()
+            await register(
+                self._zk,
+                self._settings.group,
+                self._settings.consumer,
+                self._registration,
+                self._sleep,
+                self._patience_ms,
+            )
+            self._is_registered = True
+        await self._listeners.arm()
+        await self.rebalancer.rebalance()
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            _log.warning("%s has lost its session with ZooKeeper", self._settings.consumer)
+            self._expired = True
+            self.rebalancer.session_over()
+        elif event is SessionEvent.CONNECTED and self._expired:
+            self.trigger()
+
+
+def _settle(waiting: list[asyncio.Future[None]], error: Exception | None) -> None:
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
