@@ -1,7 +1,8 @@
-"""The orders in which Java compares strings and walks its hash maps.
+"""The orders in which Java compares strings and walks its hash maps, and Scala its own.
 
-Members are sorted, and topics reach a member's assignment, in these orders; whoever wants the same bytes as a Java
-leader has to follow them. Source: the documentation of Java's `String.compareTo`, `String.hashCode` and `HashMap`.
+Members are sorted, and topics reach a member's assignment, in these orders, and keys the JSON of znodes; whoever wants
+the same bytes as a Java leader has to follow them. Source: the documentation of Java's `String.compareTo`,
+`String.hashCode`, `HashMap` and `ConcurrentHashMap`; what Scala 2.13's `mutable.HashMap` is seen to do.
 """
 
 from __future__ import annotations
@@ -75,3 +76,42 @@ def computed_map_order(keys: Iterable[str]) -> list[str]:
     newest_first = list(dict.fromkeys(keys))[::-1]
     table = table_size(len(newest_first) - 1)
     return sorted(newest_first, key=lambda key: slot(string_hash(key), table))
+
+
+def properties_order(keys: Iterable[str]) -> list[str]:
+    """The keys as `Properties` gives them that were made empty and filled in the order of `keys`."""
+    slots: list[list[int]] = [[] for _ in range(_SMALLEST_TABLE)]
+    distinct = list(dict.fromkeys(keys))
+    hashes = [string_hash(key) for key in distinct]
+    for number, hashed in enumerate(hashes):
+        slots[slot(hashed, len(slots))].append(number)
+        if (number + 1) * 4 >= len(slots) * 3:
+            halves = [_parted(found, hashes, len(slots)) for found in slots]
+            slots = [low for low, _ in halves] + [high for _, high in halves]
+    return [distinct[number] for found in slots for number in found]
+
+
+def _parted(found: list[int], hashes: list[int], size: int) -> tuple[list[int], list[int]]:
+    """What a slot of a `ConcurrentHashMap` holds, in its two slots of the table twice that size.
+
+    The last ones that stay together stay in order; those before them come to the front, one after the other.
+    """
+    upper = [slot(hashes[number], 2 * size) >= size for number in found]
+    kept = max((at for at in range(1, len(found)) if upper[at] != upper[at - 1]), default=0)
+    halves: tuple[list[int], list[int]] = ([], [])
+    for number, is_upper in zip(found[:kept], upper[:kept], strict=True):
+        halves[is_upper].insert(0, number)
+    if found:
+        halves[upper[kept]].extend(found[kept:])
+    return halves
+
+
+def scala_map_order(keys: Iterable[str]) -> list[str]:
+    """The keys as Scala's `mutable.HashMap` gives them; those that share a slot are in the order of their hashes.
+
+    Its table grows before the key comes that would make it three quarters full.
+    """
+    distinct = list(dict.fromkeys(keys))
+    table = table_size(len(distinct) + 1)
+    hashes = {key: string_hash(key) for key in distinct}
+    return sorted(distinct, key=lambda key: (slot(hashes[key], table), hashes[key] ^ hashes[key] >> 16))

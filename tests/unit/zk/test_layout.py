@@ -70,7 +70,7 @@ def test_topics_of_older_versions_have_no_id() -> None:
     assert TopicZnode.decode("t", b'{"version":1,"partitions":{"1":[4],"0":[3,5]}}') == TopicAssignment(
         None, {1: (4,), 0: (3, 5)}, {}, {}
     )
-    assert b'"version":2' in TopicZnode.encode(TopicAssignment.of(None, {0: [1]}))
+    assert TopicZnode.encode(TopicAssignment.of(None, {0: [1]})).startswith(b'{"partitions":{"0":[1]},"adding')
 
 
 def test_a_reassignment_is_kept() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from ottla.assign.java_order import scala_map_order
 from ottla.cluster.ids import format_uuid, parse_uuid
 from ottla.config.listeners import Endpoint, parse_endpoints
 from ottla.zk.layout.codec import dump, expected, load
@@ -86,7 +87,7 @@ class TopicAssignment(NamedTuple):
 
 
 class TopicZnode:
-    """`/brokers/topics/<topic>`: its partitions and replicas (version 3; 2 where it has no id)."""
+    """`/brokers/topics/<topic>`: its partitions and replicas (version 3)."""
 
     ROOT = "/brokers/topics"
 
@@ -103,7 +104,7 @@ class TopicZnode:
             value["topic_id"] = format_uuid(assignment.topic_id)
         value["adding_replicas"] = _by_text(assignment.adding)
         value["removing_replicas"] = _by_text(assignment.removing)
-        value["version"] = 3 if assignment.topic_id is not None else 2
+        value["version"] = 3
         return dump(value)
 
     @staticmethod
@@ -122,7 +123,7 @@ class TopicZnode:
 
 
 def _by_text(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
-    return {str(index): list(replicas[index]) for index in sorted(replicas)}
+    return {index: list(replicas[int(index)]) for index in scala_map_order(map(str, sorted(replicas)))}
 
 
 def _by_number(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:

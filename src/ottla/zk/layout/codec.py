@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+#: What Java's JSON writes otherwise than Python's: control characters, and characters beyond U+FFFF in two halves. A
+#: backslash that is itself escaped is no beginning of either.
+_WRITTEN_OTHERWISE = re.compile(r"\\\\|\\u00[01][0-9a-f]|[\ud800-\udfff\U00010000-\U0010ffff]")
 
 
 class ZnodeDataError(ValueError):
@@ -23,7 +28,16 @@ def expected(path: str, otherwise: str) -> Iterator[None]:
 
 def dump(value: Mapping[str, Any]) -> bytes:
     """The JSON of `value`, its keys in their order."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _WRITTEN_OTHERWISE.sub(_as_java, text).encode()
+
+
+def _as_java(found: re.Match[str]) -> str:
+    text = found[0]
+    if text.startswith("\\"):
+        return text if text == "\\\\" else f"{text[:2]}{text[2:].upper()}"
+    units = text.encode("utf-16-be", "surrogatepass").hex().upper()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def load_any(path: str, data: bytes | None) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from ottla.assign.java_order import properties_order
 from ottla.zk.layout.codec import ZnodeDataError, dump, expected, load_any, load_settings
 
 DEFAULT_ENTITY = "<default>"
@@ -28,7 +29,7 @@ def named_entity(part: str) -> str | None:
 
 def encode_settings(config: Mapping[str, str]) -> bytes:
     """The JSON of settings, the same for whatever they belong to (version 1)."""
-    return dump({"version": 1, "config": dict(config)})
+    return dump({"version": 1, "config": {name: config[name] for name in properties_order(config)}})
 
 
 class TopicConfigZnode:
