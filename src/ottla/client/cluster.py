@@ -27,6 +27,7 @@ from ottla.client.errors import (
     ConnectError,
     ConnectionLostError,
     ForkedError,
+    IllegalStateError,
     NotKafkaError,
     NotLeaderError,
     UnknownTopicError,
@@ -81,6 +82,8 @@ class Cluster:
         self._spoken_to: set[tuple[str, int]] = set()
         self._closed = False
         self._process = os.getpid()
+        #: The event loop that it was first used in, and so belongs to.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def name(self) -> str:
@@ -93,10 +96,14 @@ class Cluster:
         if os.getpid() != self._process:
             # The sockets, and the loop's poll of them, are the parent's: nothing of theirs may be touched.
             return
-        if self._idle_timer is not None:
+        at_home = self._loop in (None, asyncio.get_running_loop())
+        if self._idle_timer is not None and at_home:
             self._idle_timer.cancel()
         for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
-            connection.close()
+            if at_home:
+                connection.close()
+            else:
+                connection.abandon()
         self._connections.clear()
         self._bootstrap = None
 
@@ -104,22 +111,32 @@ class Cluster:
         """What `attempt` gives, made again while it fails with retriable errors.
 
         Raises the error itself where it is not retriable, or was repeated `retries` times; ClientTimeoutError that
-        tells what it was, with the last error, when the time (`default_api_timeout_ms`) is up.
+        tells what it was, with the last error, when the time (`default_api_timeout_ms`) is up, be it in an attempt.
         """
+        self._check_open()
         settings = self.settings
-        timeout_ms = timeout_ms or max(settings.default_api_timeout_ms, settings.request_timeout_ms)
+        if timeout_ms is None:
+            timeout_ms = max(settings.default_api_timeout_ms, settings.request_timeout_ms)
         deadline = self.clock.monotonic_ms() + timeout_ms
         backoff_ms = settings.retry_backoff_ms
         attempts = 0
+        last: ClientError | None = None
         while True:
+            left_ms = deadline - self.clock.monotonic_ms()
             try:
-                return await attempt()
+                async with asyncio.timeout(max(left_ms, 0) / 1000) as limit:
+                    return await attempt()
             except ClientError as error:
                 attempts += 1
                 if not error.retriable or attempts > settings.retries:
                     raise
                 if self.clock.monotonic_ms() + backoff_ms >= deadline:
-                    raise ClientTimeoutError(f"{what} did not succeed within {timeout_ms} ms: {error}") from error
+                    raise _too_late(what, timeout_ms, error) from error
+                last = error
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise _too_late(what, timeout_ms, last) from last
             self.metadata.expire()
             await asyncio.sleep(backoff_ms / 1000)
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
@@ -134,12 +151,16 @@ class Cluster:
         return await (await self.any_connection()).request(message)
 
     async def request_controller(self, message: Message, **options: Any) -> Any:
-        """The answer of the controller (or of the broker that passes for it)."""
+        """The answer of the controller (or of the broker that passes for it), looked up anew after a failure."""
         if self.metadata.controller_id == NOBODY or not self.metadata.nodes:
             await self.refresh([])
         if self.metadata.controller_id == NOBODY:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the cluster at {self.name} has no controller at the moment")
-        return await self.request(self.metadata.controller_id, message, **options)
+        try:
+            return await self.request(self.metadata.controller_id, message, **options)
+        except BaseException:
+            self.metadata.controller_id = NOBODY  # it may be gone, and another one in its place
+            raise
 
     async def connection(self, node_id: int, purpose: str = PLAIN) -> Connection:
         """An open connection to the broker, made where there is none."""
@@ -188,6 +209,9 @@ class Cluster:
         except ConnectError as error:
             self._reconnects.failed(address, self.clock.monotonic_ms(), error)
             raise
+        if self._closed:  # meanwhile
+            connection.close()
+            self._check_open()
         self._reconnects.succeeded(address)
         self._spoken_to.add(address)
         if self._idle_timer is None and self.settings.connections_max_idle_ms >= 0:
@@ -217,7 +241,7 @@ class Cluster:
             self._check_open()
             plain = [connection for (_, purpose), connection in self._connections.items() if purpose == PLAIN]
             for connection in [*plain, *filter(None, [self._bootstrap])]:
-                if connection.is_open:
+                if connection.is_open and not connection.owes_answer:
                     return connection
             return await self._open_any()
 
@@ -232,6 +256,8 @@ class Cluster:
         connection, problems = await connect_to_any(addresses, self._open_patiently)
         if connection is None:
             raise self._unreachable([problems[address] for address in addresses])
+        if self._bootstrap is not None:
+            self._bootstrap.close()
         self._bootstrap = connection
         if not self._was_reached:
             for problem in problems.values():
@@ -274,6 +300,14 @@ class Cluster:
             raise ClientClosedError(f"the client of {self.name} is closed")
         if os.getpid() != self._process:
             raise ForkedError(f"client of {self.name}")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise IllegalStateError(
+                f"this client of {self.name} belongs to the event loop that it was first used in, and this is another "
+                "one; make a client in each asyncio.run, or take those of ottla.client.sync"
+            )
 
     async def refresh(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> Metadata:
         """Ask for the metadata of these topics, of all for None; brokers and controller come along."""
@@ -284,23 +318,44 @@ class Cluster:
         self._refreshed_at_ms = self.clock.monotonic_ms()
         return self.metadata
 
-    async def topics(self, names: Sequence[str], *, allow_auto_topic_creation: bool = False) -> list[TopicMetadata]:
+    async def topics(
+        self, names: Sequence[str], *, allow_auto_topic_creation: bool = False, patience_ms: int | None = None
+    ) -> list[TopicMetadata]:
         """The metadata of these topics, asked for where it is missing or old.
 
-        Raises UnknownTopicError for a topic that does not turn up within `unknown_topic_timeout_ms`.
+        Raises UnknownTopicError for a topic that does not turn up within `patience_ms` (`unknown_topic_timeout_ms`).
         """
-        waited_until = self.clock.monotonic_ms() + self.settings.unknown_topic_timeout_ms
+        if patience_ms is None:
+            patience_ms = self.settings.unknown_topic_timeout_ms
+        waited_until = self.clock.monotonic_ms() + patience_ms
         while True:
-            stale = self._stale(names)
-            if not stale:
+            if self._stale(names):
+                async with self._refreshing:
+                    if stale := self._stale(names):
+                        await self.refresh(stale, allow_auto_topic_creation=allow_auto_topic_creation)
+            missing = [name for name in names if not self.metadata.is_fresh(name)]
+            if not missing:
                 return [self.metadata.topics[name] for name in names]
-            async with self._refreshing:
-                if stale := self._stale(names):
-                    await self.refresh(stale, allow_auto_topic_creation=allow_auto_topic_creation)
-            missing = [name for name in stale if not self.metadata.is_fresh(name)]
-            if missing:
-                await self._check_missing(missing[0], patient=self.clock.monotonic_ms() < waited_until)
-                await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+            await self._check_missing(missing[0], patient=self.clock.monotonic_ms() < waited_until)
+            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+
+    async def each_topic(self, names: Sequence[str]) -> dict[str, TopicMetadata | BrokerError]:
+        """As `topics`, with the error of each topic that cannot be used. Raises what is no matter of a topic."""
+        try:
+            return dict(zip(names, await self.topics(names), strict=True))
+        except BrokerError as error:
+            if len(names) == 1:
+                return {names[0]: error}
+        found = await asyncio.gather(*(self.topics([name], patience_ms=0) for name in names), return_exceptions=True)
+        told: dict[str, TopicMetadata | BrokerError] = {}
+        for name, each in zip(names, found, strict=True):
+            if isinstance(each, BrokerError):
+                told[name] = each
+            elif isinstance(each, BaseException):
+                raise each
+            else:
+                (told[name],) = each
+        return told
 
     def _stale(self, names: Sequence[str]) -> list[str]:
         if self.clock.monotonic_ms() - self._refreshed_at_ms > self.settings.metadata_max_age_ms:
@@ -350,6 +405,11 @@ class Cluster:
         for partition in partitions:
             grouped.setdefault(await self.leader(partition), []).append(partition)
         return grouped
+
+
+def _too_late(what: str, timeout_ms: int, last: ClientError | None) -> ClientTimeoutError:
+    why = "no answer came in time" if last is None else str(last)
+    return ClientTimeoutError(f"{what} did not succeed within {timeout_ms} ms: {why}")
 
 
 def _close_idle_of(cluster: weakref.ref[Cluster]) -> None:

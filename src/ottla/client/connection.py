@@ -95,6 +95,11 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._waiting)
 
     @property
+    def owes_answer(self) -> bool:
+        """Whether an answer is expected that its caller did not wait for any longer: the broker may hang."""
+        return any(each.done() for each in self._waiting)
+
+    @property
     def unsent_bytes(self) -> int:
         """Bytes of requests that the socket has not taken yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -212,17 +217,32 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _answer(self, future: asyncio.Future[Any], message: Message, timeout_ms: int | None) -> Any:
         name = api_name(message.SCHEMA.api_key or 0)
-        timeout_ms = timeout_ms or self._settings.request_timeout_ms
+        timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        begun_s = time.monotonic()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await future
         except ConnectionLostError as error:
             await self._check_login(error)
             raise
+        except ClientTimeoutError:  # that of another request
+            raise
         except TimeoutError:
-            late = ClientTimeoutError(f"{self.address} did not answer {name} within {timeout_ms} ms", retriable=True)
+            late = self._late(name, timeout_ms)
             self._close(late)
             raise late from None
+        except asyncio.CancelledError:
+            # Nobody waits any more, but a broker that does not answer must not keep the connection from others.
+            until_late_s = timeout_ms / 1000 - (time.monotonic() - begun_s)
+            asyncio.get_running_loop().call_later(until_late_s, self._close_if_late, future, name, timeout_ms)
+            raise
+
+    def _close_if_late(self, future: asyncio.Future[Any], name: str, timeout_ms: int) -> None:
+        if any(each is future for each in self._waiting):
+            self._close(self._late(name, timeout_ms))
+
+    def _late(self, name: str, timeout_ms: int) -> ClientTimeoutError:
+        return ClientTimeoutError(f"{self.address} did not answer {name} within {timeout_ms} ms", retriable=True)
 
     async def _check_login(self, lost: ConnectionLostError) -> None:
         """SecurityMismatchError where the broker hung up on the first request after ApiVersions as it wants a login."""
@@ -292,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         # Not every loop's transports are registered as asyncio's (uvloop's are not), but they have its methods.
         self._transport = cast("asyncio.Transport", transport)
         self._loop = asyncio.get_running_loop()
-        self._peer = transport.get_extra_info("peername")[:2]
+        self._peer = (transport.get_extra_info("peername") or ("", 0))[:2]  # None where it is gone again
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._fileno = connected.fileno()

@@ -24,7 +24,13 @@ from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.find_coordinator import FindCoordinatorResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
@@ -203,7 +209,7 @@ class FakeCluster:
         if request is None:
             served = [ApiVersion(api_key=18, min_version=0, max_version=self.newest_api_versions)]
             return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served)
-        keys = (0, 1, 2, 3, 8, 9, 10, 15, 16, 18, 19, 20, 22, 23, 42)
+        keys = (0, 1, 2, 3, 8, 9, 10, 15, 16, 18, 19, 20, 22, 23, 32, 35, 42)
         served = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in keys]
         return ApiVersionsResponse(error_code=code or 0, api_keys=served)
 
@@ -397,6 +403,21 @@ class FakeCluster:
             for each in gone:
                 del self.leaders[each]
         return DeleteTopicsResponse(responses=[DeletableTopicResult(name=name, error_code=error)])
+
+    def on_describe_configs(self, node: int, request: Any, code: ErrorCode | None) -> Any:
+        told = [
+            DescribeConfigsResult(
+                error_code=code or 0,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                configs=[DescribeConfigsResourceResult(name="told.by", value=str(node))],
+            )
+            for each in request.resources
+        ]
+        return DescribeConfigsResponse(results=told)
+
+    def on_describe_log_dirs(self, node: int, request: Any, code: ErrorCode | None) -> Any:
+        return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=f"/logs-of-{node}")])
 
 
 class FakeConnection(asyncio.Protocol):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.client.admin.arguments import several
 from ottla.client.admin.model import ClusterDescription, LogDirDescription, ReplicaSize
-from ottla.client.admin.outcomes import Outcomes
+from ottla.client.admin.outcomes import Outcomes, no_such_broker
 from ottla.client.cluster import Cluster
 from ottla.client.errors import KNOWN_CODES, BrokerError
 from ottla.client.model import TopicPartition
@@ -38,19 +39,20 @@ class BrokerAdmin:
         """
         if brokers is None:
             brokers = [node.node_id for node in (await self.describe_cluster(timeout_ms=timeout_ms)).nodes]
-        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log folders", brokers)
+        asked = several("brokers", brokers)
+        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log folders", asked)
 
-        request = DescribeLogDirsRequest(topics=None)
+        async def ask(broker: int, _: list[int]) -> None:
+            if broker not in self._cluster.metadata.nodes:
+                raise no_such_broker(self._cluster, broker)
+            answer: DescribeLogDirsResponse = await self._cluster.request(broker, DescribeLogDirsRequest(topics=None))
+            if answer.error_code != ErrorCode.NONE:
+                raise BrokerError(answer.error_code, f"broker {broker} does not describe its log folders")
+            outcomes.succeed(broker, {each.log_dir: _described(each) for each in answer.results})
 
         async def attempt(pending: list[int]) -> None:
             await self._cluster.refresh([])
-            for broker in pending:
-                answer: DescribeLogDirsResponse = await self._cluster.request(broker, request)
-                if answer.error_code == ErrorCode.NONE:
-                    outcomes.succeed(broker, {each.log_dir: _described(each) for each in answer.results})
-                else:
-                    what = f"broker {broker} does not describe its log folders"
-                    outcomes.fail(broker, BrokerError(answer.error_code, what))
+            await outcomes.ask_each({broker: [broker] for broker in pending}, ask)
 
         return await outcomes.work_off(self._cluster, attempt, timeout_ms)
 

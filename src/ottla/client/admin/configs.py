@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.client.admin.arguments import check_values, several
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ConfigSynonym, ResourceType
-from ottla.client.admin.outcomes import Outcomes, topic_error
+from ottla.client.admin.outcomes import Outcomes, no_such_broker, topic_error
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
 from ottla.wire.errors import ErrorCode
@@ -56,7 +57,9 @@ class ConfigAdmin:
         timeout_ms: int | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """All settings of each resource, by name. UnknownTopicError, PartlyFailedError where several were asked for."""
-        outcomes: Outcomes[ConfigResource, dict[str, ConfigEntry]] = Outcomes("describing settings", resources)
+        outcomes: Outcomes[ConfigResource, dict[str, ConfigEntry]] = Outcomes(
+            "describing settings", several("resources", resources)
+        )
 
         def request(asked: list[ConfigResource]) -> Message:
             return DescribeConfigsRequest(
@@ -116,6 +119,8 @@ class ConfigAdmin:
 
         For brokers before Apache Kafka 2.3; with newer ones use `incremental_alter_configs`. Raises what that raises.
         """
+        for resource, values in configs.items():
+            check_values(f"{resource}", values)
 
         def request(asked: list[ConfigResource]) -> Message:
             return alter_configs.AlterConfigsRequest(
@@ -163,28 +168,25 @@ class ConfigAdmin:
     ) -> dict[ConfigResource, Any]:
         """Ask the broker that a resource is about, whichever for topics and for what holds for all brokers."""
 
+        async def ask(node: int | None, asked: list[ConfigResource]) -> None:
+            if node is None:
+                answer = await self._cluster.request_any(request(asked))
+            elif node in self._cluster.metadata.nodes:
+                answer = await self._cluster.request(node, request(asked))
+            else:
+                raise no_such_broker(self._cluster, node)
+            await take(answer)
+            outcomes.check_answered(asked)
+
         async def attempt(pending: list[ConfigResource]) -> None:
             by_node: dict[int | None, list[ConfigResource]] = {}
             for each in pending:
                 by_node.setdefault(each.node_id, []).append(each)
-            for node, asked in by_node.items():
-                if node is None:
-                    answer = await self._cluster.request_any(request(asked))
-                else:
-                    await self._check_broker(node)
-                    answer = await self._cluster.request(node, request(asked))
-                await take(answer)
-                outcomes.check_answered(asked)
+            if by_node.keys() - {None}:
+                await self._cluster.refresh([])  # brokers come, go, and change their addresses
+            await outcomes.ask_each(by_node, ask)
 
         return await outcomes.work_off(self._cluster, attempt, timeout_ms)
-
-    async def _check_broker(self, node_id: int) -> None:
-        """InvalidArgumentError where the cluster has no such broker."""
-        if node_id not in self._cluster.metadata.nodes:
-            nodes = (await self._cluster.refresh([])).nodes
-            if node_id not in nodes:
-                known = ", ".join(map(str, sorted(nodes)))
-                raise InvalidArgumentError(f"{self._cluster.name} has no broker {node_id}; its brokers are {known}")
 
     async def _error(self, resource: ConfigResource, code: int, what: str, detail: str | None) -> ClientError:
         if resource.type == ResourceType.TOPIC:
@@ -215,4 +217,5 @@ def _operations(changes: Changes) -> Iterable[incremental_alter_configs.Alterabl
             raise InvalidArgumentError(
                 f"the change {operation!r} of {name} cannot be; there are {', '.join(OPERATIONS)}"
             )
+        check_values("the change", {name: value})
         yield incremental_alter_configs.AlterableConfig(name=name, config_operation=OPERATIONS[operation], value=value)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from ottla.client.admin.arguments import several
 from ottla.client.admin.model import GroupListing, MemberToRemove
 from ottla.client.admin.outcomes import Outcomes
 from ottla.client.cluster import Cluster
@@ -38,7 +39,7 @@ class GroupAdmin:
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_ms: int | None = None
     ) -> list[GroupListing]:
         """All groups, sorted by id; with `states` ("Stable", "Empty", …) or `types` ("classic", …) only those."""
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        request = ListGroupsRequest(states_filter=several("states", states), types_filter=several("types", types))
         versions = WITH_TYPES if types else WITH_STATES if states else None
 
         async def list_on(node: Node) -> list[GroupListing]:
@@ -65,7 +66,7 @@ class GroupAdmin:
         Raises BrokerError, PartlyFailedError where several were asked for.
         """
         groups = Groups(self._cluster)
-        outcomes: Outcomes[str, GroupDescription] = Outcomes("describing groups", group_ids)
+        outcomes: Outcomes[str, GroupDescription] = Outcomes("describing groups", several("group ids", group_ids))
 
         async def describe(group_id: str) -> None:
             try:
@@ -81,7 +82,7 @@ class GroupAdmin:
         Raises BrokerError (NON_EMPTY_GROUP where there are members, GROUP_ID_NOT_FOUND), PartlyFailedError.
         """
         groups = Groups(self._cluster)
-        outcomes: Outcomes[str, None] = Outcomes("deleting groups", group_ids)
+        outcomes: Outcomes[str, None] = Outcomes("deleting groups", several("group ids", group_ids))
 
         async def delete(group_id: str) -> None:
             try:
@@ -105,7 +106,7 @@ class GroupAdmin:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a group has committed, for these partitions or for all; partitions without an offset are left out."""
         offsets = GroupOffsets(self._cluster, group_id)
-        wanted = None if partitions is None else [TopicPartition(*each) for each in partitions]
+        wanted = None if partitions is None else [TopicPartition(*each) for each in several("partitions", partitions)]
         return await offsets.committed(wanted, timeout_ms)
 
     async def alter_group_offsets(
@@ -135,7 +136,7 @@ class GroupAdmin:
         Raises BrokerError (GROUP_SUBSCRIBED_TO_TOPIC while members read the topic), PartlyFailedError.
         """
         offsets = GroupOffsets(self._cluster, group_id)
-        wanted = [TopicPartition(*each) for each in partitions]
+        wanted = [TopicPartition(*each) for each in several("partitions", partitions)]
         outcomes: Outcomes[TopicPartition, None] = Outcomes(f"deleting offsets of group {group_id}", wanted)
 
         async def attempt(pending: list[TopicPartition]) -> None:
@@ -167,7 +168,7 @@ class GroupAdmin:
                 MemberToRemove(each.group_instance_id, "" if each.group_instance_id else each.member_id)
                 for each in described.members
             ]
-        wanted = [MemberToRemove(each) if isinstance(each, str) else each for each in members]
+        wanted = [MemberToRemove(each) if isinstance(each, str) else each for each in several("members", members)]
         outcomes: Outcomes[MemberToRemove, None] = Outcomes(f"removing members of group {group_id}", wanted)
         coordinator = GroupCoordinator(self._cluster, group_id)
         why = f"{REMOVED_BY_ADMIN}: {reason}" if reason else REMOVED_BY_ADMIN

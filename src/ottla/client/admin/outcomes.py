@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from ottla.client.cluster import Cluster
@@ -11,6 +12,7 @@ from ottla.client.errors import (
     ClientError,
     ClientTimeoutError,
     ConnectionLostError,
+    InvalidArgumentError,
     PartlyFailedError,
     UnknownTopicError,
 )
@@ -18,6 +20,7 @@ from ottla.wire.errors import ErrorCode
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+G = TypeVar("G")
 
 
 class Outcomes(Generic[K, V]):
@@ -61,6 +64,16 @@ class Outcomes(Generic[K, V]):
             if item in self._open and self._open[item] is None:
                 left_out = f"{self.what}: the broker's answer leaves {item} out"
                 self.fail(item, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out))
+
+    async def ask_each(self, groups: Mapping[G, list[K]], ask: Callable[[G, list[K]], Awaitable[None]]) -> None:
+        """`ask(whom, items)` for each group at once; where one fails, that is the outcome of its items only."""
+        answers = await asyncio.gather(*(ask(*each) for each in groups.items()), return_exceptions=True)
+        for items, answer in zip(groups.values(), answers, strict=True):
+            if isinstance(answer, ClientError):
+                for item in items:
+                    self.fail(item, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
 
     async def work_off(
         self, cluster: Cluster, attempt: Callable[[list[K]], Awaitable[None]], timeout_ms: int | None = None
@@ -108,6 +121,12 @@ async def topic_error(cluster: Cluster, code: int, topic: str, what: str, detail
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return UnknownTopicError(topic, cluster.name, await cluster.nearest_topic(topic))
     return BrokerError(code, f"topic {topic} {what}", detail or None)
+
+
+def no_such_broker(cluster: Cluster, node_id: int) -> ClientError:
+    """The error for a broker that is not among those that the cluster has told of."""
+    known = ", ".join(map(str, sorted(cluster.metadata.nodes)))
+    return InvalidArgumentError(f"{cluster.name} has no broker {node_id} at the moment; its brokers are {known}")
 
 
 def check_controller(cluster: Cluster, code: int) -> None:

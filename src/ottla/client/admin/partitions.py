@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ottla.client.admin.outcomes import Outcomes
 from ottla.client.cluster import Cluster
-from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
+from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.model import LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition, by_topic
 from ottla.client.offsets import list_offsets_request
 from ottla.wire.errors import ErrorCode
@@ -109,19 +108,17 @@ class PartitionAdmin:
 
         async def attempt(pending: list[TopicPartition]) -> None:
             by_leader: dict[int, list[TopicPartition]] = {}
+            topics = await self._cluster.each_topic(list(dict.fromkeys(each.topic for each in pending)))
             for each in pending:
+                topic = topics[each.topic]
+                if isinstance(topic, BrokerError):
+                    outcomes.fail(each, topic)
+                    continue
                 try:
                     by_leader.setdefault(await self._cluster.leader(each), []).append(each)
-                except BrokerError as error:  # no such topic or partition, or no leader
+                except BrokerError as error:  # no such partition, or no leader
                     outcomes.fail(each, error)
-            asked = list(by_leader.items())
-            answers = await asyncio.gather(*(ask(*each) for each in asked), return_exceptions=True)
-            for (_, partitions), answer in zip(asked, answers, strict=True):
-                if isinstance(answer, ClientError):
-                    for each in partitions:
-                        outcomes.fail(each, answer)
-                elif isinstance(answer, BaseException):
-                    raise answer
+            await outcomes.ask_each(by_leader, ask)
 
         return attempt
 

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ottla.client.admin.arguments import check_values, several
 from ottla.client.admin.configs import config_source
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigEntry, CreatedTopic, NewPartitions, NewTopic
 from ottla.client.admin.outcomes import Outcomes, check_controller, topic_error
@@ -54,7 +55,7 @@ class TopicAdmin:
         Raises TopicExistsError where there is one of that name, BrokerError with the broker's words otherwise;
         PartlyFailedError where several were asked for.
         """
-        wanted = {topic.name: topic for topic in topics}
+        wanted = {_checked(topic).name: topic for topic in several("topics", topics)}
         outcomes: Outcomes[str, CreatedTopic] = Outcomes(_what("creating", wanted), wanted)
 
         async def attempt(names: list[str]) -> None:
@@ -102,7 +103,7 @@ class TopicAdmin:
 
         Raises UnknownTopicError where there is none, PartlyFailedError where several were asked for.
         """
-        named, ids = list(names), list(topic_ids)
+        named, ids = several("names of topics", names), several("ids of topics", topic_ids)
         if named and ids:
             raise InvalidArgumentError("delete topics by names or by topic_ids, not by both in one call")
         if ids:
@@ -203,17 +204,37 @@ class TopicAdmin:
             if (list_internal or not topic.is_internal) and (wanted is None or wanted.fullmatch(name))
         )
 
-    async def describe_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, TopicMetadata]:
-        """Partitions, leaders and replicas of these topics; UnknownTopicError for one that is not there."""
-        self._cluster.metadata.expire(names)
-        found = await self._cluster.retry("describing topics", lambda: self._cluster.topics(names), timeout_ms)
-        return {topic.name: topic for topic in found}
+    async def describe_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, TopicMetadata]:
+        """Partitions, leaders and replicas of these topics.
+
+        Raises UnknownTopicError where there is none, PartlyFailedError where several were asked for.
+        """
+        wanted = several("names of topics", names)
+        outcomes: Outcomes[str, TopicMetadata] = Outcomes(_what("describing", wanted), wanted)
+
+        async def attempt(pending: list[str]) -> None:
+            self._cluster.metadata.expire(pending)
+            for name, found in (await self._cluster.each_topic(pending)).items():
+                if isinstance(found, BrokerError):
+                    outcomes.fail(name, found)
+                else:
+                    outcomes.succeed(name, found)
+
+        return await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
     async def _wait_for_leaders(self, names: list[str]) -> None:
         self._cluster.metadata.expire(names)
         for topic in await self._cluster.topics(names):
             if any(partition.leader < 0 for partition in topic.partitions):
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic.name} is not usable yet")
+
+
+def _checked(topic: NewTopic) -> NewTopic:
+    """InvalidArgumentError for what is not to be created."""
+    if not isinstance(topic, NewTopic):
+        raise InvalidArgumentError(f"a topic to create is a NewTopic: NewTopic({topic!r}), not {topic!r}")
+    check_values(f"topic {topic.name}", topic.configs)
+    return topic
 
 
 def _what(doing: str, topics: Iterable[object]) -> str:

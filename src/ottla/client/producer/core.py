@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Callable
 from enum import Enum
+from math import ceil
 from operator import index
 from typing import Any
 
@@ -247,7 +248,7 @@ class ProducerCore:
             return await self.cluster.topics([topic], allow_auto_topic_creation=True)
 
         longest_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
-        (found,) = await self.cluster.retry(f"looking up topic {topic}", ask, int(longest_ms))
+        (found,) = await self.cluster.retry(f"looking up topic {topic}", ask, ceil(longest_ms))
         return found
 
     async def find_topic_within(self, topic: str, timeout_ms: float) -> bool:

@@ -88,7 +88,7 @@ class Admin:
         """As `ottla.client.Admin.list_topics`."""
         return self._thread.run(self._async.list_topics, pattern, list_internal=list_internal, timeout_ms=timeout_ms)
 
-    def describe_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, TopicMetadata]:
+    def describe_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, TopicMetadata]:
         """As `ottla.client.Admin.describe_topics`."""
         return self._thread.run(self._async.describe_topics, names, timeout_ms=timeout_ms)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ottla.client.admin.model import BROKER_DEFAULT
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError
+from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError, PartlyFailedError
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
@@ -62,8 +62,11 @@ class Client:
         return self._thread.run(self._admin.list_topics, pattern)
 
     def describe_topics(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        """Partitions, leaders and replicas of these topics."""
-        return self._thread.run(self._admin.describe_topics, names)
+        """Partitions, leaders and replicas of these topics. UnknownTopicError for one that does not exist."""
+        try:
+            return self._thread.run(self._admin.describe_topics, names)
+        except PartlyFailedError as error:
+            raise next(iter(error.errors.values())) from error
 
     def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
         """The partitions of these topics. UnknownTopicError for one that does not exist."""

@@ -4,14 +4,22 @@ import re
 
 import pytest
 
-from ottla.client.admin.topics import TopicAdmin as Admin
-from ottla.client.errors import BrokerError, InvalidArgumentError, TopicExistsError, UnknownTopicError
+from ottla.client.admin.partitions import PartitionAdmin
+from ottla.client.admin.topics import TopicAdmin
+from ottla.client.errors import (
+    BrokerError,
+    InvalidArgumentError,
+    PartlyFailedError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from ottla.client.model import LATEST, TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
 
 def admin(work):
-    return lambda cluster: work(Admin(cluster))
+    return lambda cluster: work(TopicAdmin(cluster))
 
 
 def test_create_list_describe_delete(fake, with_cluster):
@@ -97,3 +105,21 @@ def test_refusals_carry_the_brokers_words(fake, with_cluster):
 def test_a_topic_that_is_not_there(fake, with_cluster, ask):
     with pytest.raises(UnknownTopicError):
         with_cluster(fake, admin(ask))
+
+
+def test_what_is_there_is_described_beside_what_is_not(fake, with_cluster):
+    fake.topic("t", 0)
+    with pytest.raises(PartlyFailedError, match="describing 3 topics failed for 2 of 3") as caught:
+        with_cluster(fake, lambda cluster: TopicAdmin(cluster).describe_topics(["t", "u", "v"]))
+    assert [name for name, error in caught.value.errors.items() if isinstance(error, UnknownTopicError)] == ["u", "v"]
+    assert caught.value.values["t"].name == "t"
+
+
+def test_many_partitions_of_a_topic_that_is_not_there_are_looked_for_once(fake, with_cluster):
+    [there] = fake.topic("t", 0)
+    wanted = {TopicPartition("u", number): LATEST for number in range(50)}
+    with pytest.raises(PartlyFailedError) as caught:
+        with_cluster(fake, lambda cluster: PartitionAdmin(cluster).list_offsets({there: LATEST, **wanted}))
+    assert caught.value.errors.keys() == wanted.keys()
+    assert caught.value.values[there].offset == 0
+    assert len([each for each in fake.asked(ApiKey.METADATA) if each.topics is None]) <= 2  # looks for similar names

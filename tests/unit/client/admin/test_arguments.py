@@ -1,0 +1,69 @@
+"""Mistakes that are told before a broker is asked; above all those that would delete something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.client import NewTopic
+from ottla.client.admin.model import ConfigOperation, ConfigResource
+from ottla.client.errors import InvalidArgumentError
+from ottla.client.model import TopicPartition
+from ottla.client.sync import Admin
+
+TOPIC = ConfigResource.topic("t")
+
+
+@pytest.fixture
+def admin(fake):
+    for name in "abt":
+        fake.topic(name, 0)
+    with Admin(bootstrap_servers=fake.bootstrap) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "options"),
+    [
+        ("delete_topics", ["ab"], {}),
+        ("describe_topics", ["ab"], {}),
+        ("describe_topics", [7], {}),
+        ("create_topics", ["ab"], {}),
+        ("create_topics", [NewTopic("n")], {}),
+        ("describe_groups", ["ab"], {}),
+        ("delete_groups", ["ab"], {}),
+        ("delete_group_offsets", ["g", TopicPartition("t", 0)], {}),
+        ("list_group_offsets", ["g", TopicPartition("t", 0)], {}),
+        ("remove_members_from_group", ["g", "ab"], {}),
+        ("list_groups", [], {"states": "Stable"}),
+        ("describe_configs", [TOPIC], {}),
+        ("describe_log_dirs", [0], {}),
+    ],
+)
+def test_one_thing_in_place_of_several(fake, admin, call, arguments, options):
+    with pytest.raises(InvalidArgumentError, match="are given as a list, also where there is one"):
+        getattr(admin, call)(*arguments, **options)
+    assert not fake.requests
+    assert set(fake.leaders) == {TopicPartition(name, 0) for name in "abt"}
+
+
+def test_a_topic_to_create_is_no_name(admin):
+    with pytest.raises(InvalidArgumentError, match=r"is a NewTopic: NewTopic\('clicks'\), not 'clicks'"):
+        admin.create_topics(["clicks"])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.create_topics([NewTopic("n", configs={"retention.ms": 1000})]),
+        lambda admin: admin.alter_configs({TOPIC: {"retention.ms": 1000}}),
+        lambda admin: admin.incremental_alter_configs({TOPIC: {"retention.ms": 1000}}),
+        lambda admin: admin.incremental_alter_configs({TOPIC: [ConfigOperation("set", "retention.ms", 1000)]}),
+    ],
+)
+def test_values_of_settings_are_text(admin, call):
+    with pytest.raises(InvalidArgumentError, match=r"the value of retention\.ms is given as text, '1000', not as 1000"):
+        call(admin)
+
+
+def test_iterators_will_do(admin):
+    assert list(admin.describe_topics(iter(["a", "b"]))) == ["a", "b"]

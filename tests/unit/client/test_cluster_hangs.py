@@ -1,0 +1,156 @@
+"""A cluster that hangs, moves, is closed halfway or used in the wrong place: nobody waits for longer than he said."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import warnings
+
+import pytest
+
+from ottla.client import Admin, NewTopic
+from ottla.client.errors import ClientClosedError, ClientTimeoutError, ConnectionLostError, IllegalStateError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.metadata import MetadataRequest
+
+HANGS_S = 1.5
+"""Less than the request.timeout.ms of `with_cluster`, after which connections are given up."""
+
+
+def connections(fake):
+    return sum(map(len, fake._connections.values()))
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - another thread makes it true
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 50])
+def test_an_attempt_that_hangs_is_cut_off(fake, with_cluster, faults, timeout_ms):
+    fake.faults[ApiKey.METADATA].append(faults["SILENT"])
+
+    async def work(cluster):
+        await cluster.any_connection()
+        begun = time.monotonic()
+        with pytest.raises(ClientTimeoutError, match=rf"asking did not succeed within {timeout_ms} ms: no answer came"):
+            await cluster.retry("asking", lambda: cluster.refresh([]), timeout_ms)
+        return time.monotonic() - begun
+
+    assert with_cluster(fake, work) < HANGS_S
+
+
+def test_a_timeout_of_the_callers_own_stays_his(fake, with_cluster):
+    async def attempt():
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        with_cluster(fake, lambda cluster: cluster.retry("asking", attempt))
+
+
+def test_a_broker_that_hangs_is_passed_over_by_the_next_call(fakes, with_cluster, faults):
+    fakes.faults[ApiKey.METADATA].append(faults["SILENT"])
+
+    async def work(cluster):
+        hanging = await cluster.any_connection()
+        with pytest.raises(ClientTimeoutError):
+            await cluster.retry("asking", lambda: cluster.refresh([]), 50)
+        assert hanging.owes_answer
+        assert (await cluster.refresh([])).nodes
+        assert not hanging.is_open
+
+    with_cluster(fakes, work)
+
+
+def test_a_connection_whose_callers_were_cancelled_is_given_up_in_time(fake, with_cluster, faults):
+    fake.faults[ApiKey.METADATA] += [faults["SILENT"]] * 2
+
+    async def work(cluster):
+        connection = await cluster.any_connection()
+        asking = asyncio.create_task(connection.request(MetadataRequest(topics=[]), timeout_ms=100))
+        await until(lambda: fake.asked(ApiKey.METADATA))
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert connection.is_open
+        with pytest.raises(ClientTimeoutError, match=r"did not answer METADATA \(3\) within 100 ms"):
+            await connection.request(MetadataRequest(topics=[]))
+
+    with_cluster(fake, work)
+
+
+def test_metadata_that_are_always_too_old_are_asked_for_once_a_call(fake, with_cluster):
+    fake.topic("t", 0)
+
+    async def work(cluster):
+        for _ in range(3):
+            async with asyncio.timeout(HANGS_S):
+                await cluster.topics(["t"])
+        return len(fake.asked(ApiKey.METADATA))
+
+    assert with_cluster(fake, work, metadata_max_age_ms=0) == 3
+
+
+def test_the_controllers_successor_is_found(fakes, with_cluster):
+    async def work(cluster):
+        admin = Admin(bootstrap_servers=fakes.bootstrap, default_api_timeout_ms=4000, request_timeout_ms=2000)
+        async with admin:
+            await admin.create_topics([NewTopic("before")])
+            fakes.stop(0)
+            fakes.controller = 1
+            for partition in fakes.leaders:
+                fakes.leaders[partition] = 1
+            return await admin.create_topics([NewTopic("after")])
+
+    assert "after" in with_cluster(fakes, work)
+
+
+def test_what_is_being_opened_while_it_is_closed_is_closed(fake, with_cluster):
+    async def work(cluster):
+        asking = asyncio.create_task(cluster.refresh([]))
+        await until(lambda: connections(fake))
+        await cluster.close()
+        with pytest.raises(ClientClosedError):
+            await asking
+        await until(lambda: not connections(fake))
+
+    with_cluster(fake, work)
+
+
+def test_a_client_belongs_to_one_event_loop(fake):
+    admin = Admin(bootstrap_servers=fake.bootstrap)
+    with asyncio.Runner() as first:
+        first.run(admin.list_topics())
+        with pytest.raises(IllegalStateError, match=r"belongs to the event loop .* make a client in each asyncio\.run"):
+            asyncio.run(admin.list_topics())
+        assert first.run(admin.list_topics()) == []
+        asyncio.run(admin.close())
+        first.run(until(lambda: not connections(fake)))
+        with pytest.raises(ClientClosedError):
+            first.run(admin.list_topics())
+
+
+def test_a_client_is_closed_when_its_loop_is_over(fake):
+    admin = Admin(bootstrap_servers=fake.bootstrap)
+    asyncio.run(admin.list_topics())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of asyncio, whose transports were left open
+        asyncio.run(admin.close())
+        gc.collect()
+    asyncio.run(until(lambda: not connections(fake)))
+
+
+def test_a_peer_that_is_gone_at_once(fake, with_cluster, monkeypatch):
+    """The system knows no peer any more when asyncio asks for its name."""
+
+    async def work(cluster):
+        connection = await cluster.any_connection()
+        monkeypatch.setattr(connection._transport, "_extra", {**connection._transport._extra, "peername": None})
+        connection.connection_made(connection._transport)
+        connection.connection_lost(None)
+        with pytest.raises(ConnectionLostError):
+            await connection.request(MetadataRequest(topics=[]))
+
+    with_cluster(fake, work)
