@@ -6,8 +6,16 @@ import pytest
 
 from ottla.client import Producer as AsyncProducer
 from ottla.client import ProducerRecord, RecordMetadata
-from ottla.client.errors import ClientClosedError, InvalidArgumentError, RecordTooLargeError, UnknownTopicError
+from ottla.client.errors import (
+    ClientClosedError,
+    ClientTimeoutError,
+    InvalidArgumentError,
+    RecordTooLargeError,
+    UnknownTopicError,
+)
 from ottla.client.sync import Producer
+from ottla.wire.apis import ApiKey
+from unit.client.conftest import DROP
 
 QUICK = {
     "request_timeout_ms": 2000,
@@ -86,3 +94,21 @@ def test_what_cannot_be_sent_is_refused_at_once(fake):
     with pytest.raises(ClientClosedError, match="closed"):
         producer.send("t", b"v")
     producer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sync", "asyncio"])
+def test_the_time_that_a_send_had_is_told_as_it_was_given(fake, kind):
+    fake.faults[ApiKey.METADATA] += [DROP] * 1000
+    settings = {"bootstrap_servers": fake.bootstrap, **QUICK, "max_block_ms": 300}
+
+    async def waiting():
+        async with AsyncProducer(**settings) as producer:
+            await producer.send("t", b"1")
+
+    def blocking():
+        with Producer(**settings) as producer:
+            producer.send("t", b"1")
+
+    with pytest.raises(ClientTimeoutError, match=r"(within 300 ms|max\.block\.ms \(300\))"):
+        blocking() if kind == "sync" else asyncio.run(waiting())
