@@ -63,6 +63,24 @@ def serve(
     sys.exit(run(options))
 
 
+@app.command()
+def zookeeper(
+    host: Annotated[str, typer.Option(help="Host name or address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 2181,
+    data: Annotated[str, typer.Option(help="Folder for the tree, made if need be.")] = "ottla-zookeeper",
+    tick_time: Annotated[
+        int,
+        typer.Option(
+            "--tick-time-ms", min=1, help="ZooKeeper's tickTime: session timeouts are between 2 and 20 of it."
+        ),
+    ] = 2000,
+) -> None:
+    """Run a ZooKeeper server over ottla's own tree until SIGTERM or Ctrl-C; changes are on the disk when answered."""
+    from ottla.cli.zookeeper import ZooKeeperOptions, run
+
+    sys.exit(run(ZooKeeperOptions(host, port, data, tick_time)))
+
+
 app.command()(demo)
 app.command()(pipeline)
 app.add_typer(log)

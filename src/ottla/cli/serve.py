@@ -55,7 +55,7 @@ def run(options: ServeOptions) -> int:
     """Run the broker; returns the exit code."""
     from ottla.env.limits import raise_open_files_limit
 
-    started = _process_start_s()
+    started = process_start_s()
     raise_open_files_limit()
     sys.setswitchinterval(THREAD_SWITCH_S)
     logging.basicConfig(
@@ -154,7 +154,7 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _process_start_s() -> float:
+def process_start_s() -> float:
     """When this process began, on the monotonic clock, so that "ready in" counts the interpreter and the imports."""
     try:
         with open("/proc/self/stat", encoding="ascii") as file:

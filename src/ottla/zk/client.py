@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ottla.zk.tree import (
     ANY_VERSION,
@@ -17,11 +17,13 @@ from ottla.zk.tree import (
     Result,
     Set,
     Stat,
+    Transaction,
     WatchEvent,
     WatchTable,
     ZkError,
     parent_of,
 )
+from ottla.zk.watches import LocalWatch
 
 if TYPE_CHECKING:
     from ottla.zk.store import TreeStore
@@ -108,20 +110,13 @@ class ZkClient(Protocol):
         ...
 
 
-class _LocalWatch(NamedTuple):
-    """Whom to tell, in this process."""
-
-    session_id: int
-    watcher: Watcher
-
-
 class LocalClient:
     """A session in the process that holds the tree."""
 
     def __init__(self, store: TreeStore, session_id: int = LOCAL_SESSION, watches: WatchTable | None = None) -> None:
         self._store = store
         self._session_id = session_id
-        self._watches = watches if watches is not None else WatchTable()
+        self._watches = watches if watches is not None else store.watches
         self._closed = False
         self._listeners: list[SessionListener] = []
 
@@ -157,7 +152,7 @@ class LocalClient:
         """See `ZkClient.get`."""
         node = self._store.tree.get(path)
         if watch is not None:
-            self._watches.watch_data(path, _LocalWatch(self._session_id, watch))
+            self._watches.watch_data(path, LocalWatch(self._session_id, watch))
         return node.data, node.stat()
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
@@ -174,20 +169,20 @@ class LocalClient:
         """See `ZkClient.children`."""
         names = self._store.tree.children(path)
         if watch is not None:
-            self._watches.watch_children(path, _LocalWatch(self._session_id, watch))
+            self._watches.watch_children(path, LocalWatch(self._session_id, watch))
         return names
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         """See `ZkClient.exists`."""
         node = self._store.tree.nodes.get(path)
         if watch is not None:
-            self._watches.watch_data(path, _LocalWatch(self._session_id, watch))
+            self._watches.watch_data(path, LocalWatch(self._session_id, watch))
         return None if node is None else node.stat()
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
         """See `ZkClient.multi`. Raises `DiskError` too, where the tree's log cannot be written or forced to disk."""
         transaction = self._store.execute(operations, self._session_id)
-        self._tell(transaction.events)
+        self._tell(transaction)
         await self._store.forced()
         return transaction.results
 
@@ -195,25 +190,20 @@ class LocalClient:
         """See `ZkClient.close`. The store stays open: it belongs to whoever opened it."""
         if not self._closed:
             self._closed = True
-            self._tell(self._store.expire_session(self._session_id).events)
+            self._tell(self._store.expire_session(self._session_id))
 
     def expire(self, new_session_id: int) -> None:
         """End the session as an ensemble does that has not heard of it for too long, and go on in a new one."""
         expired, self._session_id = self._session_id, new_session_id
-        self._watches.drop_if(lambda watch: isinstance(watch, _LocalWatch) and watch.session_id == expired)
-        self._tell(self._store.expire_session(expired).events)
+        self._watches.drop_if(lambda watch: isinstance(watch, LocalWatch) and watch.session_id == expired)
+        self._tell(self._store.expire_session(expired))
         loop = asyncio.get_running_loop()
         for event in (SessionEvent.EXPIRED, SessionEvent.CONNECTED):
             for listener in self._listeners:
                 loop.call_soon(listener, event)
 
-    def _tell(self, events: Sequence[WatchEvent]) -> None:
-        told = self._watches.fire(events)
-        if told:
-            loop = asyncio.get_running_loop()
-            for watch, event in told:
-                assert isinstance(watch, _LocalWatch)
-                loop.call_soon(watch.watcher, event)
+    def _tell(self, transaction: Transaction) -> None:
+        self._watches.tell(transaction.events, transaction.zxid, asyncio.get_running_loop().call_soon)
 
 
 async def ensure_path(zk: ZkClient, path: str, data: bytes | None = None) -> bool:

@@ -4,14 +4,20 @@ Files (in one folder, the first of the broker's log folders): `ottla-tree.log`, 
 records `length (u32) | crc32c (u32) | payload`, the payload JSON in UTF-8; node data is text in which each byte is one
 character (latin-1), so that any data survives and JSON in it stays readable.
 
-    log       [zxid, time_ms, [["create" | "set" | "delete", path, data, version], ...]]
-    snapshot  [format, last_zxid, nodes], and each node
-              [path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, cversion, aversion]
+    log       [zxid, time_ms, [[kind, path, data, version, owner, acl], ...], 2]
+              kind and version as `tree.Change` has them; owner and acl are left out at the end where nobody owns the
+              node and everybody may do everything
+    snapshot  [format, last_zxid, nodes, sessions], and each node
+              [path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, created, aversion, owner, acl],
+              each session [id, password, timeout_ms]
+
+Older trees have records without the 2, and snapshots of format 1 without owners, access lists and sessions; the counts
+of created children in them are counts of created and deleted ones, from which sequential numbers went on then, too.
 
 A transaction is in the page cache before anybody sees its effect, and is forced to disk in the background: it survives
 the death of the process. With `flush_on_ack` whoever awaits `forced` knows that it survives a loss of power, too; after
 a flush that failed nobody knows what is on the disk, so nothing more is written. Ephemeral nodes of sessions in this
-process end with it and are never written.
+process end with it and are never written; those of other processes last as long as their sessions.
 """
 
 from __future__ import annotations
@@ -19,21 +25,26 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.env.disk import DiskError
 from ottla.records.crc import crc32c
-from ottla.zk.tree import Change, Node, Operation, Transaction, Tree, ZkError
+from ottla.zk.acl import OPEN_ACL, Acl, AclList
+from ottla.zk.sessions import FIRST_DURABLE_SESSION
+from ottla.zk.tree import Change, Node, ServerOperation, SessionRecord, Transaction, Tree, ZkError, parent_of
+from ottla.zk.watches import WatchTable
 
 if TYPE_CHECKING:
     from ottla.env.clock import Clock
     from ottla.env.disk import Disk, DiskFile
     from ottla.env.executor import Executor
+    from ottla.zk.acl import Identity
 
 LOG_NAME = "ottla-tree.log"
 SNAPSHOT_NAME = "ottla-tree.snapshot"
-FORMAT = 1
+FORMAT = 2
+OLD_FORMAT = 1
 SNAPSHOT_AFTER_BYTES = 16 * 1024 * 1024
 """A log that has grown beyond this is replaced by a snapshot at once."""
 SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
@@ -54,6 +65,18 @@ def holds_tree(disk: Disk, folder: str) -> bool:
 
 class TreeDamaged(Exception):
     """A file of the tree cannot be read; the message says which, why, and what to do."""
+
+
+class StoreListener(Protocol):
+    """Who serves the tree to other processes."""
+
+    def forced(self, zxid: int) -> None:
+        """Transactions up to this one are on the disk."""
+        ...
+
+    def failed(self, error: DiskError) -> None:
+        """Nobody knows any more what is on the disk; nothing more is written."""
+        ...
 
 
 class TreeStore:
@@ -78,13 +101,21 @@ class TreeStore:
         #: Where the last whole record of the log ends.
         self._end = file.size
         self._flushing = False
+        self._flush_is_due = False
         self._dirty = False
         self._closed = False
-        self._flush_on_ack = flush_on_ack
+        self._flush_on_ack = flush_on_ack and executor is not None
         #: Who waits for the flush under way, and who for the one after it.
         self._waiting: list[asyncio.Future[None]] = []
         self._waiting_next: list[asyncio.Future[None]] = []
         self._failure: DiskError | None = None
+        self.watches = WatchTable()
+        #: The last transaction that nothing takes back any more, as far as this store promises that.
+        self.forced_zxid = tree.last_zxid
+        #: The paths that transactions touched which are not forced yet: by the flush under way, and after it.
+        self._touched: dict[str, int] = {}
+        self._touched_next: dict[str, int] = {}
+        self._listener: StoreListener | None = None
 
     @staticmethod
     def open(
@@ -109,14 +140,30 @@ class TreeStore:
             store._snapshot_if_possible()
         return store
 
-    def execute(self, operations: Sequence[Operation], session_id: int) -> Transaction:
+    def listen(self, listener: StoreListener | None) -> None:
+        """Tell a server of other processes what is forced to disk.
+
+        From now on every transaction is logged, if only as a number: a client that has seen one would take a server
+        with lower ones for a stale one. A flush begins when the loop has taken up what came with the first write.
+        """
+        self._listener = listener
+        if listener is not None:
+            self.execute([], 0)
+
+    def unforced(self, path: str) -> int:
+        """The last transaction that touched the node (or its children) and may still be lost; 0 where none may."""
+        return self._touched_next.get(path) or self._touched.get(path) or 0
+
+    def execute(
+        self, operations: Sequence[ServerOperation], session_id: int, identities: Collection[Identity] | None = None
+    ) -> Transaction:
         """Apply operations as one transaction and log it.
 
         Raises `ZkError` where an operation fails, `DiskError` where it cannot be written; the tree is then as before.
         """
         if self._failure is not None:
             raise self._failure
-        transaction = self.tree.execute(operations, session_id, self._clock.now_ms())
+        transaction = self.tree.execute(operations, session_id, self._clock.now_ms(), identities)
         self._log(transaction)
         return transaction
 
@@ -126,21 +173,22 @@ class TreeStore:
             return
         if self._failure is not None:
             raise self._failure
-        if self._flushing:
+        if self._flushing or self._flush_is_due:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             (self._waiting_next if self._dirty else self._waiting).append(waiting)
             await waiting
 
     def expire_session(self, session_id: int) -> Transaction:
-        """Delete the ephemeral nodes of a session."""
+        """End a session and delete its ephemeral nodes."""
         transaction = self.tree.expire_session(session_id, self._clock.now_ms())
         self._log(transaction)
         return transaction
 
     def snapshot(self) -> None:
         """Write all durable nodes into the snapshot and begin the log anew. Raises `DiskError`."""
-        nodes = [_node_fields(path, node) for path, node in self.tree.nodes.items() if not node.ephemeral_owner]
-        record = _record([FORMAT, self.tree.last_zxid, nodes])
+        nodes = [_node_fields(path, node) for path, node in self.tree.nodes.items() if _outlasts(node.ephemeral_owner)]
+        sessions = [[number, _text(kept.password), kept.timeout_ms] for number, kept in self.tree.sessions.items()]
+        record = _record([FORMAT, self.tree.last_zxid, nodes, sessions])
         self._disk.write_atomic(f"{self._folder}/{SNAPSHOT_NAME}", b"".join(record))
         # A crash between the two leaves records that the snapshot holds already; their ids tell.
         self._file.truncate(0)
@@ -160,30 +208,38 @@ class TreeStore:
                 self._file.close()
 
     def _log(self, transaction: Transaction) -> None:
-        durable = [change for change in transaction.changes if not change.ephemeral]
-        if not durable:
+        durable = [_change_fields(change) for change in transaction.changes if _outlasts(change.owner)]
+        if not durable and self._listener is None:
+            self._nothing_to_force()
             return
         try:
             if self._file.damaged:
                 # A write failed and its remains stayed: records behind them would not be found again.
                 self._file.truncate(self._end)
-            self._file.append(
-                _record(
-                    [
-                        transaction.zxid,
-                        transaction.time_ms,
-                        [[change.kind, change.path, _text(change.data), change.version] for change in durable],
-                    ]
-                )
-            )
+            self._file.append(_record([transaction.zxid, transaction.time_ms, durable, FORMAT]))
         except DiskError:
             self.tree.undo_last()
             raise
         self._end = self._file.size
         self._dirty = True
+        if self._flush_on_ack:
+            self._touch(transaction)
+        else:
+            self.forced_zxid = transaction.zxid
         self._flush_soon()
         if self._file.size > SNAPSHOT_AFTER_BYTES:
             self._snapshot_if_possible()
+
+    def _touch(self, transaction: Transaction) -> None:
+        touched, zxid = self._touched_next, transaction.zxid
+        for kind, path, *_ in transaction.changes:
+            touched[path] = zxid
+            if kind in ("create", "delete"):
+                touched[parent_of(path)] = zxid
+
+    def _nothing_to_force(self) -> None:
+        if not self._flushing and not self._dirty:
+            self.forced_zxid = self.tree.last_zxid
 
     def _snapshot_if_possible(self) -> None:
         """Shorten the log. A disk that fails here costs nothing: the log is complete, the next write tries again."""
@@ -194,27 +250,55 @@ class TreeStore:
 
     def _flush_soon(self) -> None:
         """Force the log to disk in a disk thread, one flush at a time for however many transactions."""
-        if self._executor is None or self._flushing:
+        if self._executor is None or self._flushing or self._flush_is_due:
+            return
+        if self._listener is None:
+            self._flush()
+            return
+        self._flush_is_due = True
+        asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        assert self._executor is not None
+        self._flush_is_due = False
+        if self._closed:
             return
         self._flushing = True
         self._dirty = False
         self._waiting, self._waiting_next = self._waiting_next, []
-        self._executor.call(self._file.flush, self._flushed)
+        self._touched, self._touched_next = self._touched_next, self._touched
+        zxid = self.tree.last_zxid
+        self._executor.call(self._file.flush, lambda _, error: self._flushed(zxid, error))
 
-    def _flushed(self, _result: object, error: BaseException | None) -> None:
+    def _flushed(self, zxid: int, error: BaseException | None) -> None:
         self._flushing = False
         waiting, self._waiting = self._waiting, []
-        if self._flush_on_ack and isinstance(error, DiskError):
+        if error is None:
+            self._touched.clear()
+            self.forced_zxid = max(zxid, self.forced_zxid)
+            if not self._dirty:
+                self.forced_zxid = self.tree.last_zxid
+        elif self._flush_on_ack and isinstance(error, DiskError):
             self._failure = error
             waiting += self._waiting_next
             self._waiting_next = []
         _tell(waiting, error)
         if self._closed:
             self._file.close()
-        elif error is not None:
+            return
+        if error is not None:
             self._dirty = True
         elif self._dirty:
             self._flush_soon()
+        self._tell_listener(error)
+
+    def _tell_listener(self, error: BaseException | None) -> None:
+        if self._listener is None:
+            return
+        if error is None:
+            self._listener.forced(self.forced_zxid)
+        elif self._failure is not None:
+            self._listener.failed(self._failure)
 
 
 def _tell(waiting: Sequence[asyncio.Future[None]], error: BaseException | None) -> None:
@@ -240,11 +324,35 @@ def _record(value: Any) -> list[bytes]:
     return [_HEAD.pack(len(payload), crc32c(payload)), payload]
 
 
+def _outlasts(owner: int) -> bool:
+    """Whether what belongs to that session (0: nobody's) is still there when this process has ended."""
+    return owner == 0 or owner >= FIRST_DURABLE_SESSION
+
+
 def _node_fields(path: str, node: Node) -> list[Any]:
-    return [
+    fields: list[Any] = [
         path, _text(node.data), node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms, node.version,
-        node.cversion, node.aversion,
+        node.created, node.aversion,
     ]  # fmt: skip
+    return fields + _owner_and_acl(node.ephemeral_owner, node.acl)
+
+
+def _change_fields(change: Change) -> list[Any]:
+    kind, path, data, version, owner, acl = change
+    fields: list[Any] = [kind, path, _text(data), version]
+    return fields + _owner_and_acl(owner, acl) if owner or acl is not OPEN_ACL else fields
+
+
+def _owner_and_acl(owner: int, acl: AclList) -> list[Any]:
+    """What is left out at the end of a record where it says nothing."""
+    if acl is not OPEN_ACL:
+        return [owner, acl]
+    return [owner] if owner else []
+
+
+def _acl(entries: Sequence[Sequence[Any]]) -> AclList:
+    acl = tuple(Acl(*entry) for entry in entries)
+    return OPEN_ACL if acl == OPEN_ACL else acl
 
 
 def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
@@ -264,37 +372,63 @@ def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
 
 def _load_snapshot(tree: Tree, content: bytes, path: str) -> None:
     found = _next_record(content, 0)
-    if found is None or found[1] != len(content) or found[0][0] != FORMAT:
+    if found is None or found[1] != len(content) or found[0][0] not in (OLD_FORMAT, FORMAT):
         raise TreeDamaged(
             f"{path} is damaged or of another format. Restore it from a copy, or remove it together with {LOG_NAME}: "
             "topics are then found again by their folders, but their settings are lost."
         )
-    _, tree.last_zxid, nodes = found[0]
-    for node_path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, cversion, aversion in nodes:
-        node = tree.nodes.get(node_path)
-        if node is None:
-            node = tree.nodes[node_path] = Node(None, czxid, ctime_ms)
-        node.data = _bytes(data)
-        node.mzxid, node.pzxid, node.mtime_ms = mzxid, pzxid, mtime_ms
-        node.version, node.cversion, node.aversion = version, cversion, aversion
+    _, tree.last_zxid, nodes, *rest = found[0]
+    for fields in nodes:
+        _load_node(tree, *fields)
     for node_path in tree.nodes:
         if node_path != "/":
             parent, _, name = node_path.rpartition("/")
             tree.nodes[parent or "/"].children.add(name)
+    for session_id, password, timeout_ms in rest[0] if rest else ():
+        tree.sessions[session_id] = SessionRecord(_bytes(password) or b"", timeout_ms)
+
+
+def _load_node(
+    tree: Tree,
+    path: str,
+    data: str | None,
+    czxid: int,
+    mzxid: int,
+    pzxid: int,
+    ctime_ms: int,
+    mtime_ms: int,
+    version: int,
+    created: int,
+    aversion: int,
+    owner: int = 0,
+    acl: Sequence[Sequence[Any]] | None = None,
+) -> None:
+    node = tree.nodes.get(path)
+    if node is None:
+        node = tree.nodes[path] = Node(None, czxid, ctime_ms, owner)
+        if owner:
+            tree.own(path, node)
+    node.data = _bytes(data)
+    node.mzxid, node.pzxid, node.mtime_ms = mzxid, pzxid, mtime_ms
+    node.version, node.created, node.aversion = version, created, aversion
+    if acl is not None:
+        node.acl = _acl(acl)
+
+
+def _change(
+    kind: str, path: str, data: str | None, version: int, owner: int = 0, acl: Sequence[Sequence[Any]] | None = None
+) -> Change:
+    return Change(kind, path, _bytes(data), version, owner, OPEN_ACL if acl is None else _acl(acl))
 
 
 def _replay_log(tree: Tree, content: bytes, path: str) -> int:
     """Apply the log's records that the snapshot does not hold; returns how many bytes are good."""
     position = 0
     while (found := _next_record(content, position)) is not None:
-        (zxid, time_ms, changes), position_after = found
+        (zxid, time_ms, changes, *_), position_after = found
         if zxid > tree.last_zxid:
             try:
-                tree.replay(
-                    zxid,
-                    time_ms,
-                    (Change(kind, node, _bytes(data), version, False) for kind, node, data, version in changes),
-                )
+                tree.replay(zxid, time_ms, [_change(*change) for change in changes])
             except ZkError as error:
                 raise TreeDamaged(
                     f"{path} does not fit its snapshot at byte {position} ({error}). Restore both from a copy, or "

@@ -1,14 +1,32 @@
-"""The tree of znodes: versions, ephemeral and sequential nodes, atomic transactions, watches. Pure: no disk, no clock.
+"""The tree of znodes: versions, ephemeral and sequential nodes, sessions, atomic transactions. Pure: no disk, no clock.
 
-Semantics are Apache ZooKeeper's (Programmer's Guide, sections "Znodes", "ZooKeeper Sessions" and "ZooKeeper Watches").
+Semantics are Apache ZooKeeper's (Programmer's Guide, sections "Znodes", "ZooKeeper Sessions" and "ZooKeeper access
+control using ACLs"), the order in which a request is checked is that of its `PrepRequestProcessor`.
 A transaction is applied operation by operation and undone as a whole when one of them fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from enum import Enum
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
+
+from ottla.zk.acl import ADMIN, CREATE, DELETE, OPEN_ACL, READ, WRITE, AclList, Identity, check_access, settled_acl
+from ottla.zk.errors import BadArgumentsError as BadArgumentsError
+from ottla.zk.errors import BadVersionError as BadVersionError
+from ottla.zk.errors import InvalidAclError as InvalidAclError
+from ottla.zk.errors import NoAuthError as NoAuthError
+from ottla.zk.errors import NoChildrenForEphemeralsError as NoChildrenForEphemeralsError
+from ottla.zk.errors import NodeExistsError as NodeExistsError
+from ottla.zk.errors import NoNodeError as NoNodeError
+from ottla.zk.errors import NotEmptyError as NotEmptyError
+from ottla.zk.errors import SessionExpiredError as SessionExpiredError
+from ottla.zk.errors import SessionMovedError as SessionMovedError
+from ottla.zk.errors import ZkError as ZkError
+from ottla.zk.sessions import FIRST_DURABLE_SESSION
+from ottla.zk.watches import EventType as EventType
+from ottla.zk.watches import WatchEvent as WatchEvent
+from ottla.zk.watches import WatchTable as WatchTable
 
 ANY_VERSION = -1
 LARGEST_NODE = 1024 * 1024
@@ -16,45 +34,8 @@ LARGEST_NODE = 1024 * 1024
 MOST_OPERATIONS = 100_000
 """The most operations of one transaction: a topic of Kafka's takes two nodes per partition."""
 
-
-class ZkError(Exception):
-    """An operation that the tree refuses. `path` is the node it failed at."""
-
-    def __init__(self, path: str, reason: str = "") -> None:
-        super().__init__(f"{type(self).__name__} for {path}" + (f": {reason}" if reason else ""))
-        self.path = path
-
-
-class NoNodeError(ZkError):
-    """The node, or the parent of a node to be made, is not there."""
-
-
-class NodeExistsError(ZkError):
-    """The node to be made is there already."""
-
-
-class BadVersionError(ZkError):
-    """The node has another version than the operation demands."""
-
-
-class NotEmptyError(ZkError):
-    """A node with children cannot be deleted."""
-
-
-class NoChildrenForEphemeralsError(ZkError):
-    """An ephemeral node cannot have children."""
-
-
-class BadArgumentsError(ZkError):
-    """A path or data that no node can have."""
-
-
-class SessionExpiredError(ZkError):
-    """The session is over; what it asked last was not done."""
-
-
-class NoAuthError(ZkError):
-    """The node's access list does not allow it."""
+#: What no path has: empty and relative parts, and characters that cannot be shown (or, in Java, take two).
+_NOT_IN_PATHS = re.compile("//|/\\.{1,2}(?:/|$)|[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
 class Stat(NamedTuple):
@@ -80,6 +61,7 @@ class Create(NamedTuple):
     data: bytes | None = None
     ephemeral: bool = False
     sequential: bool = False
+    acl: AclList = OPEN_ACL
 
 
 class Set(NamedTuple):
@@ -104,63 +86,84 @@ class Check(NamedTuple):
     version: int = ANY_VERSION
 
 
-Operation: TypeAlias = Create | Set | Delete | Check
-Result: TypeAlias = str | Stat | None
-"""What an operation gives: the path made by Create, the new Stat of Set, None for the others."""
+class SetAcl(NamedTuple):
+    """Replace a node's access list, if that has this version (`aversion`)."""
 
-
-class EventType(Enum):
-    """What a watch tells, in ZooKeeper's words."""
-
-    CREATED = "NodeCreated"
-    DELETED = "NodeDeleted"
-    DATA_CHANGED = "NodeDataChanged"
-    CHILDREN_CHANGED = "NodeChildrenChanged"
-
-
-class WatchEvent(NamedTuple):
-    """Something happened to the node `path`."""
-
-    type: EventType
     path: str
+    acl: AclList
+    version: int = ANY_VERSION
+
+
+class OpenSession(NamedTuple):
+    """A client of another process begins a session."""
+
+    session_id: int
+    password: bytes
+    timeout_ms: int
+
+
+class CloseSession(NamedTuple):
+    """A session ends, and its ephemeral nodes with it."""
+
+    session_id: int
+
+
+Operation: TypeAlias = Create | Set | Delete | Check
+ServerOperation: TypeAlias = Operation | SetAcl | OpenSession | CloseSession
+"""What a server does for its clients beside the operations of a transaction of theirs."""
+Result: TypeAlias = str | Stat | None
+"""What an operation gives: the path made by Create, the new Stat of Set and SetAcl, None for the others."""
 
 
 class Node:
     """One znode. Changed by `Tree` only."""
 
     __slots__ = (
-        "aversion", "children", "ctime_ms", "cversion", "czxid", "data", "ephemeral_owner", "mtime_ms", "mzxid",
+        "acl", "aversion", "children", "created", "ctime_ms", "czxid", "data", "ephemeral_owner", "mtime_ms", "mzxid",
         "pzxid", "version",
     )  # fmt: skip
 
-    def __init__(self, data: bytes | None, zxid: int, now_ms: int, ephemeral_owner: int = 0) -> None:
+    def __init__(
+        self, data: bytes | None, zxid: int, now_ms: int, ephemeral_owner: int = 0, acl: AclList = OPEN_ACL
+    ) -> None:
         self.data = data
+        self.acl = acl
         self.children: set[str] = set()
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime_ms = self.mtime_ms = now_ms
-        self.version = self.cversion = self.aversion = 0
+        self.version = self.aversion = 0
+        #: How many children were ever made: the number that the next sequential one gets.
+        self.created = 0
         self.ephemeral_owner = ephemeral_owner
+
+    @property
+    def cversion(self) -> int:
+        """How many children were made or deleted."""
+        return 2 * self.created - len(self.children)
 
     def stat(self) -> Stat:
         """The node's Stat."""
+        count = len(self.children)
         return Stat(
-            self.czxid, self.mzxid, self.ctime_ms, self.mtime_ms, self.version, self.cversion, self.aversion,
-            self.ephemeral_owner, len(self.data or b""), len(self.children), self.pzxid,
+            self.czxid, self.mzxid, self.ctime_ms, self.mtime_ms, self.version, 2 * self.created - count, self.aversion,
+            self.ephemeral_owner, len(self.data or b""), count, self.pzxid,
         )  # fmt: skip
 
 
 class Change(NamedTuple):
     """A change that was made, with what is needed to make it again after a restart.
 
-    `kind` is create, set or delete; `version` is the parent's child version after a create or delete, the node's
-    version after a set.
+    `kind` is create, set, delete, acl, open or close; `version` is the parent's count of created children after a
+    create or delete, the node's version after a set, that of its access list after acl, the timeout of an opened
+    session. `owner` is the session of an ephemeral node, or the one that was opened or closed.
     """
 
     kind: str
     path: str
     data: bytes | None
     version: int
-    ephemeral: bool
+    owner: int = 0
+    acl: AclList = OPEN_ACL
 
 
 class Transaction(NamedTuple):
@@ -173,6 +176,13 @@ class Transaction(NamedTuple):
     events: tuple[WatchEvent, ...]
 
 
+class SessionRecord(NamedTuple):
+    """What is kept of a session of another process."""
+
+    password: bytes
+    timeout_ms: int
+
+
 def parent_of(path: str) -> str:
     """The path of a node's parent."""
     return path.rpartition("/")[0] or "/"
@@ -182,10 +192,10 @@ def check_path(path: str) -> None:
     """Raise `BadArgumentsError` for a path that ZooKeeper would not take."""
     if path == "/":
         return
-    if not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
-        raise BadArgumentsError(path, "a path starts with /, does not end with it, and has no empty part")
-    if "/./" in path + "/" or "/../" in path + "/":
-        raise BadArgumentsError(path, "relative paths are not allowed")
+    if not path.startswith("/") or path.endswith("/"):
+        raise BadArgumentsError(path, "a path starts with / and does not end with it")
+    if _NOT_IN_PATHS.search(path):
+        raise BadArgumentsError(path, "a path has no empty part, no . or .. as a part, and no unprintable characters")
 
 
 class _Before(NamedTuple):
@@ -198,19 +208,43 @@ class _Before(NamedTuple):
     pzxid: int = 0
     mtime_ms: int = 0
     version: int = 0
-    cversion: int = 0
+    created: int = 0
+    aversion: int = 0
+    acl: AclList = OPEN_ACL
+
+
+class _SessionBefore(NamedTuple):
+    """A session as it was before; `record` is None where there was none."""
+
+    session_id: int
+    record: SessionRecord | None
+
+
+class _Making:
+    """A transaction that is being made."""
+
+    __slots__ = ("changes", "events", "identities", "now_ms", "session_id", "zxid")
+
+    def __init__(self, session_id: int, zxid: int, now_ms: int, identities: Collection[Identity] | None) -> None:
+        self.session_id = session_id
+        self.zxid = zxid
+        self.now_ms = now_ms
+        self.identities = identities
+        self.changes: list[Change] = []
+        self.events: list[WatchEvent] = []
 
 
 class Tree:
-    """All znodes by path, and the id of the last transaction."""
+    """All znodes by path, the sessions of other processes, and the id of the last transaction."""
 
-    __slots__ = ("_ephemerals", "_undo", "last_zxid", "nodes")
+    __slots__ = ("_ephemerals", "_undo", "last_zxid", "nodes", "sessions")
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {"/": Node(b"", 0, 0)}
+        self.sessions: dict[int, SessionRecord] = {}
         self.last_zxid = 0
         self._ephemerals: dict[int, set[str]] = {}
-        self._undo: list[_Before] = []
+        self._undo: list[_Before | _SessionBefore] = []
 
     # Reading
 
@@ -226,30 +260,40 @@ class Tree:
         """The names of a node's children, sorted. Raises `NoNodeError`."""
         return sorted(self.get(path).children)
 
+    def ephemerals(self) -> dict[int, list[str]]:
+        """The paths of ephemeral nodes by the session that owns them."""
+        return {session_id: sorted(paths) for session_id, paths in self._ephemerals.items()}
+
     # Writing
 
-    def execute(self, operations: Sequence[Operation], session_id: int, now_ms: int) -> Transaction:
+    def execute(
+        self,
+        operations: Sequence[ServerOperation],
+        session_id: int,
+        now_ms: int,
+        identities: Collection[Identity] | None = None,
+    ) -> Transaction:
         """Apply operations as one transaction, all or none.
 
-        Ephemeral nodes belong to `session_id`. Raises the `ZkError` of the first operation that fails; the tree is
-        then as it was. Use `undo` with the transaction where it could not be made durable.
+        Ephemeral nodes belong to `session_id`; `identities` say who asks, None for this process itself, which may do
+        everything. Raises the `ZkError` of the first operation that fails, which knows its `index`; the tree is then as
+        it was. Use `undo_last` where the transaction could not be made durable.
         """
         if len(operations) > MOST_OPERATIONS:
             raise BadArgumentsError("/", f"more than {MOST_OPERATIONS} operations in one transaction")
         self._undo = []
         zxid = self.last_zxid + 1
+        making = _Making(session_id, zxid, now_ms, identities)
         results: list[Result] = []
-        changes: list[Change] = []
-        events: list[WatchEvent] = []
         try:
-            results.extend(
-                self._apply(operation, session_id, zxid, now_ms, changes, events) for operation in operations
-            )
-        except ZkError:
+            for operation in operations:
+                results.append(self._apply(operation, making))  # noqa: PERF401 (its length is the index of the failed one)
+        except ZkError as error:
+            error.index = len(results)
             self._roll_back()
             raise
         self.last_zxid = zxid
-        return Transaction(zxid, now_ms, tuple(results), tuple(changes), tuple(events))
+        return Transaction(zxid, now_ms, tuple(results), tuple(making.changes), tuple(making.events))
 
     def undo_last(self) -> None:
         """Take back the transaction that was just executed, as if it had never been."""
@@ -257,102 +301,155 @@ class Tree:
         self.last_zxid -= 1
 
     def expire_session(self, session_id: int, now_ms: int) -> Transaction:
-        """Delete the ephemeral nodes of a session, as one transaction."""
-        owned = sorted(self._ephemerals.get(session_id, ()))
-        return self.execute([Delete(path) for path in owned], session_id, now_ms)
+        """End a session and delete its ephemeral nodes, as one transaction."""
+        return self.execute([CloseSession(session_id)], session_id, now_ms)
 
     def replay(self, zxid: int, time_ms: int, changes: Iterable[Change]) -> None:
         """Make changes of a recorded transaction again. Changes that do not fit the tree are a bug or a damaged log."""
         for change in changes:
-            if change.kind == "create":
-                self._insert(change.path, change.data, 0, zxid, time_ms).cversion = change.version
-            elif change.kind == "delete":
-                self._remove(change.path, zxid).cversion = change.version
+            kind, path, data, version, owner, acl = change
+            if kind == "create":
+                self._insert(path, Node(data, zxid, time_ms, owner, acl)).created = version
+            elif kind == "delete":
+                self._remove(path, zxid).created = version
+            elif kind == "set":
+                node = self.get(path)
+                node.data, node.version, node.mzxid, node.mtime_ms = data, version, zxid, time_ms
+            elif kind == "acl":
+                node = self.get(path)
+                node.acl, node.aversion = acl, version
+            elif kind == "open":
+                self.sessions[owner] = SessionRecord(data or b"", version)
             else:
-                node = self.get(change.path)
-                node.data, node.version, node.mzxid, node.mtime_ms = change.data, change.version, zxid, time_ms
+                self.sessions.pop(owner, None)
         self.last_zxid = zxid
 
-    def _apply(
-        self,
-        operation: Operation,
-        session_id: int,
-        zxid: int,
-        now_ms: int,
-        changes: list[Change],
-        events: list[WatchEvent],
-    ) -> Result:
-        if isinstance(operation, Create):
-            return self._create(operation, session_id, zxid, now_ms, changes, events)
-        node = self.get(operation.path)
-        if operation.version not in (ANY_VERSION, node.version):
-            raise BadVersionError(operation.path, f"it is at {node.version}, not {operation.version}")
+    def _apply(self, operation: ServerOperation, making: _Making) -> Result:
         if isinstance(operation, Set):
-            _check_data(operation.path, operation.data)
-            self._remember(node, operation.path)
-            node.data, node.version, node.mzxid, node.mtime_ms = operation.data, node.version + 1, zxid, now_ms
-            changes.append(Change("set", operation.path, node.data, node.version, node.ephemeral_owner != 0))
-            events.append(WatchEvent(EventType.DATA_CHANGED, operation.path))
-            return node.stat()
+            return self._set(operation, making)
+        if isinstance(operation, Create):
+            return self._create(operation, making)
         if isinstance(operation, Delete):
-            self._delete(operation.path, node, zxid, changes, events)
+            self._delete_checked(operation, making)
+        elif isinstance(operation, Check):
+            node = self.get(operation.path)
+            if making.identities is not None:
+                check_access(node.acl, READ, making.identities, operation.path)
+            _check_version(operation.path, node.version, operation.version)
+        elif isinstance(operation, SetAcl):
+            return self._set_acl(operation, making)
+        elif isinstance(operation, OpenSession):
+            session_id = operation.session_id
+            self._undo.append(_SessionBefore(session_id, self.sessions.get(session_id)))
+            self.sessions[session_id] = SessionRecord(operation.password, operation.timeout_ms)
+            making.changes.append(Change("open", "", operation.password, operation.timeout_ms, session_id))
+        else:
+            self._close_session(operation.session_id, making)
         return None
 
-    def _create(
-        self,
-        operation: Create,
-        session_id: int,
-        zxid: int,
-        now_ms: int,
-        changes: list[Change],
-        events: list[WatchEvent],
-    ) -> str:
-        path = operation.path
+    def _set(self, operation: Set, making: _Making) -> Stat:
+        path, data, version = operation
+        node = self.get(path)
+        if making.identities is not None:
+            check_access(node.acl, WRITE, making.identities, path)
+        _check_version(path, node.version, version)
+        _check_data(path, data)
+        self._remember(node, path)
+        node.data, node.mzxid, node.mtime_ms = data, making.zxid, making.now_ms
+        node.version += 1
+        making.changes.append(Change("set", path, data, node.version, node.ephemeral_owner))
+        making.events.append(WatchEvent(EventType.DATA_CHANGED, path))
+        return node.stat()
+
+    def _create(self, operation: Create, making: _Making) -> str:
+        path, data, is_ephemeral, is_sequential, acl = operation
+        if "\0" in path:
+            raise BadArgumentsError(path, "no character of a path is zero")
+        if acl is not OPEN_ACL:
+            acl = settled_acl(acl, making.identities or (), path)
         parent_path = parent_of(path)
         parent = self.nodes.get(parent_path)
-        if parent is not None and operation.sequential:
-            path = f"{path}{parent.cversion:010d}"
-        check_path(path)
-        if parent is None:
+        if parent is None or not path.startswith("/"):
+            if not path.startswith("/"):
+                raise BadArgumentsError(path, "a path starts with /")
             raise NoNodeError(parent_path)
+        if making.identities is not None:
+            check_access(parent.acl, CREATE, making.identities, path)
+        if is_sequential:
+            path = f"{path}{parent.created:010d}"
+        check_path(path)
         if path in self.nodes:
             raise NodeExistsError(path)
         if parent.ephemeral_owner:
             raise NoChildrenForEphemeralsError(parent_path)
-        _check_data(path, operation.data)
+        _check_data(path, data)
+        owner = making.session_id if is_ephemeral else 0
+        if owner >= FIRST_DURABLE_SESSION and owner not in self.sessions:
+            raise SessionExpiredError(path, f"session 0x{owner:x} has ended")
         self._remember(parent, parent_path)
-        self._remember(None, path)
-        owner = session_id if operation.ephemeral else 0
-        self._insert(path, operation.data, owner, zxid, now_ms).cversion += 1
-        changes.append(Change("create", path, operation.data, parent.cversion, operation.ephemeral))
-        events.append(WatchEvent(EventType.CREATED, path))
-        events.append(WatchEvent(EventType.CHILDREN_CHANGED, parent_path))
+        self._undo.append(_Before(path, None))
+        self._insert(path, Node(data, making.zxid, making.now_ms, owner, acl)).created += 1
+        making.changes.append(Change("create", path, data, parent.created, owner, acl))
+        making.events.append(WatchEvent(EventType.CREATED, path))
+        making.events.append(WatchEvent(EventType.CHILDREN_CHANGED, parent_path))
         return path
 
-    def _delete(self, path: str, node: Node, zxid: int, changes: list[Change], events: list[WatchEvent]) -> None:
+    def _delete_checked(self, operation: Delete, making: _Making) -> None:
+        path = operation.path
         if path == "/":
             raise BadArgumentsError(path, "the root cannot be deleted")
+        node = self.get(path)
+        if making.identities is not None:
+            check_access(self.nodes[parent_of(path)].acl, DELETE, making.identities, path)
+        _check_version(path, node.version, operation.version)
         if node.children:
             raise NotEmptyError(path)
+        self._delete(path, node, making)
+
+    def _delete(self, path: str, node: Node, making: _Making) -> None:
         parent_path = parent_of(path)
         self._remember(self.nodes[parent_path], parent_path)
         self._remember(node, path)
-        parent = self._remove(path, zxid)
-        parent.cversion += 1
-        changes.append(Change("delete", path, None, parent.cversion, node.ephemeral_owner != 0))
-        events.append(WatchEvent(EventType.DELETED, path))
-        events.append(WatchEvent(EventType.CHILDREN_CHANGED, parent_path))
+        parent = self._remove(path, making.zxid)
+        making.changes.append(Change("delete", path, None, parent.created, node.ephemeral_owner))
+        making.events.append(WatchEvent(EventType.DELETED, path))
+        making.events.append(WatchEvent(EventType.CHILDREN_CHANGED, parent_path))
 
-    def _insert(self, path: str, data: bytes | None, owner: int, zxid: int, now_ms: int) -> Node:
+    def _set_acl(self, operation: SetAcl, making: _Making) -> Stat:
+        path = operation.path
+        acl = settled_acl(operation.acl, making.identities or (), path)
+        node = self.get(path)
+        if making.identities is not None:
+            check_access(node.acl, ADMIN, making.identities, path)
+        _check_version(path, node.aversion, operation.version)
+        self._remember(node, path)
+        node.acl = acl
+        node.aversion += 1
+        making.changes.append(Change("acl", path, None, node.aversion, node.ephemeral_owner, acl))
+        return node.stat()
+
+    def _close_session(self, session_id: int, making: _Making) -> None:
+        for path in sorted(self._ephemerals.get(session_id, ())):
+            self._delete(path, self.nodes[path], making)
+        record = self.sessions.pop(session_id, None)
+        if record is not None:
+            self._undo.append(_SessionBefore(session_id, record))
+            making.changes.append(Change("close", "", None, 0, session_id))
+
+    def _insert(self, path: str, node: Node) -> Node:
         """Put a new node into the tree; returns its parent."""
         parent_path, _, name = path.rpartition("/")
         parent = self.get(parent_path or "/")
-        self.nodes[path] = Node(data, zxid, now_ms, owner)
+        self.nodes[path] = node
         parent.children.add(name)
-        parent.pzxid = zxid
-        if owner:
-            self._ephemerals.setdefault(owner, set()).add(path)
+        parent.pzxid = node.czxid
+        if node.ephemeral_owner:
+            self.own(path, node)
         return parent
+
+    def own(self, path: str, node: Node) -> None:
+        """Note that a node ends with its owner."""
+        self._ephemerals.setdefault(node.ephemeral_owner, set()).add(path)
 
     def _remove(self, path: str, zxid: int) -> Node:
         """Take a node out of the tree; returns its parent."""
@@ -373,18 +470,24 @@ class Tree:
 
     # Undoing
 
-    def _remember(self, node: Node | None, path: str) -> None:
-        """Keep how a node is before it changes; None for a node that is about to be made."""
-        if node is None:
-            self._undo.append(_Before(path, None))
-        else:
-            self._undo.append(
-                _Before(path, node, node.data, node.mzxid, node.pzxid, node.mtime_ms, node.version, node.cversion)
+    def _remember(self, node: Node, path: str) -> None:
+        """Keep how a node is before it changes."""
+        self._undo.append(
+            _Before(
+                path, node, node.data, node.mzxid, node.pzxid, node.mtime_ms, node.version, node.created, node.aversion,
+                node.acl,
             )
+        )  # fmt: skip
 
     def _roll_back(self) -> None:
         while self._undo:
             before = self._undo.pop()
+            if isinstance(before, _SessionBefore):
+                if before.record is None:
+                    del self.sessions[before.session_id]
+                else:
+                    self.sessions[before.session_id] = before.record
+                continue
             path, node = before.path, before.node
             name = path.rpartition("/")[2]
             if node is None:
@@ -392,58 +495,20 @@ class Tree:
                 self.nodes[parent_of(path)].children.discard(name)
                 continue
             node.data, node.mzxid, node.pzxid = before.data, before.mzxid, before.pzxid
-            node.mtime_ms, node.version, node.cversion = before.mtime_ms, before.version, before.cversion
+            node.mtime_ms, node.version, node.created = before.mtime_ms, before.version, before.created
+            node.aversion, node.acl = before.aversion, before.acl
             if path not in self.nodes:
                 self.nodes[path] = node
                 self.nodes[parent_of(path)].children.add(name)
                 if node.ephemeral_owner:
-                    self._ephemerals.setdefault(node.ephemeral_owner, set()).add(path)
+                    self.own(path, node)
+
+
+def _check_version(path: str, there: int, wanted: int) -> None:
+    if wanted not in (ANY_VERSION, there):
+        raise BadVersionError(path, f"it is at {there}, not {wanted}")
 
 
 def _check_data(path: str, data: bytes | None) -> None:
     if data is not None and len(data) > LARGEST_NODE:
         raise BadArgumentsError(path, f"{len(data)} bytes of data are more than the {LARGEST_NODE} a node may hold")
-
-
-class WatchTable:
-    """One-shot watches: who wants to know of which node. A watcher is any hashable thing the caller knows."""
-
-    __slots__ = ("_children", "_data")
-
-    def __init__(self) -> None:
-        self._data: dict[str, dict[Hashable, None]] = {}
-        self._children: dict[str, dict[Hashable, None]] = {}
-
-    def watch_data(self, path: str, watcher: Hashable) -> None:
-        """Tell `watcher` when the node is made, changed or deleted."""
-        self._data.setdefault(path, {})[watcher] = None
-
-    def watch_children(self, path: str, watcher: Hashable) -> None:
-        """Tell `watcher` when the node gets or loses a child, or is deleted."""
-        self._children.setdefault(path, {})[watcher] = None
-
-    def fire(self, events: Iterable[WatchEvent]) -> list[tuple[Hashable, WatchEvent]]:
-        """Who is to be told of what; these watches are used up. A deletion tells each watcher once."""
-        told: list[tuple[Hashable, WatchEvent]] = []
-        for event in events:
-            if event.type is EventType.CHILDREN_CHANGED:
-                watchers = self._children.pop(event.path, {})
-            else:
-                watchers = self._data.pop(event.path, {})
-                if event.type is EventType.DELETED:
-                    watchers = {**watchers, **self._children.pop(event.path, {})}
-            told.extend((watcher, event) for watcher in watchers)
-        return told
-
-    def drop(self, watcher: Hashable) -> None:
-        """Forget all watches of a watcher."""
-        self.drop_if(watcher.__eq__)
-
-    def drop_if(self, gone: Callable[[Hashable], bool]) -> None:
-        """Forget all watches of the watchers that are gone."""
-        for table in (self._data, self._children):
-            for path, watchers in list(table.items()):
-                for watcher in [watcher for watcher in watchers if gone(watcher)]:
-                    del watchers[watcher]
-                if not watchers:
-                    del table[path]

@@ -104,7 +104,7 @@ def test_sequential_nodes_never_repeat(tree: Tree) -> None:
     (first,) = tree.execute([create], SESSION, 0).results
     tree.execute([Delete(str(first))], SESSION, 0)
     (second,) = tree.execute([create], SESSION, 0).results
-    assert (first, second) == ("/a/n-0000000001", "/a/n-0000000003")
+    assert (first, second) == ("/a/n-0000000001", "/a/n-0000000002")
 
 
 def test_a_session_takes_its_nodes_with_it(tree: Tree) -> None:

@@ -1,0 +1,132 @@
+"""`ottla zookeeper`: the tree alone, served to other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla import __version__
+from ottla.cli.serve import EXIT_REFUSED, process_start_s
+
+if TYPE_CHECKING:
+    from ottla.env.clock import SystemClock
+    from ottla.env.disk import DiskError, Lock, RealDisk
+    from ottla.env.executor import DiskExecutor
+    from ottla.zk.store import TreeStore
+
+#: As brokers lock their folders, so that none of them has this one at the same time.
+LOCK_NAME = ".lock"
+#: One forces the log to disk.
+DISK_THREADS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperOptions:
+    """The command's options."""
+
+    host: str
+    port: int
+    data: str
+    tick_time_ms: int
+
+
+class CannotStart(Exception):
+    """Why the server does not start, in words for the user."""
+
+
+def run(options: ZooKeeperOptions) -> int:
+    """Run the server; returns the exit code."""
+    from ottla.env.limits import raise_open_files_limit
+
+    raise_open_files_limit()
+    logging.basicConfig(
+        level=os.environ.get("OTTLA_LOG_LEVEL", "WARNING").upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    work = _serve(options)
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
+async def _serve(options: ZooKeeperOptions) -> int:
+    from ottla.env.clock import SystemClock
+    from ottla.env.disk import DiskError, RealDisk
+    from ottla.env.executor import DiskExecutor
+    from ottla.env.network import NetworkError
+    from ottla.env.randomness import Randomness
+    from ottla.zk.server.server import ServerSettings, ZooKeeperServer
+
+    started_s = process_start_s()
+    stop = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    failures: list[DiskError] = []
+
+    def failed(error: DiskError) -> None:
+        failures.append(error)
+        stop.set()
+
+    disk, clock, executor = RealDisk(), SystemClock(), DiskExecutor(DISK_THREADS)
+    try:
+        lock = _lock(disk, options.data)
+        store = _open(disk, options.data, clock, executor)
+        server = ZooKeeperServer(
+            store, clock, Randomness(), options.host, options.port, ServerSettings(options.tick_time_ms), failed
+        )
+        await server.start()
+    except (CannotStart, NetworkError, DiskError) as problem:
+        print(f"ottla zookeeper: {problem}", file=sys.stderr)
+        return EXIT_REFUSED
+    print(
+        f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: ZooKeeper server listening on "
+        f"{options.host}:{server.port}, data in {options.data} ({len(store.tree.nodes)} nodes, "
+        f"{len(store.tree.sessions)} sessions)",
+        flush=True,
+    )
+    gc.collect()
+    gc.freeze()
+    await stop.wait()
+    await server.stop()
+    try:
+        store.close()
+    except DiskError as error:
+        failures.append(error)
+    executor.close()
+    lock.release()
+    for failure in failures:
+        print(
+            f"ottla zookeeper: {failure}. What was acknowledged is on the disk; mend it and start again",
+            file=sys.stderr,
+        )
+    print("stopped", flush=True)
+    return EXIT_REFUSED if failures else 0
+
+
+def _lock(disk: RealDisk, folder: str) -> Lock:
+    disk.mkdirs(folder)
+    lock = disk.lock(f"{folder}/{LOCK_NAME}")
+    if lock is None:
+        raise CannotStart(
+            f"another process has {folder} (it holds {folder}/{LOCK_NAME}): stop it, or choose another folder (--data)"
+        )
+    return lock
+
+
+def _open(disk: RealDisk, folder: str, clock: SystemClock, executor: DiskExecutor) -> TreeStore:
+    from ottla.zk.store import TreeDamaged, TreeStore
+
+    try:
+        return TreeStore.open(disk, folder, clock, executor, flush_on_ack=True)
+    except TreeDamaged as damaged:
+        raise CannotStart(str(damaged)) from damaged

@@ -1,0 +1,130 @@
+"""Access lists: who may do what to a node. Pure.
+
+As ZooKeeper's schemes `world`, `auth`, `digest` and `ip` (Programmer's Guide, "ZooKeeper access control using ACLs").
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, TypeAlias
+
+from ottla.zk.errors import InvalidAclError, NoAuthError
+
+READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
+EVERYTHING = READ | WRITE | CREATE | DELETE | ADMIN
+
+SUPER_SCHEME = "super"
+DIGEST_SCHEME = "digest"
+IP_SCHEME = "ip"
+AUTH_SCHEME = "auth"
+HIDDEN_DIGEST = "x"
+
+
+class Identity(NamedTuple):
+    """Who somebody is, by a scheme: an address, a user with the digest of a password."""
+
+    scheme: str
+    id: str
+
+
+class Acl(NamedTuple):
+    """One entry of a node's access list: what (`READ` and so on together) somebody may do."""
+
+    perms: int
+    scheme: str
+    id: str
+
+
+AclList: TypeAlias = tuple[Acl, ...]
+OPEN_ACL: AclList = (Acl(EVERYTHING, "world", "anyone"),)
+
+
+def digest_identity(user_and_password: bytes) -> Identity:
+    """The identity behind `user:password`."""
+    user = user_and_password.partition(b":")[0].decode("utf-8", "replace")
+    # The scheme is ZooKeeper's: the digest is part of the data in the tree.
+    digest = hashlib.sha1(user_and_password, usedforsecurity=False).digest()
+    return Identity(DIGEST_SCHEME, f"{user}:{base64.b64encode(digest).decode()}")
+
+
+def check_access(acl: AclList, wanted: int, identities: Collection[Identity], path: str) -> None:
+    """Raise `NoAuthError` unless one of `identities` has one of the permissions `wanted`."""
+    if acl is OPEN_ACL:
+        return
+    for perms, scheme, who in acl:
+        if not perms & wanted:
+            continue
+        if scheme == "world" and who == "anyone":
+            return
+        if any(scheme == known.scheme and _matches(scheme, known.id, who) for known in identities):
+            return
+    if any(known.scheme == SUPER_SCHEME for known in identities):
+        return
+    raise NoAuthError(path, "its access list does not allow it")
+
+
+def settled_acl(acl: Sequence[Acl] | None, identities: Collection[Identity], path: str) -> AclList:
+    """The access list that a node gets: `auth` replaced by who the client is, nothing twice.
+
+    Raises `InvalidAclError` where it is empty, or an entry cannot be understood.
+    """
+    settled: dict[Acl, None] = {}
+    for entry in acl or ():
+        if entry.scheme == "world" and entry.id == "anyone":
+            settled[entry] = None
+        elif entry.scheme == AUTH_SCHEME:
+            known = [Acl(entry.perms, *who) for who in identities if who.scheme == DIGEST_SCHEME]
+            if not known:
+                raise InvalidAclError(path, "the scheme auth needs a client that has told who it is")
+            settled.update(dict.fromkeys(known))
+        elif _is_valid(entry.scheme, entry.id):
+            settled[entry] = None
+        else:
+            raise InvalidAclError(path, f"{entry.scheme}:{entry.id} names nobody")
+    if not settled:
+        raise InvalidAclError(path, "an access list has at least one entry")
+    made = tuple(settled)
+    return OPEN_ACL if made == OPEN_ACL else made
+
+
+def shown_acl(acl: AclList, identities: Collection[Identity], path: str) -> AclList:
+    """The list as a client may see it: digests are for those only who may change it. Raises `NoAuthError`."""
+    check_access(acl, READ | ADMIN, identities, path)
+    try:
+        check_access(acl, ADMIN, identities, path)
+    except NoAuthError:
+        return tuple(
+            entry._replace(id=f"{entry.id.partition(':')[0]}:{HIDDEN_DIGEST}")
+            if entry.scheme == DIGEST_SCHEME
+            else entry
+            for entry in acl
+        )
+    return acl
+
+
+def _is_valid(scheme: str, who: str) -> bool:
+    if scheme == DIGEST_SCHEME:
+        return len(who.split(":")) == 2
+    if scheme == IP_SCHEME:
+        return _network(who) is not None
+    return False
+
+
+def _matches(scheme: str, known: str, who: str) -> bool:
+    if scheme != IP_SCHEME:
+        return known == who
+    network = _network(who)
+    try:
+        return network is not None and ipaddress.ip_address(known) in network
+    except ValueError:
+        return False
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""A ZooKeeper server over the tree: connections, sessions, requests, four-letter words."""

@@ -1,0 +1,307 @@
+"""One client's connection: frames in, answers and events out in one order, nothing told before it is on the disk.
+
+All requests that have arrived are worked on in one turn of the loop and answered with one write. A change takes effect
+in the tree at once; what tells of it, be it the answer, an event or what another client reads, waits in the outgoing
+queue of its connection until the flush that makes it durable has ended, and whatever comes behind it waits, too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.zk import wire
+from ottla.zk.acl import IP_SCHEME, Identity
+from ottla.zk.watches import RemoteWatcher, WatchEvent
+
+if TYPE_CHECKING:
+    from ottla.env.network import EventLoop, StreamSocket
+    from ottla.zk.sessions import Session
+    from ottla.zk.store import TreeStore
+
+#: Bytes received in one turn of the loop from one connection.
+RECEIVED_PER_TURN = 64 * 1024
+#: A client that has so many bytes of answers unread or unforced is read no further until it has taken them.
+MOST_QUEUED_BYTES = 4 * 1024 * 1024
+#: One that does not read, and whose watches fire all the same, is cut off when so many bytes wait for it.
+MOST_UNREAD_BYTES = 64 * 1024 * 1024
+
+_SIZE = struct.Struct(">i")
+_SIZE_BYTES = 4
+
+
+class Service(Protocol):
+    """What a connection needs of its server."""
+
+    store: TreeStore
+    #: Where connections receive into, one after the other.
+    scratch: memoryview
+
+    def begin_turn(self, connection: ClientConnection) -> None:
+        """Bytes have come."""
+        ...
+
+    def handle(self, connection: ClientConnection, data: bytes, start: int, end: int) -> None:
+        """Work on the frame `data[start:end]`."""
+        ...
+
+    def answer_to_word(self, word: bytes) -> bytes | None:
+        """The answer to a four-letter word, None where it is none."""
+        ...
+
+    def has_output(self, connection: ClientConnection) -> None:
+        """There is something to send, which `end_turn` does."""
+        ...
+
+    def holds_back(self, connection: ClientConnection) -> None:
+        """There is something that waits for a flush."""
+        ...
+
+    def end_turn(self) -> None:
+        """Send what there is to send."""
+        ...
+
+    def refused(self, connection: ClientConnection, why: str) -> None:
+        """The client is to blame for the end of its connection."""
+        ...
+
+    def connection_closed(self, connection: ClientConnection) -> None:
+        """Told once."""
+        ...
+
+
+class ClientConnection(RemoteWatcher):
+    """One client's connection; see the module's text."""
+
+    __slots__ = (
+        "_close_when_sent",
+        "_held",
+        "_loop",
+        "_partial",
+        "_paused",
+        "_queued_bytes",
+        "_ready",
+        "_service",
+        "_socket",
+        "_unsent",
+        "_wanted",
+        "closed",
+        "identities",
+        "peer_host",
+        "peer_port",
+        "received",
+        "received_at_ms",
+        "sent",
+        "session",
+        "zxid",
+    )
+
+    def __init__(self, loop: EventLoop, stream: StreamSocket, service: Service) -> None:
+        self._loop = loop
+        self._socket = stream
+        self._service = service
+        #: What has come of a frame that is not whole, and how much it takes until it is worth another look.
+        self._partial = bytearray()
+        self._wanted = _SIZE_BYTES
+        self._paused = False
+        #: Answers and events with the transaction that must be forced first, in order.
+        self._held: deque[tuple[int, bytes]] = deque()
+        self._ready: list[bytes] = []
+        self._unsent: memoryview | None = None
+        self._queued_bytes = 0
+        self._close_when_sent = False
+        self.peer_host = stream.peer_host
+        self.peer_port = stream.peer_port
+        self.identities: tuple[Identity, ...] = (Identity(IP_SCHEME, stream.peer_host),)
+        self.session: Session | None = None
+        #: The last transaction that the client is told of by what is queued.
+        self.zxid = 0
+        self.received = 0
+        self.sent = 0
+        self.received_at_ms = 0.0
+        self.closed = False
+        loop.add_reader(stream.fd, self._on_readable)
+
+    # Receiving
+
+    def _on_readable(self) -> None:
+        service = self._service
+        scratch = service.scratch
+        try:
+            count = self._socket.recv_into(scratch)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        if count == 0:
+            self.close()
+            return
+        data = scratch[:count].tobytes()
+        if self._partial:
+            self._partial += data
+            if len(self._partial) < self._wanted:
+                return
+            data = bytes(self._partial)
+        service.begin_turn(self)
+        self._work(data)
+        service.end_turn()
+
+    def _work(self, data: bytes) -> None:
+        """Work on all frames that have come whole; keep the rest."""
+        service = self._service
+        position, end = 0, len(data)
+        wanted = _SIZE_BYTES
+        while end - position >= _SIZE_BYTES and not self._paused:
+            (size,) = _SIZE.unpack_from(data, position)
+            if not 0 <= size <= wire.JUTE_MAX_BUFFER:
+                self._refuse_frame(data[position : position + _SIZE_BYTES], size)
+                return
+            stop = position + _SIZE_BYTES + size
+            if stop > end:
+                wanted += size
+                break
+            self.received += 1
+            service.handle(self, data, position + _SIZE_BYTES, stop)
+            if self.closed or self._close_when_sent:
+                return
+            position = stop
+            if self._queued_bytes > MOST_QUEUED_BYTES:
+                self._pause()
+        self._wanted = wanted
+        if position < end or self._partial:
+            self._partial = bytearray(data[position:]) if position else bytearray(data)
+
+    def _refuse_frame(self, head: bytes, size: int) -> None:
+        answer = self._service.answer_to_word(head) if self.session is None else None
+        if answer is not None:
+            self.put(answer, 0)
+            self.close_when_sent()
+            return
+        self._service.refused(self, f"a frame of {size} bytes; the most are {wire.JUTE_MAX_BUFFER} (jute.maxbuffer)")
+        self.close()
+
+    def _pause(self) -> None:
+        self._paused = True
+        self._loop.remove_reader(self._socket.fd)
+
+    def _resume(self) -> None:
+        """Go on with what waits, now that the client has taken its answers."""
+        if self.closed or not self._paused or self._queued_bytes > MOST_QUEUED_BYTES:
+            return
+        self._paused = False
+        self._loop.add_reader(self._socket.fd, self._on_readable)
+        if self._partial:
+            data = bytes(self._partial)
+            self._service.begin_turn(self)
+            self._work(data)
+            self._service.end_turn()
+
+    # Answering
+
+    def zxid_after(self, zxid: int) -> int:
+        """What an answer that depends on the transaction `zxid` tells of, never less than an earlier answer did."""
+        forced = self._service.store.forced_zxid
+        if zxid < forced:
+            zxid = forced
+        if zxid > self.zxid:
+            self.zxid = zxid
+        return self.zxid
+
+    def put(self, payload: bytes, zxid: int) -> None:
+        """Send this when the transaction `zxid` is forced and all that was put before is sent."""
+        self._queued_bytes += len(payload)
+        if self._held or zxid > self._service.store.forced_zxid:
+            self._held.append((zxid, payload))
+            self._service.holds_back(self)
+        else:
+            self._ready.append(payload)
+            self._service.has_output(self)
+
+    def answer(self, xid: int, zxid: int, error: int = 0, body: bytes = b"") -> None:
+        """Put the answer to a request that depends on the transaction `zxid`."""
+        zxid = self.zxid_after(zxid)
+        self.put(wire.reply(xid, zxid, error, body), zxid)
+
+    def notice(self, event: WatchEvent, zxid: int) -> None:
+        """See `RemoteWatcher.notice`."""
+        if not self.closed:
+            self.put(wire.event(event), zxid)
+            if self._queued_bytes > MOST_UNREAD_BYTES:
+                self._service.refused(self, f"{self._queued_bytes} bytes of events that it does not read")
+                self.close()
+
+    def release(self, forced_zxid: int) -> bool:
+        """What waited for transactions up to this one may be sent; returns whether nothing is held back any more."""
+        held = self._held
+        while held and held[0][0] <= forced_zxid:
+            self._ready.append(held.popleft()[1])
+        if self._ready:
+            self._service.has_output(self)
+        return not held
+
+    def send(self) -> None:
+        """Send what is ready."""
+        if self.closed or self._unsent is not None or not self._ready:
+            return
+        ready = self._ready
+        self.sent += len(ready)
+        data = ready[0] if len(ready) == 1 else b"".join(ready)
+        ready.clear()
+        self._send(memoryview(data))
+
+    def _send(self, data: memoryview | bytes) -> None:
+        try:
+            sent = self._socket.send(data, 0)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.close()
+            return
+        self._queued_bytes -= sent
+        if sent < len(data):
+            if self._unsent is None:
+                self._loop.add_writer(self._socket.fd, self._on_writable)
+            self._unsent = memoryview(data)[sent:]
+            return
+        if self._unsent is not None:
+            self._unsent = None
+            self._loop.remove_writer(self._socket.fd)
+        if self._close_when_sent and not self._ready and not self._held:
+            self.close()
+        elif self._paused:
+            self._loop.call_soon(self._resume)
+
+    def _on_writable(self) -> None:
+        assert self._unsent is not None
+        self._send(self._unsent)
+        self.send()
+
+    # Ending
+
+    def close_when_sent(self) -> None:
+        """Take no further request, and close once what was put is sent."""
+        self._close_when_sent = True
+        if not self._paused:
+            self._pause()
+        if not self._ready and not self._held and self._unsent is None:
+            self.close()
+
+    def close_without_session(self) -> None:
+        """Close a connection whose client has not even asked for a session yet."""
+        if self.session is None:
+            self.close()
+
+    def close(self) -> None:
+        """Close now; what was not sent is dropped. Closing twice does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if not self._paused:
+            self._loop.remove_reader(self._socket.fd)
+        if self._unsent is not None:
+            self._loop.remove_writer(self._socket.fd)
+        self._socket.close()
+        self._held.clear()
+        self._ready.clear()
+        self._service.connection_closed(self)

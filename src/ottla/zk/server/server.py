@@ -1,0 +1,367 @@
+"""The server: listens, opens sessions and ends them, sends what became durable."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.env.disk import DiskError
+from ottla.env.network import NetworkError, listen
+from ottla.zk import wire
+from ottla.zk.server import words
+from ottla.zk.server.connection import RECEIVED_PER_TURN, ClientConnection
+from ottla.zk.server.requests import Requests
+from ottla.zk.sessions import PASSWORD_LENGTH, Session, SessionTable, first_session_id
+from ottla.zk.tree import OpenSession
+
+if TYPE_CHECKING:
+    from ottla.env.clock import Clock
+    from ottla.env.network import ListeningSocket
+    from ottla.env.randomness import Randomness
+    from ottla.zk.store import TreeStore
+
+log = logging.getLogger("ottla.zk.server")
+
+DEFAULT_PORT = 2181
+#: Connections taken in one turn of the loop.
+ACCEPTS_PER_TURN = 64
+#: How long to wait when the process has no file descriptor left, seconds.
+ACCEPT_PAUSE_S = 0.1
+#: Sessions that live at one time; each costs about 300 bytes.
+MOST_SESSIONS = 1_000_000
+#: How long a connection may take to ask for a session.
+SESSIONLESS_S = 10.0
+#: How soon and how late expired sessions are looked for, seconds.
+SHORTEST_LOOK_S = 0.01
+LONGEST_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """ZooKeeper's settings, by its names and with its defaults."""
+
+    tick_time_ms: int = 2000
+    min_session_timeout_ms: int = -1
+    max_session_timeout_ms: int = -1
+    #: Connections of one address; 0 for any number (`maxClientCnxns`, whose default there is 60).
+    max_client_connections: int = 0
+    #: Connections in all (`maxCnxns`).
+    max_connections: int = 10_000
+
+    def agreed_timeout_ms(self, wanted_ms: int) -> int:
+        """The timeout that a session gets: what the client wants, within two and twenty ticks."""
+        least = self.min_session_timeout_ms if self.min_session_timeout_ms > 0 else 2 * self.tick_time_ms
+        most = self.max_session_timeout_ms if self.max_session_timeout_ms > 0 else 20 * self.tick_time_ms
+        return max(least, min(wanted_ms, most))
+
+
+class ZooKeeperServer:
+    """Serves a store's tree to other processes. The store stays open when it stops, and so do the sessions."""
+
+    def __init__(
+        self,
+        store: TreeStore,
+        clock: Clock,
+        randomness: Randomness,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        settings: ServerSettings | None = None,
+        on_failure: Callable[[DiskError], None] = lambda error: None,
+    ) -> None:
+        self.store = store
+        self.scratch = memoryview(bytearray(RECEIVED_PER_TURN))
+        self.settings = settings or ServerSettings()
+        self.sessions = SessionTable()
+        self._clock = clock
+        self._host = host
+        self._wanted_port = port
+        self._on_failure = on_failure
+        self._secret = randomness.uuid().bytes
+        self._next_session_id = 0
+        self._listening: ListeningSocket | None = None
+        self._connections: dict[ClientConnection, None] = {}
+        self._per_host: Counter[str] = Counter()
+        self._by_session: dict[int, ClientConnection] = {}
+        #: Connections with something to send, and those with something that waits for a flush.
+        self._with_output: dict[ClientConnection, None] = {}
+        self._holding: dict[ClientConnection, None] = {}
+        self._in_turn = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._received = 0
+        self._sent = 0
+        self._refused_hosts: set[str] = set()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        assert self._listening is not None, "it was not started"
+        return self._listening.port
+
+    async def start(self) -> None:
+        """Listen, and take up the sessions that the store knows: each gets its whole timeout.
+
+        Raises `NetworkError` where the port is not to be had, `DiskError` where the store cannot be written.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._listening = listen(self._host, self._wanted_port)
+        try:
+            self.store.listen(self)
+        except DiskError:
+            self._listening.close()
+            raise
+        self._requests = Requests(self.store, self._loop.call_soon, self._session_ended)
+        now_ms = self._clock.monotonic_ms()
+        for session_id, kept in self.store.tree.sessions.items():
+            self.sessions.open(session_id, kept.password, kept.timeout_ms, now_ms)
+        newest = max(self.store.tree.sessions, default=0)
+        self._next_session_id = max(newest + 1, first_session_id(self._clock.now_ms()))
+        self._loop.add_reader(self._listening.fd, self._accept)
+        self._look_later()
+
+    async def stop(self) -> None:
+        """Close all connections. Sessions go on when the store is served again."""
+        if self._listening is None:
+            return
+        self._loop.remove_reader(self._listening.fd)
+        self._listening.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._connections):
+            connection.close()
+        self.store.listen(None)
+
+    # Connections
+
+    def _accept(self) -> None:
+        assert self._listening is not None
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                stream = self._listening.accept()
+            except NetworkError as error:
+                log.warning("%s", error)
+                self._loop.remove_reader(self._listening.fd)
+                self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
+                return
+            if stream is None:
+                return
+            limit = self.settings.max_client_connections
+            if len(self._connections) >= self.settings.max_connections or 0 < limit <= self._per_host[stream.peer_host]:
+                log.warning("too many connections: one from %s is refused", stream.peer_host)
+                stream.close()
+                continue
+            connection = ClientConnection(self._loop, stream, self)
+            self._connections[connection] = None
+            self._per_host[stream.peer_host] += 1
+            self._loop.call_later(SESSIONLESS_S, connection.close_without_session)
+
+    def _accept_again(self) -> None:
+        if self._listening is not None and self._listening.fd >= 0:
+            self._loop.add_reader(self._listening.fd, self._accept)
+
+    def begin_turn(self, connection: ClientConnection) -> None:
+        """See `Service.begin_turn`."""
+        self._in_turn = True
+        session = connection.session
+        if session is not None:
+            session.touch(self._clock.monotonic_ms())
+
+    def has_output(self, connection: ClientConnection) -> None:
+        """See `Service.has_output`."""
+        if not self._in_turn and not self._with_output:
+            # A change of this process: nobody's turn ends soon.
+            self._loop.call_soon(self.end_turn)
+        self._with_output[connection] = None
+
+    def holds_back(self, connection: ClientConnection) -> None:
+        """See `Service.holds_back`."""
+        self._holding[connection] = None
+
+    def end_turn(self) -> None:
+        """See `Service.end_turn`."""
+        waiting = self._with_output
+        while waiting:
+            self._with_output = {}
+            for connection in waiting:
+                connection.send()
+            waiting = self._with_output
+        self._in_turn = False
+
+    def refused(self, connection: ClientConnection, why: str) -> None:
+        """See `Service.refused`."""
+        log.warning("%s:%d is cut off: %s", connection.peer_host, connection.peer_port, why)
+
+    def connection_closed(self, connection: ClientConnection) -> None:
+        """See `Service.connection_closed`."""
+        del self._connections[connection]
+        self._per_host[connection.peer_host] -= 1
+        if not self._per_host[connection.peer_host]:
+            del self._per_host[connection.peer_host]
+        self._holding.pop(connection, None)
+        self.store.watches.drop(connection)
+        self._received += connection.received
+        self._sent += connection.sent
+        session = connection.session
+        if session is not None and self._by_session.get(session.id) is connection:
+            del self._by_session[session.id]
+
+    # What the store tells
+
+    def forced(self, zxid: int) -> None:
+        """See `StoreListener.forced`."""
+        self._in_turn = True
+        for connection in list(self._holding):
+            if connection.release(zxid):
+                del self._holding[connection]
+        self.end_turn()
+
+    def failed(self, error: DiskError) -> None:
+        """See `StoreListener.failed`: nobody is told anything any more."""
+        for connection in list(self._connections):
+            connection.close()
+        self._on_failure(error)
+
+    # Sessions
+
+    def handle(self, connection: ClientConnection, data: bytes, start: int, end: int) -> None:
+        """See `Service.handle`."""
+        if connection.session is not None:
+            self._requests.handle(connection, data, start, end)
+            return
+        try:
+            request = wire.connect_request(data, start, end)
+        except wire.WireError as error:
+            self.refused(connection, f"no ZooKeeper client ({error})")
+            connection.close()
+            return
+        forced = self.store.forced_zxid
+        if request.last_zxid_seen > forced:
+            self.refused(
+                connection,
+                f"it has seen transaction 0x{request.last_zxid_seen:x}, and the last one here is 0x{forced:x}: it "
+                "comes from another server, or from before the data here was restored or lost",
+            )
+            connection.close()
+            return
+        timeout_ms = self.settings.agreed_timeout_ms(request.timeout_ms)
+        try:
+            session = self._session_for(request, timeout_ms)
+        except DiskError as error:
+            self.refused(connection, f"its session cannot be written ({error})")
+            connection.close()
+            return
+        if session is None:
+            connection.put(wire.connect_response(0, 0, bytes(PASSWORD_LENGTH), request.read_only), 0)
+            connection.close_when_sent()
+            return
+        former = self._by_session.get(session.id)
+        if former is not None:
+            former.close()
+        connection.session = session
+        self._by_session[session.id] = connection
+        opened = wire.connect_response(session.timeout_ms, session.id, session.password, request.read_only)
+        connection.put(opened, connection.zxid_after(self.store.tree.last_zxid))
+
+    def _session_for(self, request: wire.ConnectRequest, timeout_ms: int) -> Session | None:
+        """The session that is asked for; None where it has ended. Raises `DiskError`."""
+        now_ms = self._clock.monotonic_ms()
+        if request.session_id:
+            return self.sessions.reconnect(request.session_id, request.password, timeout_ms, now_ms)
+        if len(self.sessions) >= MOST_SESSIONS:
+            log.warning("%d sessions live: no more are opened", len(self.sessions))
+            return None
+        session_id = self._next_session_id
+        self._next_session_id += 1
+        password = hashlib.blake2b(
+            session_id.to_bytes(8, "big"), digest_size=PASSWORD_LENGTH, key=self._secret
+        ).digest()
+        self.store.execute([OpenSession(session_id, password, timeout_ms)], session_id)
+        session = self.sessions.open(session_id, password, timeout_ms, now_ms)
+        if self._timer is None:
+            self._look_later()
+        return session
+
+    def _session_ended(self, connection: ClientConnection, session_id: int) -> None:
+        """A client has closed its session."""
+        self.sessions.close(session_id)
+        self._by_session.pop(session_id, None)
+
+    def _look_later(self) -> None:
+        at_ms = self.sessions.next_look_ms()
+        if at_ms is None:
+            self._timer = None
+            return
+        delay_s = (at_ms - self._clock.monotonic_ms()) / 1000.0
+        self._timer = self._loop.call_later(min(max(delay_s, SHORTEST_LOOK_S), LONGEST_LOOK_S), self._look)
+
+    def _look(self) -> None:
+        self.expire_sessions()
+        self._look_later()
+
+    def expire_sessions(self) -> None:
+        """End the sessions whose clients were not heard of in time."""
+        self._in_turn = True
+        for session in self.sessions.expired(self._clock.monotonic_ms()):
+            try:
+                done = self.store.expire_session(session.id)
+            except DiskError as error:
+                log.error("the end of session 0x%x cannot be written (%s); it is tried again", session.id, error)
+                self.sessions.open(session.id, session.password, session.timeout_ms, self._clock.monotonic_ms())
+                continue
+            log.info("session 0x%x has expired after %d ms", session.id, session.timeout_ms)
+            self.sessions.close(session.id)
+            self._requests.tell(done)
+            connection = self._by_session.get(session.id)
+            if connection is not None:
+                connection.close()
+        self.end_turn()
+
+    # Words
+
+    def answer_to_word(self, word: bytes) -> bytes | None:
+        """See `Service.answer_to_word`."""
+        try:
+            known = word.decode("ascii")
+        except UnicodeDecodeError:
+            return None
+        if known not in words.WORDS:
+            return None
+        return words.answer(known, self._figures()).encode()
+
+    def _figures(self) -> words.Figures:
+        tree, watchers = self.store.tree, self.store.watches.watchers()
+        clients = [
+            words.ClientFigures(
+                each.peer_host,
+                each.peer_port,
+                each.received,
+                each.sent,
+                each.session.id if each.session is not None else 0,
+                each.session.timeout_ms if each.session is not None else 0,
+            )
+            for each in self._connections
+        ]
+        return words.Figures(
+            received=self._received + sum(client.received for client in clients),
+            sent=self._sent + sum(client.sent for client in clients),
+            outstanding=len(self._holding),
+            zxid=self.store.forced_zxid,
+            nodes=len(tree.nodes),
+            data_bytes=sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items()),
+            watches=self.store.watches.count,
+            watched_paths=len({path for paths in watchers.values() for path in paths}),
+            sessions={session.id: session.timeout_ms for session in self.sessions},
+            ephemerals=tree.ephemerals(),
+            clients=clients,
+            settings={
+                "clientPort": self.port,
+                "tickTime": self.settings.tick_time_ms,
+                "maxClientCnxns": self.settings.max_client_connections,
+                "minSessionTimeout": self.settings.agreed_timeout_ms(0),
+                "maxSessionTimeout": self.settings.agreed_timeout_ms(2**31),
+            },
+        )

@@ -1,0 +1,134 @@
+"""ZooKeeper's four-letter words: what an administrator asks on a connection of its own. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla import __version__
+
+#: The ZooKeeper whose protocol is spoken; tools read the number.
+VERSION = f"3.8.4-ottla-{__version__}"
+WORD_LENGTH = 4
+
+
+class ClientFigures(NamedTuple):
+    """One connection, as `cons` and `stat` tell of it."""
+
+    host: str
+    port: int
+    received: int
+    sent: int
+    session_id: int
+    timeout_ms: int
+
+
+class Figures(NamedTuple):
+    """What the words tell of a server."""
+
+    received: int
+    sent: int
+    outstanding: int
+    zxid: int
+    nodes: int
+    data_bytes: int
+    watches: int
+    watched_paths: int
+    sessions: dict[int, int]
+    ephemerals: dict[int, list[str]]
+    clients: list[ClientFigures]
+    settings: dict[str, object]
+
+
+def answer(word: str, figures: Figures) -> str:
+    """The answer to a word of `WORDS`."""
+    return WORDS[word](figures)
+
+
+def _ruok(figures: Figures) -> str:
+    return "imok"
+
+
+def _isro(figures: Figures) -> str:
+    return "rw"
+
+
+def _srvr(figures: Figures) -> str:
+    return f"Zookeeper version: {VERSION}\n{_state(figures)}"
+
+
+def _stat(figures: Figures) -> str:
+    clients = "".join(
+        f" /{client.host}:{client.port}[{int(client.session_id != 0)}](queued=0,recved={client.received},"
+        f"sent={client.sent})\n"
+        for client in figures.clients
+    )
+    return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n{_state(figures)}"
+
+
+def _state(figures: Figures) -> str:
+    return (
+        f"Received: {figures.received}\nSent: {figures.sent}\nConnections: {len(figures.clients)}\n"
+        f"Outstanding: {figures.outstanding}\nZxid: 0x{figures.zxid:x}\nMode: standalone\nNode count: {figures.nodes}\n"
+    )
+
+
+def _mntr(figures: Figures) -> str:
+    values = {
+        "zk_version": VERSION,
+        "zk_server_state": "standalone",
+        "zk_packets_received": figures.received,
+        "zk_packets_sent": figures.sent,
+        "zk_num_alive_connections": len(figures.clients),
+        "zk_outstanding_requests": figures.outstanding,
+        "zk_znode_count": figures.nodes,
+        "zk_watch_count": figures.watches,
+        "zk_ephemerals_count": sum(map(len, figures.ephemerals.values())),
+        "zk_approximate_data_size": figures.data_bytes,
+        "zk_global_sessions": len(figures.sessions),
+    }
+    return "".join(f"{name}\t{value}\n" for name, value in values.items())
+
+
+def _conf(figures: Figures) -> str:
+    return "".join(f"{name}={value}\n" for name, value in figures.settings.items())
+
+
+def _cons(figures: Figures) -> str:
+    return "".join(
+        f" /{client.host}:{client.port}[1](queued=0,recved={client.received},sent={client.sent},"
+        f"sid=0x{client.session_id:x},to={client.timeout_ms})\n"
+        for client in figures.clients
+    )
+
+
+def _dump(figures: Figures) -> str:
+    lines = ["SessionTracker dump:", f"Session Sets ({len(figures.sessions)}):"]
+    lines += [f"0x{session_id:x}\t{timeout_ms}ms" for session_id, timeout_ms in figures.sessions.items()]
+    lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(figures.ephemerals)}):"]
+    for session_id, paths in figures.ephemerals.items():
+        lines += [f"0x{session_id:x}:", *(f"\t{path}" for path in paths)]
+    return "\n".join(lines) + "\n"
+
+
+def _wchs(figures: Figures) -> str:
+    return (
+        f"{len(figures.clients)} connections watching {figures.watched_paths} paths\nTotal watches:{figures.watches}\n"
+    )
+
+
+def _envi(figures: Figures) -> str:
+    return f"Environment:\nzookeeper.version={VERSION}\n"
+
+
+WORDS = {
+    "conf": _conf,
+    "cons": _cons,
+    "dump": _dump,
+    "envi": _envi,
+    "isro": _isro,
+    "mntr": _mntr,
+    "ruok": _ruok,
+    "srvr": _srvr,
+    "stat": _stat,
+    "wchs": _wchs,
+}

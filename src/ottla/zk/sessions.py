@@ -1,0 +1,105 @@
+"""The sessions of clients: who lives, until when, and who may take one up again. Pure: times come in.
+
+As ZooKeeper's `SessionTracker`: a session lives as long as its client is heard of within its timeout, over however many
+connections.
+"""
+
+from __future__ import annotations
+
+import heapq
+import hmac
+from collections.abc import Iterator
+
+FIRST_DURABLE_SESSION = 1 << 40
+"""Ids from here on are sessions of other processes, which outlive ours; those below end with this process."""
+PASSWORD_LENGTH = 16
+
+
+def first_session_id(now_ms: int) -> int:
+    """Where the ids of a server that starts now begin: no earlier server gave them out."""
+    return max(((now_ms << 24) & 0xFFFFFFFFFFFFFFFF) >> 8, FIRST_DURABLE_SESSION)
+
+
+class Session:
+    """One session. `timeout_ms` is the one agreed on, `deadline_ms` a time of the monotonic clock."""
+
+    __slots__ = ("deadline_ms", "id", "look_ms", "password", "timeout_ms")
+
+    def __init__(self, session_id: int, password: bytes, timeout_ms: int, now_ms: float) -> None:
+        self.id = session_id
+        self.password = password
+        self.timeout_ms = timeout_ms
+        self.deadline_ms = self.look_ms = now_ms + timeout_ms
+
+    def touch(self, now_ms: float) -> None:
+        """The client was heard of."""
+        self.deadline_ms = now_ms + self.timeout_ms
+
+
+class SessionTable:
+    """All sessions that live.
+
+    Touching one costs an assignment. The heap knows for each session a time at or before its deadline, `look_ms`, at
+    which it is looked at again; entries of other times are out of date.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, Session] = {}
+        self._looks: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def get(self, session_id: int) -> Session | None:
+        """The session of that id, None where it has ended or never was."""
+        return self._sessions.get(session_id)
+
+    def open(self, session_id: int, password: bytes, timeout_ms: int, now_ms: float) -> Session:
+        """A new session, or one that a restart found again: it gets its whole timeout."""
+        session = self._sessions[session_id] = Session(session_id, password, timeout_ms, now_ms)
+        heapq.heappush(self._looks, (session.deadline_ms, session_id))
+        return session
+
+    def reconnect(self, session_id: int, password: bytes, timeout_ms: int, now_ms: float) -> Session | None:
+        """The session whose client comes back with its password; None where it has ended or the password is wrong.
+
+        The timeout is agreed on anew.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or not hmac.compare_digest(session.password, password):
+            return None
+        session.timeout_ms = timeout_ms
+        session.touch(now_ms)
+        if session.deadline_ms < session.look_ms:
+            self._look_later(session)
+        return session
+
+    def close(self, session_id: int) -> bool:
+        """Forget a session; says whether there was one."""
+        return self._sessions.pop(session_id, None) is not None
+
+    def expired(self, now_ms: float) -> list[Session]:
+        """The sessions whose deadline has come, in the order of their deadlines. The caller closes them."""
+        found: list[Session] = []
+        looks = self._looks
+        while looks and looks[0][0] <= now_ms:
+            look_ms, session_id = heapq.heappop(looks)
+            session = self._sessions.get(session_id)
+            if session is None or session.look_ms != look_ms:
+                continue
+            if session.deadline_ms <= now_ms:
+                found.append(session)
+            else:
+                self._look_later(session)
+        return sorted(found, key=lambda session: session.deadline_ms)
+
+    def _look_later(self, session: Session) -> None:
+        session.look_ms = session.deadline_ms
+        heapq.heappush(self._looks, (session.look_ms, session.id))
+
+    def next_look_ms(self) -> float | None:
+        """When to ask for expired sessions next; None where there are none."""
+        return self._looks[0][0] if self._looks else None

@@ -1,0 +1,133 @@
+"""One-shot watches: who wants to know of which node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from enum import Enum
+from typing import NamedTuple
+
+
+class EventType(Enum):
+    """What a watch tells, in ZooKeeper's words."""
+
+    CREATED = "NodeCreated"
+    DELETED = "NodeDeleted"
+    DATA_CHANGED = "NodeDataChanged"
+    CHILDREN_CHANGED = "NodeChildrenChanged"
+
+
+class WatchEvent(NamedTuple):
+    """Something happened to the node `path`."""
+
+    type: EventType
+    path: str
+
+
+class RemoteWatcher:
+    """A client in another process, which may be told of a change once nothing takes it back any more."""
+
+    __slots__ = ()
+
+    def notice(self, event: WatchEvent, zxid: int) -> None:
+        """Tell the client of a change that the transaction `zxid` made."""
+        raise NotImplementedError
+
+
+class LocalWatch(NamedTuple):
+    """Whom to tell in this process."""
+
+    session_id: int
+    watcher: Callable[[WatchEvent], object]
+
+
+class WatchTable:
+    """Who wants to know of which node. A watcher is any hashable thing the caller knows."""
+
+    __slots__ = ("_children", "_data", "_paths")
+
+    def __init__(self) -> None:
+        self._data: dict[str, dict[Hashable, None]] = {}
+        self._children: dict[str, dict[Hashable, None]] = {}
+        #: The same by watcher: how many of its watches stand at each path.
+        self._paths: dict[Hashable, dict[str, int]] = {}
+
+    def watch_data(self, path: str, watcher: Hashable) -> None:
+        """Tell `watcher` when the node is made, changed or deleted."""
+        self._watch(self._data, path, watcher)
+
+    def watch_children(self, path: str, watcher: Hashable) -> None:
+        """Tell `watcher` when the node gets or loses a child, or is deleted."""
+        self._watch(self._children, path, watcher)
+
+    def _watch(self, table: dict[str, dict[Hashable, None]], path: str, watcher: Hashable) -> None:
+        watchers = table.setdefault(path, {})
+        if watcher not in watchers:
+            watchers[watcher] = None
+            paths = self._paths.setdefault(watcher, {})
+            paths[path] = paths.get(path, 0) + 1
+
+    def fire(self, events: Iterable[WatchEvent]) -> list[tuple[Hashable, WatchEvent]]:
+        """Who is to be told of what; these watches are used up. A deletion tells each watcher once."""
+        told: list[tuple[Hashable, WatchEvent]] = []
+        for event in events:
+            if event.type is EventType.CHILDREN_CHANGED:
+                watchers = self._take(self._children, event.path)
+            else:
+                watchers = self._take(self._data, event.path)
+                if event.type is EventType.DELETED:
+                    watchers = {**watchers, **self._take(self._children, event.path)}
+            told.extend([(watcher, event) for watcher in watchers])
+        return told
+
+    def _take(self, table: dict[str, dict[Hashable, None]], path: str) -> dict[Hashable, None]:
+        watchers = table.pop(path, None)
+        if watchers is None:
+            return {}
+        for watcher in watchers:
+            paths = self._paths[watcher]
+            if paths[path] > 1:
+                paths[path] -= 1
+            else:
+                del paths[path]
+                if not paths:
+                    del self._paths[watcher]
+        return watchers
+
+    def tell(
+        self, events: Iterable[WatchEvent], zxid: int, call_soon: Callable[[Callable[..., object], WatchEvent], object]
+    ) -> None:
+        """Tell all who watch: clients in other processes at once, those in this one through `call_soon`."""
+        if not self._paths:
+            return
+        for watcher, event in self.fire(events):
+            if isinstance(watcher, RemoteWatcher):
+                watcher.notice(event, zxid)
+            else:
+                assert isinstance(watcher, LocalWatch)
+                call_soon(watcher.watcher, event)
+
+    def drop_if(self, gone: Callable[[Hashable], bool]) -> None:
+        """Forget all watches of the watchers that are gone."""
+        for watcher in [watcher for watcher in self._paths if gone(watcher)]:
+            self.drop(watcher)
+
+    def drop(self, watcher: Hashable) -> None:
+        """Forget all watches of a watcher."""
+        for path in self._paths.pop(watcher, ()):
+            for table in (self._data, self._children):
+                watchers = table.get(path)
+                if watchers is not None and watcher in watchers:
+                    del watchers[watcher]
+                    if not watchers:
+                        del table[path]
+
+    # For reports
+
+    @property
+    def count(self) -> int:
+        """How many watches are set."""
+        return sum(sum(paths.values()) for paths in self._paths.values())
+
+    def watchers(self) -> dict[Hashable, list[str]]:
+        """The paths that each watcher watches."""
+        return {watcher: list(paths) for watcher, paths in self._paths.items()}
