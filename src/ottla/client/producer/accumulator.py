@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from ottla.client.errors import ClientClosedError
 from ottla.client.metadata import NOBODY
 from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.producer.batch import ProducerBatch
@@ -20,6 +21,7 @@ from ottla.client.producer.sticky import StickyState
 from ottla.env.clock import Clock
 from ottla.records.batch import BATCH_OVERHEAD
 
+CLOSED = "the producer is closed"
 RECORD_OVERHEAD = 21
 """The most that lengths, deltas and header count of a record take, as Kafka reckons."""
 FIRST_RATIO = 1.0
@@ -136,6 +138,7 @@ class Accumulator:
         self._wanted_bytes = 0
         self._space_waiters: list[Callable[[], None]] = []
         self._flushes = 0
+        self._closed = False
 
     def topic(self, metadata: TopicMetadata) -> TopicQueues:
         """The topic's queues, which learn of new partitions here."""
@@ -164,7 +167,8 @@ class Accumulator:
     ) -> RecordFuture | None:
         """Add a record to the last batch of a partition, of the sticky one for -1; None where `buffer.memory` is full.
 
-        `size` is the most that the record can take. Raises what the encoding of records raises for wrong types.
+        `size` is the most that the record can take. Raises ClientClosedError, and what the encoding of records raises
+        for wrong types.
         """
         begun = False
         try:
@@ -222,6 +226,7 @@ class Accumulator:
             limit = int(limit / min(topic.ratio * RATIO_MARGIN, 1.0))
         limit = max(limit, SMALLEST_LIMIT)
         reserved = max(limit, record_size) + BATCH_OVERHEAD
+        self._check_open()
         if not self.room_for(reserved):
             return None
         topic.used_at_ms = now = self._monotonic_ms()
@@ -235,16 +240,29 @@ class Accumulator:
         queue.open = batch if is_open else None
         queue.batches.append(batch)
 
+    def close(self) -> None:
+        """Begin no batch any more: who is just about to add a record to one would wait for ever."""
+        with self.lock:
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError(CLOSED)
+
     def _close(self, queue: PartitionQueue) -> None:
         batch, queue.open = queue.open, None
         if batch is not None:
             batch.close()
 
     def add_batch(self, topic: TopicQueues, batch: ProducerBatch, *, is_sticky: bool) -> None:
-        """Add a batch that is complete already, behind what waits; `is_sticky` where the sticky partition was meant."""
+        """Add a batch that is complete already, behind what waits; `is_sticky` where the sticky partition was meant.
+
+        ClientClosedError.
+        """
         queue = topic.queues[batch.partition.partition]
         try:
             with self.lock:
+                self._check_open()
                 self._close(queue)
                 batch.close()
                 self._enqueue(queue, batch, is_open=False)

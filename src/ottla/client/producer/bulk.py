@@ -91,8 +91,8 @@ class _Batches:
         queues = self._core.accumulator.topics[self._topic]
         # Its time begins now, however slowly the records came.
         queues.used_at_ms = batch.created_ms = self._core.cluster.clock.monotonic_ms()
-        self._future.add_batch(batch.result, batch.builder.count)
         self._core.accumulator.add_batch(queues, batch, is_sticky=partition < 0)
+        self._future.add_batch(batch.result, batch.builder.count)
         yield None, self._topic
         return self._future
 

@@ -25,7 +25,7 @@ from ottla.client.errors import (
 )
 from ottla.client.interceptors import ProducerInterceptors
 from ottla.client.model import TopicMetadata
-from ottla.client.producer.accumulator import RECORD_OVERHEAD, Accumulator, AccumulatorSettings, TopicQueues
+from ottla.client.producer.accumulator import CLOSED, RECORD_OVERHEAD, Accumulator, AccumulatorSettings, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.failures import Failures
 from ottla.client.producer.figures import ProducerFigures
@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 
 MAX_INT32 = 0x7FFFFFFF
 MAX_TIMESTAMP = 2**62
-CLOSED = "the producer is closed"
 FORKED = "the producer belongs to the parent process"
 
 
@@ -262,6 +261,11 @@ class ProducerCore:
             return False
         return True
 
+    def refuse(self) -> None:
+        """Take no record any more."""
+        if self.refusal is None:
+            self.refusal = CLOSED
+
     def check_open(self) -> None:
         """ClientClosedError once the producer is closed, or in a forked child."""
         if self.refusal is not None:
@@ -296,7 +300,7 @@ class ProducerCore:
         if failure is not None:
             raise failure
 
-    async def _all_done(self, batches: list[ProducerBatch], timeout_ms: int | None) -> bool:
+    async def _all_done(self, batches: list[ProducerBatch], timeout_ms: float | None) -> bool:
         loop = asyncio.get_running_loop()
         arrived: asyncio.Future[None] = loop.create_future()
         remaining = len(batches)
@@ -323,22 +327,30 @@ class ProducerCore:
         """Take no more records, wait for those that are pending, then stop. Raises DeliveryError for what was left."""
         if self.refusal == FORKED:
             return
-        if self.refusal is None:
-            self.refusal = CLOSED
-        timed_out = False
-        if self._sender is not None:
-            batches = self.accumulator.begin_flush()
-            try:
-                self.step()
-                timed_out = timeout_ms == 0 or not await self._all_done(batches, timeout_ms)
-            finally:
-                self.accumulator.end_flush()
+        self.refuse()
+        timed_out = self._sender is not None and not await self._drained(timeout_ms)
         sender = self._sender
         failure = self.stop(timeout_ms if timed_out else None)
         if sender is not None:
             await sender.ended()
         if failure is not None:
             raise failure
+
+    async def _drained(self, timeout_ms: int | None) -> bool:
+        """Whether everything was acknowledged in time, what other threads were just sending included."""
+        now_ms = self.cluster.clock.monotonic_ms
+        deadline = None if timeout_ms is None else now_ms() + timeout_ms
+        while True:
+            batches = self.accumulator.begin_flush()
+            try:
+                if not batches:
+                    return True
+                self.step()
+                left_ms = None if deadline is None else deadline - now_ms()
+                if (left_ms is not None and left_ms <= 0) or not await self._all_done(batches, left_ms):
+                    return False
+            finally:
+                self.accumulator.end_flush()
 
     async def abort(self) -> DeliveryError | None:
         """As `stop`, for callers in other threads."""
@@ -349,16 +361,22 @@ class ProducerCore:
         return failure
 
     async def drop(self) -> None:
-        """Stop at once and close all connections: nobody has this producer any more."""
-        self.stop()
+        """Stop at once and close all connections: nobody has this producer any more, or who has it cannot wait."""
+        self.stop_and_log()
         await self.cluster.close()
+
+    def stop_and_log(self) -> None:
+        """As `stop`, where there is nobody to raise an error to."""
+        failure = self.stop()
+        if failure is not None:
+            logger.warning("a producer was ended: %s", failure)
 
     def stop(self, timeout_ms: int | None = 0) -> DeliveryError | None:
         """Give up what is still pending; what was not delivered."""
         if self.refusal == FORKED:
             return None
-        if self.refusal is None:
-            self.refusal = CLOSED
+        self.refuse()
+        self.accumulator.close()
         self.failures.counts_told = True  # what is given up here is told of whether its futures are looked at or not
         sender, self._sender = self._sender, None
         if sender is not None:

@@ -248,10 +248,13 @@ class Producer(Generic[K, V]):
         """Wait, `timeout_ms` at most, until everything is acknowledged, then stop. Closing twice does no harm.
 
         What is not acknowledged by then is given up: its futures and callbacks get an error, and a DeliveryError tells
-        how many records it was.
+        how many records it was. Cancelled, it gives up at once, and the log has what the error would have told.
         """
         try:
             await self._core.close(timeout_ms)
+        except asyncio.CancelledError:
+            self._core.stop_and_log()
+            raise
         finally:
             await self._core.cluster.close()
 

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.client import Producer as AsyncProducer
 from ottla.client import ProducerRecord
-from ottla.client.errors import DeliveryError, ForkedError
+from ottla.client.errors import ClientClosedError, DeliveryError, ForkedError
 from ottla.client.sync import Producer
 from ottla.records.batch import parse_batch_header
 from ottla.wire.apis import ApiKey
@@ -228,3 +228,50 @@ def test_topics_and_partitions_of_derived_types(fake, producer):
 
     fake.topic("t", 0, 0)
     assert producer.send(Name("t"), b"v", partition=Number()).result(4)[:3] == ("t", 1, 0)
+
+
+def test_a_close_that_is_cancelled_gives_up_at_once(fake, faults, caplog):
+    fake.topic("t", 0)
+
+    async def work():
+        producer = AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK)
+        await (await producer.send("t", b"through"))
+        fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 5)
+        future = await producer.send("t", b"v")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.close(), 0.05)
+        assert future.done()
+        await producer.close()
+        with pytest.raises(ClientClosedError):
+            await producer.send("t", b"v")
+
+    asyncio.run(work())
+    assert "1 records were not acknowledged (1 of t-0)" in caplog.text
+
+
+def test_a_record_that_is_sent_while_the_producer_is_stopped_is_refused(fake):
+    fake.topic("t", 0)
+    producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK)
+    producer.send("t", b"v").result(4)
+    producer.close()
+    producer._core.refusal = None  # as a thread saw it just before
+    with pytest.raises(ClientClosedError, match="the producer is closed"):
+        producer.send("t", b"v")
+    with pytest.raises(ClientClosedError, match="is closed"):
+        producer.send_many([(None, b"v")], "t")
+
+
+def test_close_waits_for_what_other_threads_were_just_sending(fake, faults):
+    fake.topic("t", 0)
+    producer = Producer(bootstrap_servers=fake.bootstrap, **QUICK)
+    producer.send("t", b"v").result(4)
+    late = []
+
+    def send_once_more(metadata, error):
+        producer._core.refusal = None  # as a thread saw it just before
+        late.append(producer.send("t", b"late"))
+        producer._core.refuse()
+
+    producer.send("t", b"w", callback=send_once_more)
+    producer.close()
+    assert late[0].result(0).offset == 2
