@@ -73,6 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closed_by: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._peer: tuple[str, int] = ("", 0)
+        #: The versions of what was submitted.
+        self._chosen: dict[int, int] = {}
         #: Of the socket: valid until `connection_lost`, from which on the connection counts as closed.
         self._fileno = -1
         #: Whether a request was answered after the versions were agreed on.
@@ -135,7 +137,10 @@ class Connection(asyncio.BufferedProtocol):
         It is called at once where the message cannot be sent. There is no timeout: see `close_because`.
         """
         try:
-            version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered)
+            api_key = message.SCHEMA.api_key or 0
+            version = self._chosen.get(api_key, -1)
+            if version < 0:
+                version = self._chosen[api_key] = choose_version(ApiKey(api_key), self.offered)
             self._write(self._frame(message, version, answered=awaits_response))
         except ClientError as error:
             answered(None, error)
@@ -204,6 +209,8 @@ class Connection(asyncio.BufferedProtocol):
             written = os.writev(self._fileno, parts)
         except (OSError, AttributeError):  # the transport will meet it, too; or there is no such call
             return parts
+        if written == sum(map(len, parts)):
+            return []
         for number, part in enumerate(parts):
             if written < len(part):
                 return [memoryview(part)[written:], *parts[number + 1 :]]

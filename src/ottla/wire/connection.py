@@ -154,7 +154,8 @@ class FrameReceiver:
                     break
                 frames.append(bytes(arrived[begin : begin + size]))
                 position = begin + size
-            arrived[: end - position] = arrived[position:end]
+            if position < end:
+                arrived[: end - position] = arrived[position:end]
         self._at = end - position
         return frames
 

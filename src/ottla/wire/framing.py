@@ -15,12 +15,15 @@ from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import WireError
 
 _FIXED = struct.Struct(">hhih")  # API key, API version, correlation id, length of the client id
+_SIZE_AND_FIXED = struct.Struct(">ihhih")
 _KEY_VERSION_ID = struct.Struct(">hhi")
 _SIZE_AND_ID = struct.Struct(">ii")
 _INT32 = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 
 SIZE_BYTES = 4
+JOINED_BYTES = 4096
+"""Up to this size a request is written from one piece of memory, which takes less time than from many."""
 MAX_VARINT_BYTES = 5
 NO_TAGS = b"\x00"
 
@@ -89,11 +92,8 @@ def parse_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]
 
 def encode_request_header(header: RequestHeader) -> bytes:
     """The bytes of a request header in the version that its API's version demands."""
-    client_id = header.client_id.encode()
-    parts = [_FIXED.pack(header.api_key, header.api_version, header.correlation_id, len(client_id)), client_id]
-    if header.api_version >= API[header.api_key].flexible_since:
-        parts.append(NO_TAGS)
-    return b"".join(parts)
+    (whole,) = request_frame_parts(header, ())
+    return bytes(whole[SIZE_BYTES:])
 
 
 def encode_request_frame(header: RequestHeader, body: bytes) -> bytes:
@@ -102,9 +102,19 @@ def encode_request_frame(header: RequestHeader, body: bytes) -> bytes:
 
 
 def request_frame_parts(header: RequestHeader, body: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """As `encode_request_frame`, not joined: large parts of the body (records) are not copied."""
-    head = encode_request_header(header)
-    return [_INT32.pack(len(head) + sum(map(len, body))), head, *body]
+    """As `encode_request_frame`, not joined where it is large: records are not copied."""
+    client_id = header.client_id.encode()
+    if header.api_version >= API[header.api_key].flexible_since:
+        client_id += NO_TAGS
+        tags_size = 1
+    else:
+        tags_size = 0
+    size = _FIXED.size + len(client_id) + sum(map(len, body))
+    length = len(client_id) - tags_size
+    head = _SIZE_AND_FIXED.pack(size, header.api_key, header.api_version, header.correlation_id, length)
+    if size <= JOINED_BYTES:
+        return [b"".join((head, client_id, *body))]
+    return [head, client_id, *body]
 
 
 def response_header_size(api_key: int, api_version: int) -> int:
@@ -136,6 +146,8 @@ def parse_response_header(frame: bytes | memoryview, api_key: int, api_version: 
     (correlation_id,) = _INT32.unpack_from(frame)
     position = _INT32.size
     if API[api_key].response_header_version(api_version):
+        if position < len(frame) and not frame[position]:  # no fields, as ever
+            return correlation_id, position + 1
         position = skip_tagged_fields(frame, position)
     return correlation_id, position
 

@@ -105,6 +105,11 @@ class ProducerCore:
         if self._sender is not None:
             self._sender.wake()
 
+    def appended(self) -> None:
+        """In the event loop: a batch was begun."""
+        if self._sender is not None:
+            self._sender.appended()
+
     def step_now(self) -> None:
         """In the event loop, called by it and not by somebody who is at work there: do what there is to do."""
         if self._sender is not None:

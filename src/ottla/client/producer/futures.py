@@ -299,20 +299,12 @@ def guard(callback: Callable[[], Any]) -> None:
 
 def runs_a_loop() -> bool:
     """Whether the caller runs in an event loop, and so must not wait."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    return asyncio._get_running_loop() is not None
 
 
 def wake_future(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
     """Let who awaits `arrived` in `loop` go on; from any thread."""
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
-        running = None
-    if running is loop:
+    if asyncio._get_running_loop() is loop:
         set_arrived(arrived)
     elif not loop.is_closed():
         loop.call_soon_threadsafe(set_arrived, arrived)

@@ -47,7 +47,7 @@ class Producer(Generic[K, V]):
 
     def _wake(self) -> None:
         self._begun += 1
-        self._core.step()
+        self._core.appended()
 
     async def __aenter__(self) -> Self:
         return self

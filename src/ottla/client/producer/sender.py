@@ -80,6 +80,9 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0.0
         self._scheduled = False
+        self._lingers = config.linger_ms > 0
+        #: In the middle of a step or of an answer, where user's callbacks may send.
+        self._is_at_work = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._identifying: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -93,6 +96,13 @@ class Sender:
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._loop.call_soon(self.hurry)
+
+    def appended(self) -> None:
+        """A batch was begun. Sent at once where nothing lingers and no request is on its way, else as `wake` has it."""
+        if self._lingers or self._is_at_work or any(link.in_flight for link in self._links.values()):
+            self.wake()
+        else:
+            self.step()
 
     def hurry(self) -> None:
         """What `wake` has put off is done now."""
@@ -122,19 +132,31 @@ class Sender:
         if self._closed:
             return
         now = self._cluster.clock.monotonic_ms()
+        self._is_at_work = True
+        try:
+            next_due = self._send_all(now)
+        finally:
+            self._is_at_work = False
+        refresh_due = self._keep_metadata(now)
+        self._set_timer(min(next_due, refresh_due, self._next_deadline()), now)
+
+    def _send_all(self, now: float) -> float:
+        """Send what may go now; when the next batch that waits for its time may."""
         self._expire(now)
         if self._sequences is not None:
             self._sequences.settle()
+        active = self._accumulator.active
         next_due = float("inf")
-        while True:
+        while active:
             loads, due = self._collect(now)
             next_due = min(next_due, due)
             if not loads:
                 break
             for link, batches in loads:
                 self._send(link, batches, now)
-        refresh_due = self._keep_metadata(now)
-        self._set_timer(min(next_due, refresh_due, self._next_deadline()), now)
+        if active or self._accumulator.slow_brokers:  # else all that was ready is drained
+            self._note_slow_brokers()
+        return next_due
 
     def _collect(self, now: float) -> tuple[list[tuple[BrokerLink, list[ProducerBatch]]], float]:
         """Batches that may go now, grouped by broker; and when the next one that waits for its time may."""
@@ -172,7 +194,6 @@ class Sender:
                 if self._sequences is not None:
                     self._sequences.number(batch)
                 loads.setdefault(link, []).append(batch)
-        self._note_slow_brokers()
         return list(loads.items()), next_due
 
     def _note_slow_brokers(self) -> None:
@@ -220,12 +241,12 @@ class Sender:
         sent = SentRequest(now, batches)
         assert link.connection is not None
         link.in_flight.append(sent)
-        self._figures.requested(batches, now)
 
         def answered(answer: ProduceResponse | None, error: ClientError | None) -> None:
             self._answered(link, sent, answer, error)
 
         link.connection.submit(request, answered, awaits_response=self._config.acks != 0)
+        self._figures.requested(batches, now)  # behind the writing: the broker need not wait for it
 
     # Answers
 
@@ -234,6 +255,18 @@ class Sender:
     ) -> None:
         if self._closed:
             return
+        was_at_work, self._is_at_work = self._is_at_work, True
+        try:
+            self._settle(link, sent, answer, error)
+        finally:
+            self._is_at_work = was_at_work
+        # What is settled by good answers alone leaves nothing to do.
+        if self._accumulator.active or error is not None:
+            self.wake()
+
+    def _settle(
+        self, link: BrokerLink, sent: SentRequest, answer: ProduceResponse | None, error: ClientError | None
+    ) -> None:
         self._figures.answered(self._cluster.clock.monotonic_ms() - sent.sent_ms)
         if link.in_flight[0] is sent:
             link.in_flight.popleft()
@@ -250,9 +283,6 @@ class Sender:
             told = {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
             for batch in sent.batches:
                 self._told(link, batch, told.get(batch.partition))
-        # What is settled by good answers alone leaves nothing to do.
-        if self._accumulator.active or error is not None:
-            self.wake()
 
     def _told(self, link: BrokerLink, batch: ProducerBatch, told: PartitionProduceResponse | None) -> None:
         if batch.result.is_done:  # given up while it was on its way
@@ -385,10 +415,12 @@ class Sender:
 
     def _next_deadline(self) -> float:
         """When a request has waited long enough for its answer, or a batch for its delivery."""
-        requests = [link.in_flight[0].sent_ms for link in self._links.values() if link.in_flight]
         first = self._accumulator.oldest()
         deadline = float("inf") if first is None else first.created_ms + self._config.delivery_timeout_ms
-        return min([deadline, *(sent + self._config.request_timeout_ms for sent in requests)])
+        for link in self._links.values():
+            if link.in_flight:
+                deadline = min(deadline, link.in_flight[0].sent_ms + self._config.request_timeout_ms)
+        return deadline
 
     def _set_timer(self, due_ms: float, now: float) -> None:
         if self._timer is not None:
@@ -451,11 +483,14 @@ class Sender:
 
     def _keep_metadata(self, now: float) -> float:
         """Ask for metadata of the topics in use where they are old, or known to be wrong; when to look again."""
-        if self._refreshing is not None or not self._accumulator.topics:
+        topics = self._accumulator.topics
+        if self._refreshing is not None or not topics:
             return float("inf")
         aged_at = self._refreshed_at_ms + self._config.metadata_max_age_ms
-        topics = self._accumulator.topics_in_use(now - self._config.metadata_max_idle_ms)
-        stale = [topic for topic in topics if now >= aged_at or not self._cluster.metadata.is_fresh(topic)]
+        if now < aged_at and all(map(self._cluster.metadata.is_fresh, list(topics))):
+            return aged_at
+        used = self._accumulator.topics_in_use(now - self._config.metadata_max_idle_ms)
+        stale = [topic for topic in used if now >= aged_at or not self._cluster.metadata.is_fresh(topic)]
         if not stale:
             return aged_at
         if now >= self._refresh_not_before_ms:

@@ -164,6 +164,8 @@ class Sequences:
 
         Without an identity afterwards (its epochs are used up) a new one has to be asked for.
         """
+        if not self._unresolved and not self._to_renumber:
+            return False
         for partition in [each for each in self._unresolved if not self._of(each).in_flight]:
             known = self._of(partition)
             del self._unresolved[partition]

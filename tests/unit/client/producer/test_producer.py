@@ -69,6 +69,52 @@ def test_the_same_with_an_event_loop(fake):
 
 
 @pytest.mark.spec("P1")
+def test_a_record_is_sent_at_once_where_nothing_is_on_its_way(fake):
+    [p] = fake.topic("t", 0)
+
+    async def work():
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=0, **QUICK) as producer:
+            await (await producer.send("t", b"0"))
+            sent = producer.metrics()["request-total"]
+            await producer.send("t", b"1")
+            assert producer.metrics()["request-total"] == sent + 1, "without a turn of the loop"
+            rest = [await producer.send("t", b"%d" % at) for at in range(2, 6)]
+            assert producer.metrics()["request-total"] == sent + 1, "the others wait for the next turn, together"
+            assert [each.offset for each in await asyncio.gather(*rest)] == [2, 3, 4, 5]
+            assert producer.metrics()["request-total"] == sent + 2
+
+    asyncio.run(work())
+    assert values(fake, p) == [b"%d" % at for at in range(6)]
+
+
+@pytest.mark.spec("P1")
+def test_a_callback_that_sends_does_so_when_the_answer_is_worked_off(fake):
+    partitions = fake.topic("t", 0, 0)
+
+    async def work():
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=0, **QUICK) as producer:
+            more = []
+
+            def again(metadata, error):
+                assert error is None
+                try:
+                    producer.send("t", b"more", partition=metadata.partition).send(None)
+                except StopIteration as taken:
+                    more.append(taken.value)
+
+            await (await producer.send("t", b"first", partition=0))
+            last = [await producer.send("t", b"x", partition=at % 2, callback=again) for at in range(20)]
+            await asyncio.gather(*last)
+            await asyncio.gather(*more)
+
+    asyncio.run(work())
+    assert [values(fake, each) for each in partitions] == [
+        [b"first", *[b"x"] * 10, *[b"more"] * 10],
+        [*[b"x"] * 10, *[b"more"] * 10],
+    ]
+
+
+@pytest.mark.spec("P1")
 def test_records_of_a_partition_keep_their_order_and_flush_waits_for_them(fakes):
     partitions = fakes.topic("t", 0, 1, 2)
     with Producer(bootstrap_servers=fakes.bootstrap, batch_size=500, **QUICK) as producer:
