@@ -431,6 +431,10 @@ class ConsumerCoordinator:
             answer = await self._link.ask(action.request, action.timeout_ms)
         except ClientError as error:
             self.membership.request_failed(action.request, error, self._now_ms())
+        except Exception as error:  # whatever it is, a poll raises it in place of waiting for an answer
+            broken = ClientError(f"the group's coordinator cannot be asked: {error!r}")
+            broken.__cause__ = error
+            self.membership.request_failed(action.request, broken, self._now_ms())
         else:
             self.membership.receive(action.request, answer, self._now_ms())
         self._changed()

@@ -52,6 +52,10 @@ class CoordinatorLink:
             await self._finder.node()
         except ClientError as error:
             self._membership.coordinator_not_found(error, self._now_ms())
+        except Exception as error:  # whatever it is, a poll raises it, and it is looked for again
+            broken = ClientError(f"the coordinator cannot be looked up: {error!r}")
+            broken.__cause__ = error
+            self._membership.coordinator_not_found(broken, self._now_ms())
         else:
             self._times_found += 1
             self._membership.coordinator_found(self._now_ms())

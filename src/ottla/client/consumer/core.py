@@ -41,7 +41,7 @@ from ottla.client.consumer.subscription_state import (
     PartitionState,
     SubscriptionState,
 )
-from ottla.client.errors import ClientError, NoOffsetForPartitionError, WakeupError
+from ottla.client.errors import ClientError, InvalidOffsetError, NoOffsetForPartitionError, WakeupError
 from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import TopicPartition
 from ottla.client.serialization import close_each, deserialize_function, make_deserializer
@@ -51,6 +51,8 @@ T = TypeVar("T")
 Handed = TypeVar("Handed")
 
 FOREVER_MS = float("inf")
+UNDECIDED = (FetchState.INITIALIZING, FetchState.AWAIT_VALIDATION)
+"""Partitions whose position cannot be found or kept stay so until the caller seeks."""
 
 
 class ConsumerCore:
@@ -323,7 +325,15 @@ class ConsumerCore:
             error: ClientError | None = holder.error
             if error is not None:
                 holder.error = None
-                raise error
+                if not self._is_settled(error):
+                    raise error
+
+    def _is_settled(self, error: ClientError) -> bool:
+        """Whether it is of no interest any more: the caller has sought meanwhile, or reads other partitions."""
+        if not isinstance(error, InvalidOffsetError):
+            return False
+        states = [self.subscriptions.state_or_none(each) for each in error.partitions]
+        return not any(state is not None and state.fetch_state in UNDECIDED for state in states)
 
     def update_positions(self) -> None:
         """Validate positions whose leader changed, and begin to look for those that are missing."""

@@ -80,6 +80,14 @@ class Consumer(Generic[K, V]):
         with self._guard:
             return self._thread.run_serving(work, *args, **options)
 
+    def _call_in_loop(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
+        """As `_run`, for a plain method that must not come between two steps of what goes on in the loop."""
+
+        async def begin() -> T:
+            return method(*args, **options)
+
+        return self._run(begin)
+
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """As `ottla.client.Consumer.close`."""
         if self._guard.is_over:
@@ -203,11 +211,7 @@ class Consumer(Generic[K, V]):
 
     def commit_async(self, offsets: GivenOffsets | None = None, callback: CommitCallback | None = None) -> None:
         """As `ottla.client.Consumer.commit_async`."""
-
-        async def begin() -> None:
-            self._async.commit_async(offsets, callback)
-
-        self._run(begin)
+        self._call_in_loop(self._async.commit_async, offsets, callback)
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -222,28 +226,21 @@ class Consumer(Generic[K, V]):
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """As `ottla.client.Consumer.enforce_rebalance`."""
-
-        async def begin() -> None:
-            self._async.enforce_rebalance(reason)
-
-        self._run(begin)
+        self._call_in_loop(self._async.enforce_rebalance, reason)
 
     # Positions
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """As `ottla.client.Consumer.seek`."""
-        with self._guard:
-            self._async.seek(partition, offset)
+        self._call_in_loop(self._async.seek, partition, offset)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
         """As `ottla.client.Consumer.seek_to_beginning`."""
-        with self._guard:
-            self._async.seek_to_beginning(partitions)
+        self._call_in_loop(self._async.seek_to_beginning, partitions)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
         """As `ottla.client.Consumer.seek_to_end`."""
-        with self._guard:
-            self._async.seek_to_end(partitions)
+        self._call_in_loop(self._async.seek_to_end, partitions)
 
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """As `ottla.client.Consumer.position`."""

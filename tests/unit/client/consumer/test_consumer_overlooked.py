@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 import uuid
 
 import pytest
 
 import ottla.client
+import ottla.client.sync
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import SubscriptionState
@@ -33,6 +35,11 @@ def read(consumer, count):
     while len(found) < count and time.monotonic() < deadline:
         found += consumer.poll(200)
     return [record.offset for record in found]
+
+
+def core_of(consumer):
+    consumer = getattr(consumer, "client", consumer)
+    return getattr(consumer, "_async", consumer).core
 
 
 @pytest.mark.spec("C1")
@@ -211,9 +218,7 @@ def test_a_look_up_of_offsets_that_breaks_is_told_and_not_repeated_all_the_time(
         times.append(time.monotonic())
         raise ValueError("broken")
 
-    core = getattr(consumer, "client", consumer)
-    core = getattr(core, "_async", core).core
-    core.coordinator.fetch_committed = broken
+    core_of(consumer).coordinator.fetch_committed = broken
     with pytest.raises(ClientError, match="broken"):
         consumer.poll(5000)
     assert len(times) == 1
@@ -301,3 +306,38 @@ def test_a_leader_that_somebody_else_learned_of_is_gone_to_at_once(fakes, open_c
     consumer.list_topics()
     fakes.fill(p, 10)
     assert read(consumer, 10) == list(range(10, 20))
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("how", ["seek", "seek_to_beginning", "assign"])
+def test_a_missing_position_is_not_complained_of_once_it_is_given(fakes, open_consumer, how):
+    p, q = fakes.topic("t", 0, 0)
+    for each in (p, q):
+        fakes.fill(each, 10)
+        fakes.committed[q] = 0
+    consumer = open_consumer(group_id="g", auto_offset_reset="none", enable_auto_commit=False)
+    consumer.assign([p])
+    assert not consumer.poll(0)
+    wait_until(lambda: core_of(consumer).error, "the error that the next poll would raise")
+    if how == "seek":
+        consumer.seek(p, 0)
+    elif how == "seek_to_beginning":
+        consumer.seek_to_beginning([p])
+    else:
+        consumer.assign([q])
+    assert read(consumer, 10) == list(range(10))
+
+
+@pytest.mark.spec("C2")
+@pytest.mark.parametrize("method", ["seek", "seek_to_beginning", "seek_to_end"])
+def test_seeks_come_between_no_steps_of_the_loop(fakes, method):
+    [p] = fakes.topic("t", 0)
+    with ottla.client.sync.Consumer(bootstrap_servers=fakes.bootstrap) as consumer:
+        consumer.assign([p])
+        where = []
+        subscriptions = core_of(consumer).subscriptions
+        for name in ("seek", "request_reset"):
+            setattr(subscriptions, name, lambda *_: where.append(threading.get_ident()))
+        arguments = (p, 0) if method == "seek" else ([p],)
+        getattr(consumer, method)(*arguments)
+        assert where == [consumer._thread._thread.ident]

@@ -15,6 +15,7 @@ from ottla.client.consumer.listener import call_here
 from ottla.client.consumer.membership import Generation, MemberSettings, Membership, MemberState
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import FetchPosition, SubscriptionState
+from ottla.client.errors import ClientError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -49,6 +50,14 @@ def make_stable(membership, generation_id):
     membership.state = MemberState.STABLE
     membership.generation = Generation(generation_id, f"m{generation_id}", "cooperative-sticky")
     membership.rejoin_needed = False
+
+
+async def poll_until(made, condition):
+    """Poll until the condition holds, 5 s at most."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await made.poll(0)
+            await asyncio.sleep(0.005)  # sleep: between two polls
 
 
 def serve_members(cluster):
@@ -192,16 +201,10 @@ def test_a_join_that_hangs_is_made_again_when_a_commit_finds_the_coordinator_los
         made = ConsumerCoordinator(cluster, config, subscriptions, keeper, lambda: None)
         subscriptions.subscribe(["a"])
 
-        async def poll_until(condition):
-            async with asyncio.timeout(5):
-                while not condition():
-                    await made.poll(0)
-                    await asyncio.sleep(0.005)  # sleep: between two polls
-
-        await poll_until(lambda: fakes.asked(ApiKey.JOIN_GROUP))
+        await poll_until(made, lambda: fakes.asked(ApiKey.JOIN_GROUP))
         fakes.coordinator = 1
         assert await made.fetch_committed([A0], 3000) == {A0: None}
-        await poll_until(lambda: len(fakes.asked(ApiKey.JOIN_GROUP)) == 2)
+        await poll_until(made, lambda: len(fakes.asked(ApiKey.JOIN_GROUP)) == 2)
         assert [node for node, api_key, _ in fakes.requests if api_key is ApiKey.JOIN_GROUP] == [0, 1]
         assert not cluster._connections.keys() & {(0, COORDINATOR), (0, JOIN)}
         await made.close(0)
@@ -223,3 +226,28 @@ def test_what_is_said_of_an_earlier_coordinator_is_not_said_of_the_next(fake, wi
         assert membership.coordinator_known
 
     with_cluster(fake, work)
+
+
+@pytest.mark.spec("G10")
+@pytest.mark.parametrize("breaks", ["find", "ask"])
+def test_what_breaks_a_question_to_the_coordinator_is_raised_by_a_poll(fakes, with_cluster, breaks):
+    fakes.topic("a", 0)
+    serve_members(fakes)
+
+    async def broken(*arguments):
+        raise ValueError("broken")
+
+    async def work(cluster):
+        subscriptions = SubscriptionState()
+        keeper = MetadataKeeper(cluster, subscriptions, lambda: None)
+        made = ConsumerCoordinator(cluster, GroupConfig(group_id="g"), subscriptions, keeper, lambda: None)
+        subscriptions.subscribe(["a"])
+        if breaks == "find":
+            made._link._finder.node = broken
+        else:
+            made._link.ask = broken
+        with pytest.raises(ClientError, match="broken"):
+            await poll_until(made, lambda: False)
+        await made.close(0)
+
+    with_cluster(fakes, work)
