@@ -21,6 +21,16 @@ class ClientError(Exception):
         super().__init__(message)
         self.retriable = retriable
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is, and not made anew from its message: so it can be copied, and come back from another process."""
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[ClientError], args: tuple[Any, ...]) -> ClientError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
+
 
 class InvalidArgumentError(ClientError, ValueError):
     """A value given by the caller cannot be: a malformed address, a partition that does not exist."""

@@ -55,6 +55,9 @@ def _parse_server(text: str) -> tuple[str, int]:
     if separator and protocol.upper() != "PLAINTEXT":
         raise InvalidArgumentError(f"bootstrap server {text!r}: {protocol} is not supported, only PLAINTEXT is")
     host, colon, port = address.rpartition(":")
+    if "@" in address:
+        shown = address.rpartition("@")[2]
+        raise InvalidArgumentError(f"bootstrap server ...@{shown}: leave out the user or password before the @")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
@@ -66,4 +69,4 @@ def _parse_server(text: str) -> tuple[str, int]:
 
 def format_servers(servers: Sequence[tuple[str, int]]) -> str:
     """The servers for a message."""
-    return ", ".join(f"{host}:{port}" for host, port in servers)
+    return ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in servers)

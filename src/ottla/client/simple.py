@@ -93,7 +93,8 @@ class SimpleConsumer(Generic[K, V]):
     async def close(self) -> None:
         """Close all connections; closing twice does no harm."""
         await self._cluster.close()
-        close_each(self._deserializers)
+        deserializers, self._deserializers = self._deserializers, []
+        close_each(deserializers)
 
     async def find_leader(self, topic: str, partition: int) -> PartitionLeader:
         """The partition's leader and replicas, asked anew of the first broker that answers.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.errors import InvalidArgumentError
-from ottla.client.settings import parse_bootstrap_servers
+from ottla.client.settings import format_servers, parse_bootstrap_servers
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,15 @@ def test_the_message_quotes_the_wrong_part():
         parse_bootstrap_servers("SASL_SSL://a:1")
     with pytest.raises(InvalidArgumentError, match=r"IPv6 address as \[address\]:port"):
         parse_bootstrap_servers("::1:9092")
+
+
+def test_a_password_is_not_quoted():
+    with pytest.raises(
+        InvalidArgumentError, match=r"^bootstrap server \.\.\.@b:1: leave out the user or password"
+    ) as caught:
+        parse_bootstrap_servers("a:1,anna:secret@b:1")
+    assert "secret" not in str(caught.value)
+
+
+def test_servers_in_messages():
+    assert format_servers([("a", 1), ("::1", 2)]) == "a:1, [::1]:2"

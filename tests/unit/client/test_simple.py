@@ -132,3 +132,22 @@ def test_deserializers_and_what_they_refuse(fake):
     assert fetched.next_offset == 7
     with pytest.raises(RecordDeserializationError, match="at offset 7 of t-0"):
         with_consumer(fake.bootstrap, lambda consumer: consumer.fetch("t", 0, 7), key_deserializer=odd)
+
+
+def test_deserializers_are_closed_once(fake):
+    closed = []
+
+    class Closing:
+        def deserialize(self, topic, headers, data):
+            return data
+
+        def close(self):
+            closed.append(self)
+
+    async def work():
+        consumer = SimpleConsumer(bootstrap_servers=fake.bootstrap, value_deserializer=Closing())
+        await consumer.close()
+        await consumer.close()
+
+    asyncio.run(work())
+    assert len(closed) == 1

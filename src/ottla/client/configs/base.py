@@ -95,7 +95,7 @@ def settle_common(given: GivenSettings) -> None:
         try:
             parse_bootstrap_servers(",".join(servers))
         except InvalidArgumentError as error:
-            given.problems.append(f"bootstrap.servers={','.join(servers)}: {error}")
+            given.problems.append(f"bootstrap.servers: {error}")
     for first, longest in (
         ("reconnect.backoff.ms", "reconnect.backoff.max.ms"),
         ("retry.backoff.ms", "retry.backoff.max.ms"),

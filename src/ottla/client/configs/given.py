@@ -40,6 +40,7 @@ class GivenSettings:
         self.notes: list[str] = []
         self._originals: dict[str, Any] = {}
         self._unknown: dict[str, tuple[str, Any]] = {}
+        self._contradicted: set[str] = set()
         for source in (config or {}, keywords):
             for name, value in source.items():
                 self._take(name, value)
@@ -62,8 +63,12 @@ class GivenSettings:
         name = given_name.replace("_", ".")
         setting = self.settings.get(name)
         if setting is None and name not in OF_BUILT_IN_CLASSES[self.kind]:
+            if name in self._unknown and not _are_alike(self._unknown[name][1], given):
+                self._contradicted.add(name)
             self._unknown[name] = given_name, given
             return
+        if given is None and self.is_given(name):
+            return  # it is set, and this says nothing else
         if self.is_given(name) and not self._is_same(setting, self._originals[name], given):
             shown = (
                 "" if setting is not None and setting.is_sensitive else f", as {self._originals[name]!r} and {given!r}"
@@ -78,7 +83,9 @@ class GivenSettings:
         """Names that are not Kafka's: the user's classes may name them, for their `configure`."""
         theirs = {name.replace("_", ".") for one in self._classes() for name in getattr(one, "config_names", ())}
         for name, (given_name, given) in self._unknown.items():
-            if name in theirs:
+            if name in theirs and name in self._contradicted:  # what it is may be secret
+                self.problems.append(f"{name} is given twice with different values. Give it once.")
+            elif name in theirs:
                 self._originals[name] = given
             else:
                 self.problems.append(_unknown(given_name, name, self.kind))

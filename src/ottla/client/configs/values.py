@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 from ottla.client.configs.foreign import OTHER_WORDS
 from ottla.client.configs.settings import CASE_INSENSITIVE, CLASS_LISTS, attribute_of, unit_of
@@ -71,8 +72,8 @@ def _text(setting: Setting, given: object) -> str:
             return str(given)
         raise invalid(setting, given, "Expected value to be either true or false")
     if kind in _INTEGERS or kind == "double" or setting.name == "acks":
-        if isinstance(given, int) and not isinstance(given, bool):
-            return str(given)
+        if isinstance(given, SupportsIndex) and not isinstance(given, bool):  # ints, and those of numpy
+            return str(index(given))
         if kind == "double" and isinstance(given, float):
             return repr(given)
         raise invalid(setting, given, f"Not a number of type {'INT' if setting.name == 'acks' else kind.upper()}")

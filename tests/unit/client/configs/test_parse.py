@@ -6,6 +6,7 @@ import sys
 from dataclasses import fields
 from typing import Any, get_type_hints
 
+import numpy
 import pytest
 
 from ottla.client.configs import (
@@ -117,6 +118,26 @@ def test_the_same_twice_is_an_error_where_it_differs() -> None:
     assert "linger.ms is given twice with different values, as 5 and 6" in problems(
         producer, {"linger.ms": 5}, linger_ms=6
     )
+    assert "my.secret is given twice with different values. Give it once." in problems(
+        producer, {"my.secret": "a", "value.serializer": Configurable}, my_secret="b"
+    )
+
+
+class Configurable:
+    config_names = ("my.secret",)
+
+    def serialize(self, topic: str, headers: object, data: bytes | None) -> bytes | None:
+        return data
+
+
+def test_none_says_nothing() -> None:
+    assert producer({"linger.ms": 5}, linger_ms=None).linger_ms == 5
+    assert producer({"linger.ms": None}, linger_ms=5).linger_ms == 5
+
+
+def test_whole_numbers_of_other_packages() -> None:
+    assert producer({"batch.size": numpy.int64(7)}).batch_size == 7
+    assert "Invalid value 7.0" in problems(producer, {"batch.size": numpy.float64(7)})
 
 
 @pytest.mark.parametrize(
@@ -131,7 +152,7 @@ def test_the_same_twice_is_an_error_where_it_differs() -> None:
         ({"compression.type": "brotli"}, ["brotli", "one of none, gzip, snappy, lz4, zstd; the default is none"]),
         ({"compression.gzip.level": 0}, ["compression.gzip.level", "1 to 9 or -1"]),
         ({"client.id": 5}, ["client.id", "Expected text, not int"]),
-        ({"bootstrap.servers": "a"}, ["bootstrap.servers=a", "host:port"]),
+        ({"bootstrap.servers": "a"}, ["bootstrap.servers", "'a' is not of the form host:port"]),
         ({"bootstrap.servers": [1]}, ["bootstrap.servers", "a list"]),
         ({1: 2}, ["the name of a setting is text, not 1"]),
     ],
