@@ -70,6 +70,8 @@ class Connection(asyncio.BufferedProtocol):
         self._protocol = ClientProtocol(settings.client_id, MAX_FIRST_RESPONSE_BYTES)
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
+        #: Who is told once all that was written is sent.
+        self._unsent: list[Callable[[Any, ClientError | None], None]] = []
         self._closed_by: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._peer: tuple[str, int] = ("", 0)
@@ -94,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_waiting(self) -> bool:
         """Whether an answer is expected."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._unsent)
 
     @property
     def owes_answer(self) -> bool:
@@ -134,7 +136,8 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Send a message; `answered(answer, error)` is called once, with an answer of None where none is awaited.
 
-        It is called at once where the message cannot be sent. There is no timeout: see `close_because`.
+        In that case it is called when the socket has taken the message, which before would be lost with the connection;
+        where the message cannot be sent, at once. There is no timeout: see `close_because`.
         """
         try:
             api_key = message.SCHEMA.api_key or 0
@@ -147,6 +150,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if awaits_response:
             self._waiting.append(_DirectAnswer(answered))
+        elif self.unsent_bytes:
+            self._unsent.append(answered)
+            self._check_open().set_write_buffer_limits(high=0)  # `resume_writing` tells when all is sent
         else:
             answered(None, None)
 
@@ -313,6 +319,9 @@ class Connection(asyncio.BufferedProtocol):
         for future in waiting:
             if not future.done():
                 future.set_exception(self._closed_by)
+        unsent, self._unsent = self._unsent, []
+        for answered in unsent:
+            answered(None, self._closed_by)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Asyncio: the connection stands."""
@@ -332,6 +341,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Asyncio: the transport's buffer has emptied."""
+        unsent, self._unsent = self._unsent, []
+        for answered in unsent:
+            answered(None, None)
         if self.on_writable is not None:
             self.on_writable()
 

@@ -17,6 +17,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.configs import ProducerConfig
 from ottla.client.errors import (
     ClientClosedError,
+    ClientError,
     ClientTimeoutError,
     DeliveryError,
     ForkedError,
@@ -81,6 +82,8 @@ class ProducerCore:
         self._partitioner = partitioner_of(config.partitioner_class, config.originals)
         self._switches = hasattr(self._partitioner, "on_new_batch")
         self._looked_again: set[str] = set()
+        #: Questions for topics whose askers' time was up.
+        self._lookups: dict[str, asyncio.Task[None]] = {}
         self._closed_user_code = False
         self.interceptors = ProducerInterceptors.of(config)
         self._serializing = SerializingAppend(config, self.append)
@@ -116,8 +119,8 @@ class ProducerCore:
             self._sender.step()
 
     def hurry(self) -> None:
-        """In the event loop, by who waits for what he sent: the sender need not wait until it is its turn."""
-        if self._sender is not None:
+        """By who waits in an event loop for what he sent: in the sender's own it need not wait until it is its turn."""
+        if self._sender is not None and asyncio.get_running_loop() is self._sender.loop:
             self._sender.hurry()
 
     def append(
@@ -256,15 +259,33 @@ class ProducerCore:
         return found
 
     async def find_topic_within(self, topic: str, timeout_ms: float) -> bool:
-        """As `find_topic`; False where the time is up before."""
+        """As `find_topic`; False where the time is up before.
+
+        Then the broker is asked all the same: who never waits (`max.block.ms` 0) learns of the topic in the meantime.
+        """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self.find_topic(topic, timeout_ms)
         except ClientTimeoutError:
+            self._look_up(topic)
             raise
         except TimeoutError:
+            self._look_up(topic)
             return False
         return True
+
+    def _look_up(self, topic: str) -> None:
+        """Ask for the topic's metadata once, unless that is being done; nobody waits for it."""
+        if self.refusal is None and topic not in self._lookups:
+            lookup = asyncio.get_running_loop().create_task(self._ask_once(topic))
+            self._lookups[topic] = lookup
+            lookup.add_done_callback(lambda _: self._lookups.pop(topic, None))
+
+    async def _ask_once(self, topic: str) -> None:
+        try:
+            await self.cluster.topics([topic], allow_auto_topic_creation=True)
+        except ClientError as error:
+            logger.debug("metadata of topic %s cannot be had: %s", topic, error)
 
     def refuse(self) -> None:
         """Take no record any more."""
@@ -381,6 +402,8 @@ class ProducerCore:
         if self.refusal == FORKED:
             return None
         self.refuse()
+        for lookup in list(self._lookups.values()):
+            lookup.cancel()
         self.accumulator.close()
         self.failures.counts_told = True  # what is given up here is told of whether its futures are looked at or not
         sender, self._sender = self._sender, None

@@ -13,7 +13,7 @@ from ottla.client.errors import ClientError
 from ottla.client.producer.batch import ProducerBatch
 
 MAX_UNSENT_BYTES = 8 * 1024 * 1024
-"""Bytes that wait in a connection's own buffer before no further request is made (acks=0 has no other limit)."""
+"""Bytes that wait in a connection's own buffer before no further request is made."""
 
 
 class SentRequest(NamedTuple):
@@ -29,15 +29,15 @@ class BrokerLink:
     A connection that cannot be made is tried again after a pause that grows; `error` says why the last try failed.
     """
 
-    def __init__(self, cluster: Cluster, node_id: int, wake: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, node_id: int, wake: Callable[[], None], now_ms: float) -> None:
         self.node_id = node_id
         self.in_flight: deque[SentRequest] = deque()
         self.connection: Connection | None = None
         self.error: ClientError | None = None
         self.not_before_ms = 0.0
         #: When requests were last taken, and when one last could have been: the difference is the broker's slowness.
-        self.drained_ms = 0.0
-        self.ready_ms = 0.0
+        self.drained_ms = now_ms
+        self.ready_ms = now_ms
         self._cluster = cluster
         self._wake = wake
         self._failures = 0

@@ -87,15 +87,20 @@ class Sender:
         self._identifying: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_not_before_ms = 0.0
+        #: Why there is no producer id yet.
+        self._identity_error: ClientError | None = None
+        #: Whether the loop had its turns for what came while it was busy: see `_expire_in_turn`.
+        self._had_turns = False
+        self._awaits_turns = False
         self._refreshed_at_ms = cluster.clock.monotonic_ms()
         self._closed = False
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
         """There may be something to do; once per turn of the loop."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
-            self._loop.call_soon(self.hurry)
+            self.loop.call_soon(self.hurry)
 
     def appended(self) -> None:
         """A batch was begun. Sent at once where nothing lingers and no request is on its way, else as `wake` has it."""
@@ -142,7 +147,7 @@ class Sender:
 
     def _send_all(self, now: float) -> float:
         """Send what may go now; when the next batch that waits for its time may."""
-        self._expire(now)
+        self._expire_in_turn(now)
         if self._sequences is not None:
             self._sequences.settle()
         active = self._accumulator.active
@@ -211,7 +216,7 @@ class Sender:
             return None
         link = self._links.get(leader)
         if link is None:
-            link = self._links[leader] = BrokerLink(self._cluster, leader, self.wake)
+            link = self._links[leader] = BrokerLink(self._cluster, leader, self.wake, now)
         return link
 
     def _may_send(self, queue: PartitionQueue) -> bool:
@@ -225,14 +230,21 @@ class Sender:
 
     def _send(self, link: BrokerLink, batches: list[ProducerBatch], now: float) -> None:
         topics: dict[str, list[PartitionProduceData]] = {}
-        for batch in batches:
+        for batch in list(batches):
             batch.attempts += 1
             batch.drained_ms = now
-            encoded = batch.encode(self._compression, self._level)
+            try:
+                encoded = batch.encode(self._compression, self._level)
+            except Exception as error:  # out of memory, say: the others must go on
+                batches.remove(batch)
+                self._give_up(batch, self._not_encoded(batch, error))
+                continue
             if self._compression and batch.attempts == 1:
                 self._accumulator.topics[batch.partition.topic].compressed(batch.builder.size, len(encoded))
             topic, partition = batch.partition
             topics.setdefault(topic, []).append(PartitionProduceData(index=partition, records=encoded))
+        if not batches:
+            return
         request = ProduceRequest(
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
@@ -247,6 +259,15 @@ class Sender:
 
         link.connection.submit(request, answered, awaits_response=self._config.acks != 0)
         self._figures.requested(batches, now)  # behind the writing: the broker need not wait for it
+
+    def _not_encoded(self, batch: ProducerBatch, error: Exception) -> ClientError:
+        codec = self._config.compression_type
+        failed = ClientError(
+            f"{batch.record_count} records for {batch.partition} cannot be made a batch (compression.type={codec}, "
+            f"{batch.builder.size} bytes): {type(error).__name__}: {error}"
+        )
+        failed.__cause__ = error
+        return failed
 
     # Answers
 
@@ -384,6 +405,25 @@ class Sender:
 
     # Time
 
+    def _expire_in_turn(self, now: float) -> None:
+        """What is late expires, but only after what has come in the meantime was read.
+
+        A loop that was busy for long (user's code in it) finds answers in its sockets and times that are up at once.
+        Two turns later the answers are read, in whatever order the loop takes them.
+        """
+        if self._next_deadline() > now:
+            self._had_turns = False
+        elif self._had_turns:
+            self._had_turns = False
+            self._expire(now)
+        elif not self._awaits_turns:
+            self._awaits_turns = True
+            self.loop.call_soon(self.loop.call_soon, self._after_turns)
+
+    def _after_turns(self) -> None:
+        self._awaits_turns, self._had_turns = False, True
+        self.step()
+
     def _expire(self, now: float) -> None:
         """Give up the batches whose `delivery.timeout.ms` is over, waiting ones and those on their way."""
         oldest = now - self._config.delivery_timeout_ms
@@ -404,8 +444,10 @@ class Sender:
         timeout = self._config.delivery_timeout_ms
         leader = self._cluster.metadata.leader(*batch.partition)
         link = self._links.get(NOBODY if leader is None else leader)
-        why: object = batch.last_error or (link.error if link is not None else None)
-        if why is None and leader in (None, NOBODY):
+        why: object = batch.last_error or (link.error if link is not None else None) or self._identity_error
+        if why is None and batch.partition.topic not in self._cluster.metadata.topics:
+            why = "the topic is not there any more"
+        elif why is None and leader in (None, NOBODY):
             why = "the partition has no leader"
         tried = f"after {batch.attempts} attempts" if batch.attempts else "never sent"
         return ClientTimeoutError(
@@ -431,7 +473,7 @@ class Sender:
             self._timer = None
         if due_ms != float("inf"):
             self._due_ms = due_ms
-            self._timer = self._loop.call_later(max(0.0, due_ms - now) / 1000 + 0.0005, self._timed)
+            self._timer = self.loop.call_later(max(0.0, due_ms - now) / 1000 + 0.0005, self._timed)
 
     def _timed(self) -> None:
         self._timer = None
@@ -440,7 +482,7 @@ class Sender:
     # What takes time
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -456,8 +498,10 @@ class Sender:
             timeout_ms = self._config.delivery_timeout_ms
             identity = await self._cluster.retry("getting a producer id", self._init_producer_id, timeout_ms)
             self._sequences.take(identity)
+            self._identity_error = None
         except ClientError as error:
-            if not error.retriable:
+            # When the time of this question is up, that of batches which came later is not.
+            if not error.retriable and not isinstance(error, ClientTimeoutError):
                 self.give_up_all(error)
         finally:
             self._identifying = None
@@ -465,9 +509,13 @@ class Sender:
 
     async def _init_producer_id(self) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=MAX_INT32)
-        answer: InitProducerIdResponse = await self._cluster.request_any(request)
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerError(answer.error_code, f"{self._cluster.name} gives out no producer id")
+        try:
+            answer: InitProducerIdResponse = await self._cluster.request_any(request)
+            if answer.error_code != ErrorCode.NONE:
+                raise BrokerError(answer.error_code, f"{self._cluster.name} gives out no producer id")
+        except ClientError as error:
+            self._identity_error = error
+            raise
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     def give_up_all(self, error: ClientError) -> int:

@@ -8,6 +8,9 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.record import decode_columns
 
+MOST_GROWTH = 16
+"""By how much a record may grow with another base of its timestamp: none may find no room."""
+
 
 def split_batch(batch: ProducerBatch, lock: threading.Lock) -> list[ProducerBatch]:
     """Two closed batches with the records of one that has at least two, in their order."""
@@ -16,7 +19,7 @@ def split_batch(batch: ProducerBatch, lock: threading.Lock) -> list[ProducerBatc
     middle = builder.count // 2
     parts = []
     for start, stop in ((0, middle), (middle, builder.count)):
-        part = ProducerBatch(batch.partition, builder.size, 0, batch.created_ms, lock)
+        part = ProducerBatch(batch.partition, builder.size + MOST_GROWTH * builder.count, 0, batch.created_ms, lock)
         for at in range(start, stop):
             timestamp = builder.base_timestamp + records.timestamp_deltas[at]
             part.builder.append(timestamp, records.keys[at], records.values[at], records.headers[at])
