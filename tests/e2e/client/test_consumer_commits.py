@@ -290,6 +290,7 @@ def test_commits_in_the_middle_of_a_rebalance(join, filled):
     first = join("c1", [filled.topic], enable_auto_commit=False, **RANGE)
     idle = join("c2", [filled.topic], enable_auto_commit=False, **RANGE)
     poll_until([first, idle], lambda: bool(idle.listener.calls) and len(first.records) >= 10)
+    poll_until([first, idle], lambda: first.consumer.health().state == "member")
     second = join("a1", [filled.topic], enable_auto_commit=False, **RANGE)
     poll_until([second], lambda: first.consumer.metrics()["rejoin-needed"] == 1)
     # Told of the rebalance by a heartbeat, it is what it was until its next poll, and may commit.

@@ -275,10 +275,16 @@ class Fetcher:
                 each = asked.get(partition)
                 if each is None or self._subscriptions.state_or_none(partition) is not each.state:
                     continue
-                if data.error_code == ErrorCode.NONE:
-                    self._take_data(partition, each, data)
-                else:
-                    self._take_error(node_id, partition, each, data)
+                try:
+                    if data.error_code == ErrorCode.NONE:
+                        self._take_data(partition, each, data)
+                    else:
+                        self._take_error(node_id, partition, each, data)
+                except Exception as error:  # whatever it is, a poll raises it, and the others are read
+                    broken = ClientError(f"what broker {node_id} sent of {partition} cannot be taken in: {error!r}")
+                    broken.__cause__ = error
+                    self._hold(partition)
+                    self._add(partition, each, memoryview(b""), [], broken)
 
     def _take_data(self, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
         if self.problems:

@@ -256,6 +256,8 @@ class SubscriptionState:
         if not self.has_auto_assigned_partitions:
             raise IllegalStateError("partitions cannot be assigned by a group without a subscription to topics")
         self._assign(dict.fromkeys(partitions))
+        for state in self._assignment.values():
+            state.pending_revocation = False  # one that was to be revoked may be given back
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._replace_assignment({each: self._assignment.get(each) or PartitionState() for each in partitions})

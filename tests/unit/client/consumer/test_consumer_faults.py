@@ -12,6 +12,7 @@ import pytest
 
 import ottla.client
 import ottla.client.sync
+from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.consumer.fetcher import EXPLAIN_TIMEOUT_MS
 from ottla.client.errors import (
     BrokerError,
@@ -194,6 +195,24 @@ def test_a_damaged_batch(fakes, open_consumer):
     unchecked = open_consumer(check_crcs=False)
     unchecked.assign([p])
     assert offsets(read(unchecked, 30)) == list(range(30))
+
+
+@pytest.mark.spec("C1")
+def test_an_answer_that_breaks_what_takes_it_in_is_told_and_holds_up_no_others(fakes, open_consumer, monkeypatch):
+    p, q = fakes.topic("t", 0, 0)
+    fakes.fill(p, 10)
+    fakes.fill(q, 10)
+
+    def fetch(partition, state, seeks, offset, data, *rest):
+        if partition == p and data:
+            raise ValueError("broken")
+        return CompletedFetch(partition, state, seeks, offset, data, *rest)
+
+    monkeypatch.setattr("ottla.client.consumer.fetcher.CompletedFetch", fetch)
+    consumer = open_consumer()
+    consumer.assign([p, q])
+    assert {record.partition for record in read(consumer, 10, passes=ClientError)} == {1}
+    assert "t-0 cannot be taken in" in str(poll_until_raised(consumer, ClientError))
 
 
 @pytest.mark.spec("C1")

@@ -196,3 +196,15 @@ def test_lag(reading):
     reading.state(A0).last_stable_offset = 12
     assert reading.partition_lag(A0) == 15
     assert reading.partition_lag(A0, read_committed=True) == 2
+
+
+@pytest.mark.spec("C7")
+def test_a_partition_that_was_to_be_revoked_and_is_given_back_is_read_on(state):
+    state.subscribe(["a"])
+    state.assign_from_subscribed([A0, A1])
+    for each in (A0, A1):
+        state.seek_validated(each, FetchPosition(10, 4, LEADER_5))
+    state.mark_pending_revocation([A0])
+    assert state.fetchable_partitions() == [A1]
+    state.assign_from_subscribed([A0, A1])
+    assert state.fetchable_partitions() == [A0, A1]
