@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import re
+import socket
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 from support.controller import knows_its_controller
 from support.java import QUICK_START, java_command, java_tool
-from support.ports import LOOPBACK, accepts_connections, free_port
+from support.ports import LOOPBACK, free_port
 from support.processes import ServerDied, ServerProcess
 
 START_TIMEOUT_S = 50.0
 STOP_TIMEOUT_S = 30.0
+WORD_TIMEOUT_S = 2.0
 #: A port found free may be taken by another process before ZooKeeper binds it.
 PORT_ATTEMPTS = 3
 
@@ -84,7 +86,7 @@ class ApacheZooKeeper:
         self._server = ServerProcess(
             "zookeeper", _server_command(self.heap, server_class, str(properties)), self.folder
         )
-        self._server.wait_until_ready(lambda: accepts_connections(LOOPBACK, port), START_TIMEOUT_S)
+        self._server.wait_until_ready(lambda: _is_serving(port), START_TIMEOUT_S)
         self.port = port
         return self
 
@@ -185,6 +187,16 @@ class ApacheKafka:
     def kill9(self) -> None:
         """Kill it without notice."""
         self.server.kill9()
+
+
+def _is_serving(port: int) -> bool:
+    """Whether ZooKeeper takes sessions: it listens before it does, and says so to who asks then."""
+    try:
+        with socket.create_connection((LOOPBACK, port), WORD_TIMEOUT_S) as connection:
+            connection.sendall(b"srvr")
+            return b"Mode: standalone" in connection.recv(4096)
+    except OSError:
+        return False
 
 
 def _server_command(

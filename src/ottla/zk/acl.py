@@ -16,7 +16,6 @@ from ottla.zk.errors import InvalidAclError, NoAuthError
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
 EVERYTHING = READ | WRITE | CREATE | DELETE | ADMIN
 
-SUPER_SCHEME = "super"
 DIGEST_SCHEME = "digest"
 IP_SCHEME = "ip"
 AUTH_SCHEME = "auth"
@@ -50,20 +49,24 @@ def digest_identity(user_and_password: bytes) -> Identity:
     return Identity(DIGEST_SCHEME, f"{user}:{base64.b64encode(digest).decode()}")
 
 
-def check_access(acl: AclList, wanted: int, identities: Collection[Identity], path: str) -> None:
-    """Raise `NoAuthError` unless one of `identities` has one of the permissions `wanted`."""
+def may_do(acl: AclList, wanted: int, identities: Collection[Identity]) -> bool:
+    """Whether one of `identities` has one of the permissions `wanted`."""
     if acl is OPEN_ACL:
-        return
+        return True
     for perms, scheme, who in acl:
         if not perms & wanted:
             continue
         if scheme == "world" and who == "anyone":
-            return
+            return True
         if any(scheme == known.scheme and _matches(scheme, known.id, who) for known in identities):
-            return
-    if any(known.scheme == SUPER_SCHEME for known in identities):
-        return
-    raise NoAuthError(path, "its access list does not allow it")
+            return True
+    return False
+
+
+def check_access(acl: AclList, wanted: int, identities: Collection[Identity], path: str) -> None:
+    """Raise `NoAuthError` unless one of `identities` has one of the permissions `wanted`."""
+    if acl is not OPEN_ACL and not may_do(acl, wanted, identities):
+        raise NoAuthError(path, "its access list does not allow it")
 
 
 def settled_acl(acl: Sequence[Acl] | None, identities: Collection[Identity], path: str) -> AclList:
@@ -93,9 +96,7 @@ def settled_acl(acl: Sequence[Acl] | None, identities: Collection[Identity], pat
 def shown_acl(acl: AclList, identities: Collection[Identity], path: str) -> AclList:
     """The list as a client may see it: digests are for those only who may change it. Raises `NoAuthError`."""
     check_access(acl, READ | ADMIN, identities, path)
-    try:
-        check_access(acl, ADMIN, identities, path)
-    except NoAuthError:
+    if not may_do(acl, ADMIN, identities):
         return tuple(
             entry._replace(id=f"{entry.id.partition(':')[0]}:{HIDDEN_DIGEST}")
             if entry.scheme == DIGEST_SCHEME

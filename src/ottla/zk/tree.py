@@ -27,6 +27,7 @@ from ottla.zk.sessions import FIRST_DURABLE_SESSION
 from ottla.zk.watches import EventType as EventType
 from ottla.zk.watches import WatchEvent as WatchEvent
 from ottla.zk.watches import WatchTable as WatchTable
+from ottla.zk.watches import event_of
 
 ANY_VERSION = -1
 LARGEST_NODE = 1024 * 1024
@@ -358,7 +359,7 @@ class Tree:
         node.data, node.mzxid, node.mtime_ms = data, making.zxid, making.now_ms
         node.version += 1
         making.changes.append(Change("set", path, data, node.version, node.ephemeral_owner))
-        making.events.append(WatchEvent(EventType.DATA_CHANGED, path))
+        making.events.append(event_of(EventType.DATA_CHANGED, path, node.acl))
         return node.stat()
 
     def _create(self, operation: Create, making: _Making) -> str:
@@ -390,17 +391,21 @@ class Tree:
         self._undo.append(_Before(path, None))
         self._insert(path, Node(data, making.zxid, making.now_ms, owner, acl)).created += 1
         making.changes.append(Change("create", path, data, parent.created, owner, acl))
-        making.events.append(WatchEvent(EventType.CREATED, path))
-        making.events.append(WatchEvent(EventType.CHILDREN_CHANGED, parent_path))
+        making.events.append(event_of(EventType.CREATED, path, acl))
+        making.events.append(event_of(EventType.CHILDREN_CHANGED, parent_path, parent.acl))
         return path
 
     def _delete_checked(self, operation: Delete, making: _Making) -> None:
         path = operation.path
         if path == "/":
             raise BadArgumentsError(path, "the root cannot be deleted")
-        node = self.get(path)
-        if making.identities is not None:
-            check_access(self.nodes[parent_of(path)].acl, DELETE, making.identities, path)
+        if "/" not in path or "\0" in path:
+            raise BadArgumentsError(path, "a path starts with /, and no character of it is zero")
+        node, parent = self.nodes.get(path), self.nodes.get(parent_of(path))
+        if parent is not None and making.identities is not None:
+            check_access(parent.acl, DELETE, making.identities, path)
+        if node is None:
+            raise NoNodeError(path)
         _check_version(path, node.version, operation.version)
         if node.children:
             raise NotEmptyError(path)
@@ -412,11 +417,12 @@ class Tree:
         self._remember(node, path)
         parent = self._remove(path, making.zxid)
         making.changes.append(Change("delete", path, None, parent.created, node.ephemeral_owner))
-        making.events.append(WatchEvent(EventType.DELETED, path))
-        making.events.append(WatchEvent(EventType.CHILDREN_CHANGED, parent_path))
+        making.events.append(event_of(EventType.DELETED, path, node.acl))
+        making.events.append(event_of(EventType.CHILDREN_CHANGED, parent_path, parent.acl))
 
     def _set_acl(self, operation: SetAcl, making: _Making) -> Stat:
         path = operation.path
+        check_path(path)
         acl = settled_acl(operation.acl, making.identities or (), path)
         node = self.get(path)
         if making.identities is not None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from ottla.zk.acl import OPEN_ACL, AclList
+
 
 class EventType(Enum):
     """What a watch tells, in ZooKeeper's words."""
@@ -21,6 +23,21 @@ class WatchEvent(NamedTuple):
 
     type: EventType
     path: str
+
+
+class GuardedEvent(WatchEvent):
+    """An event of a node that not everybody may read: who may not is not told either, and its watch is used up."""
+
+    acl: AclList
+
+
+def event_of(what: EventType, path: str, acl: AclList) -> WatchEvent:
+    """The event for a node with that access list."""
+    if acl is OPEN_ACL:
+        return WatchEvent(what, path)
+    event = GuardedEvent(what, path)
+    event.acl = acl
+    return event
 
 
 class RemoteWatcher:

@@ -16,6 +16,7 @@ Connect = Callable[..., KazooClient]
 
 CONNECT_TIMEOUT_S = 15.0
 SESSION_TIMEOUT_S = 4.0
+PATIENCE_S = 20.0
 
 _numbers = itertools.count()
 

@@ -11,12 +11,10 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent
 from kazoo.security import make_digest_acl
 
-from interop.zookeeper.conftest import Connect, Server
+from interop.zookeeper.conftest import PATIENCE_S, Connect, Server
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.spec("Z2"), pytest.mark.slow]
-
-PATIENCE_S = 20.0
 
 
 def told(events: queue.Queue[WatchedEvent]) -> tuple[str, str]:

@@ -12,8 +12,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.zk import wire
-from ottla.zk.acl import IP_SCHEME, Identity
-from ottla.zk.watches import RemoteWatcher, WatchEvent
+from ottla.zk.acl import IP_SCHEME, READ, Identity, may_do
+from ottla.zk.watches import GuardedEvent, RemoteWatcher, WatchEvent
 
 if TYPE_CHECKING:
     from ottla.env.network import EventLoop, StreamSocket
@@ -225,7 +225,7 @@ class ClientConnection(RemoteWatcher):
 
     def notice(self, event: WatchEvent, zxid: int) -> None:
         """See `RemoteWatcher.notice`."""
-        if not self.closed:
+        if not self.closed and (not isinstance(event, GuardedEvent) or may_do(event.acl, READ, self.identities)):
             self.put(wire.event(event), zxid)
             if self._queued_bytes > MOST_UNREAD_BYTES:
                 self._service.refused(self, f"{self._queued_bytes} bytes of events that it does not read")

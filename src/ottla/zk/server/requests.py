@@ -12,6 +12,7 @@ from ottla.zk.errors import (
     AUTH_FAILED_CODE,
     MARSHALLING_ERROR_CODE,
     UNIMPLEMENTED_CODE,
+    BadArgumentsError,
     NoNodeError,
     ZkError,
     codes_of_failed,
@@ -108,6 +109,8 @@ class Requests:
     def _exists(self, connection: ClientConnection, xid: int, data: bytes, position: int, end: int) -> None:
         path, watch = wire.path_and_watch(data, position, end)
         node = self._tree.nodes.get(path)
+        if node is None and "\0" in path:
+            raise BadArgumentsError(path, "no character of a path is zero")
         if node is not None and node.acl is not OPEN_ACL:
             check_access(node.acl, READ, connection.identities, path)
         if watch:
