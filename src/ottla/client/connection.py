@@ -18,6 +18,7 @@ from ottla.client.errors import (
     BrokerHangsError,
     BrokerTooOldError,
     BrokerUnreachableError,
+    ClientClosedError,
     ClientError,
     ClientTimeoutError,
     ConnectError,
@@ -312,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
     def _close(self, reason: ClientError) -> None:
         if self._closed_by is None:
             self._closed_by = reason
-        if self._transport is not None:
+        if self._transport is not None and self._loop is not None and not self._loop.is_closed():
             self._transport.abort()
         waiting, self._waiting = self._waiting, deque()
         future: asyncio.Future[Any] | _DirectAnswer
@@ -429,6 +430,10 @@ async def open_connection(
     except (socket.gaierror, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UnresolvableHostError(f"the host of {address} cannot be resolved ({reason}); check its name") from error
+    except RuntimeError as error:  # asyncio.run is over, and a client goes on that nobody has closed
+        raise ClientClosedError(
+            f"no connection to {address} can be opened any more ({error}); close clients"
+        ) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
         raise BrokerUnreachableError(

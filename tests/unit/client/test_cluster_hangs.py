@@ -10,7 +10,9 @@ import warnings
 import pytest
 
 from ottla.client import Admin, NewTopic
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosedError, ClientTimeoutError, ConnectionLostError, IllegalStateError
+from ottla.client.settings import ClientSettings
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -152,5 +154,29 @@ def test_a_peer_that_is_gone_at_once(fake, with_cluster, monkeypatch):
         connection.connection_lost(None)
         with pytest.raises(ConnectionLostError):
             await connection.request(MetadataRequest(topics=[]))
+
+    with_cluster(fake, work)
+
+
+def test_a_connection_is_closed_when_its_loop_is_over(fake):
+    cluster = Cluster(ClientSettings(fake.bootstrap))
+    connection = asyncio.run(cluster.any_connection())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of asyncio, whose transports were left open
+        connection.close()
+        assert not connection.is_open
+        asyncio.run(cluster.close())
+        del connection, cluster
+        gc.collect()
+    asyncio.run(until(lambda: not connections(fake)))
+
+
+def test_nothing_is_opened_when_the_loop_is_ending(fake, with_cluster):
+    """`asyncio.run` lets the loop go round once more when names cannot be resolved any longer."""
+
+    async def work(cluster):
+        await asyncio.get_running_loop().shutdown_default_executor()
+        with pytest.raises(ClientClosedError, match=r"no connection to .* can be opened any more .* close clients"):
+            await cluster.refresh([])
 
     with_cluster(fake, work)

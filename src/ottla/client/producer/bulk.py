@@ -286,7 +286,7 @@ class Bulk:
         future = BulkFuture()
         self._core.check_open()
         self._core.check_no_partitioner("send_arrow")
-        for name, rows in _by_topic(data, topic, columns["topic"]):
+        for name, rows in _by_topic(_as_arrow(data), topic, columns["topic"]):
             yield from self._arrow_topic(rows, name, columns, partition, future)
         return future
 
@@ -308,6 +308,22 @@ class Bulk:
                 at = batch.builder.append_rows(source, at, end, chosen)
                 yield from batches.finish(number)
         return future
+
+
+def _as_arrow(data: Any) -> Any:
+    """A table or record batch as it is, and what others have that can be one (Arrow's PyCapsule interface)."""
+    import pyarrow
+
+    if isinstance(data, pyarrow.Table | pyarrow.RecordBatch):
+        return data
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        try:
+            return pyarrow.table(data)
+        except (pyarrow.ArrowException, TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{type(data).__name__} cannot be made an Arrow table: {error}") from error
+    raise InvalidArgumentError(
+        f"send_arrow takes a pyarrow Table or RecordBatch, or a frame of Polars or pandas, not {type(data).__name__}"
+    )
 
 
 def _by_topic(data: Any, topic: str | None, column: str | None) -> Iterator[tuple[str, Any]]:

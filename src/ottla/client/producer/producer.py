@@ -145,11 +145,12 @@ class Producer(Generic[K, V]):
         topic_column: str | None = "topic",
         partition: int | None = None,
     ) -> BulkFuture:
-        """Send the rows of a pyarrow Table or RecordBatch, without a Python object per record; one future is for all.
+        """Send the rows of a pyarrow Table or RecordBatch, or a frame of Polars or pandas; one future is for all.
 
         Columns are binary or string (key, value), integer (partition), timestamp or integer milliseconds (timestamp),
         lists of structs of key and value (headers), string (topic); those that are not there, but for the value, are
-        done without. Rows of a partition keep their order. Serializers and interceptors are not asked.
+        done without. Rows of a partition keep their order. Serializers and interceptors are not asked, and no Python
+        object is made for a record.
         """
         columns = {
             "key": key_column,

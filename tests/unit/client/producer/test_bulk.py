@@ -185,6 +185,27 @@ def test_arrow_tables(fake, producer):
 
 
 @pytest.mark.spec("P1")
+class Frame:
+    """As those of Polars and pandas: no class of pyarrow's, but it can be asked for Arrow's data."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_frames_of_other_packages(fake, producer):
+    [p] = fake.topic("t", 0)
+    table = pyarrow.table({"key": [b"a", b"b"], "value": [b"1", None]})
+    assert producer.send_arrow(Frame(table), "t").result() == [OffsetRange("t", 0, 0, 2, 2)]
+    assert [(each.key, each.value) for each in fake.logs[p].records()] == [(b"a", b"1"), (b"b", None)]
+    with pytest.raises(InvalidArgumentError, match=r"send_arrow takes a pyarrow Table .*, not dict"):
+        producer.send_arrow({"value": [b"1"]}, "t")
+    with pytest.raises(InvalidArgumentError, match="Frame cannot be made an Arrow table"):
+        producer.send_arrow(Frame(pyarrow.chunked_array([[1]])), "t")
+
+
 def test_arrow_columns_for_everything(fake, producer):
     [a] = fake.topic("a", 0)
     b0, b1 = fake.topic("b", 0, 0)
