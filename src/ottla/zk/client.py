@@ -21,6 +21,7 @@ from ottla.zk.tree import (
     WatchEvent,
     WatchTable,
     ZkError,
+    check_path,
     parent_of,
 )
 from ottla.zk.watches import LocalWatch
@@ -181,6 +182,10 @@ class LocalClient:
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
         """See `ZkClient.multi`. Raises `DiskError` too, where the tree's log cannot be written or forced to disk."""
+        for operation in operations:
+            # As ZooKeeper's clients do before they ask: its servers first look for what the path names.
+            numbered = isinstance(operation, Create) and operation.sequential
+            check_path(f"{operation.path}0" if numbered else operation.path)
         transaction = self._store.execute(operations, self._session_id)
         self._tell(transaction)
         await self._store.forced()
