@@ -8,6 +8,7 @@ import socket
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from support.controller import knows_its_controller
 from support.java import QUICK_START, java_command, java_tool
@@ -96,6 +97,14 @@ class ApacheZooKeeper:
             self._server.kill9()
 
 
+class RunningZooKeeper(Protocol):
+    """A ZooKeeper, whoever made it: `ApacheZooKeeper` and `OttlaZooKeeper` alike."""
+
+    @property
+    def connect(self) -> str:
+        """The `zookeeper.connect` address."""
+
+
 class ApacheKafka:
     """One Apache Kafka broker in a folder of its own; `zookeeper=None` makes it a KRaft node of one.
 
@@ -106,7 +115,7 @@ class ApacheKafka:
         self,
         folder: Path,
         *,
-        zookeeper: ApacheZooKeeper | None,
+        zookeeper: RunningZooKeeper | None,
         broker_id: int = 1,
         heap: str = "512m",
         overrides: Mapping[str, str] | None = None,

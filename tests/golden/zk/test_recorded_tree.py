@@ -22,6 +22,7 @@ from ottla.zk import layout
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.java import java_tool
 from support.old_consumers import OldConsumer, old_tool
+from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
 
 HERE = Path(__file__).parent
@@ -209,10 +210,9 @@ def dumped(zk: KazooClient) -> Nodes:
 
 
 @contextmanager
-def two_brokers(folder: Path) -> Iterator[tuple[str, str]]:
-    """Addresses of ZooKeeper and of the brokers."""
+def two_brokers(folder: Path, zookeeper: ApacheZooKeeper | OttlaZooKeeper) -> Iterator[str]:
+    """The brokers' addresses."""
     with ExitStack() as stack:
-        zookeeper = ApacheZooKeeper(folder / "zookeeper")
         stack.callback(zookeeper.stop)
         zookeeper.start()
         bootstrap = []
@@ -225,12 +225,13 @@ def two_brokers(folder: Path) -> Iterator[tuple[str, str]]:
             kafka = ApacheKafka(folder / str(broker_id), zookeeper=zookeeper, broker_id=broker_id, overrides=own)
             stack.callback(kafka.stop)
             bootstrap.append(kafka.start().bootstrap)
-        yield zookeeper.connect, ",".join(bootstrap)
+        yield ",".join(bootstrap)
 
 
-def lived(folder: Path) -> Nodes:
+def lived(folder: Path, server: ApacheZooKeeper | OttlaZooKeeper) -> Nodes:
     """What is in ZooKeeper after all that the module's text tells of."""
-    with two_brokers(folder) as (zookeeper, bootstrap), ExitStack() as stack:
+    with two_brokers(folder, server) as bootstrap, ExitStack() as stack:
+        zookeeper = server.connect
         java_tool(str(HERE / "Changes.java"), bootstrap)
         topics = ("kafka.admin.TopicCommand", "--zookeeper", zookeeper)
         old_tool(*topics, "--create", "--topic", "old", "--replica-assignment", "7,8", "--config", "retention.ms=1")
@@ -252,7 +253,16 @@ def lived(folder: Path) -> Nodes:
         def at_rest() -> Nodes | None:
             nonlocal before
             last, before = before, dumped(zk)
-            wanted = [f"/consumers/group-named/offsets/old/{number}" for number in range(3)]
+            wanted = [
+                layout.ConsumerOffsetZnode.path(f"group-{name}", topic, number)
+                for name, topic, partitions in (
+                    ("named", "old", 3),
+                    ("named", "set", 1),
+                    ("white", "set", 1),
+                    ("black", "old", 3),
+                )
+                for number in range(partitions)
+            ]
             return before if last == before and all(path in before for path in wanted) else None
 
         return wait_until(at_rest, "a tree that does not change", interval_s=0.5)
@@ -276,8 +286,9 @@ def without_chance(nodes: Nodes) -> dict[str, object]:
 @pytest.mark.needs_082
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_the_recorded_tree_is_apache_kafkas(tmp_path: Path) -> None:
-    nodes = lived(tmp_path)
-    if os.environ.get("OTTLA_RECORD"):
+@pytest.mark.parametrize("of", [ApacheZooKeeper, OttlaZooKeeper])
+def test_the_recorded_tree_is_apache_kafkas(tmp_path: Path, of: type[ApacheZooKeeper] | type[OttlaZooKeeper]) -> None:
+    nodes = lived(tmp_path, of(tmp_path / "zookeeper"))
+    if os.environ.get("OTTLA_RECORD") and of is ApacheZooKeeper:
         RECORDED.write_text(json.dumps(nodes, indent=1, ensure_ascii=False) + "\n")
     assert without_chance(nodes) == without_chance(recorded())

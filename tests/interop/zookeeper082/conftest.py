@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.old_consumers import OldConsumer
+from support.ottla_zookeeper import OttlaZooKeeper
 
 
 class Cluster(NamedTuple):
@@ -27,7 +28,21 @@ def apache_cluster(apache_kafka: ApacheKafka, apache_zookeeper: ApacheZooKeeper)
     return Cluster(apache_kafka.bootstrap, apache_zookeeper.connect)
 
 
-@pytest.fixture(params=[pytest.param("apache", marks=pytest.mark.long)])
+@pytest.fixture(scope="session")
+def apache_on_ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Apache Kafka 3.9.1 on `ottla zookeeper`."""
+    folder = tmp_path_factory.mktemp("apache-on-ottla")
+    zookeeper = OttlaZooKeeper(folder / "zookeeper")
+    kafka = ApacheKafka(folder, zookeeper=zookeeper)
+    try:
+        zookeeper.start()
+        yield Cluster(kafka.start().bootstrap, zookeeper.connect)
+    finally:
+        kafka.stop()
+        zookeeper.stop()
+
+
+@pytest.fixture(params=[pytest.param("apache", marks=pytest.mark.long), "apache_on_ottla"])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """Each of them in turn; Apache Kafka in long runs, to see what is right."""
     found: Cluster = request.getfixturevalue(f"{request.param}_cluster")

@@ -87,6 +87,7 @@ def test_two_consumers_share_five_partitions_by_threads(
     assert zk.get_children(ConsumerIdZnode.group_path(group)) == []
 
 
+@pytest.mark.long
 def test_a_killed_consumer_is_followed_by_the_other(
     cluster: Cluster, zk: KazooClient, unique: str, old_consumer: StartConsumer
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_killed_consumer_is_followed_by_the_other(
     second.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("storage", ["kafka", "dual"])
 def test_offsets_in_kafka_are_found_again(
     cluster: Cluster, zk: KazooClient, unique: str, old_consumer: StartConsumer, storage: str
@@ -121,6 +123,7 @@ def test_offsets_in_kafka_are_found_again(
     second.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["white_list", "black_list"])
 def test_a_topic_that_a_filter_takes_is_consumed_when_it_is_made(
     cluster: Cluster, zk: KazooClient, unique: str, old_consumer: StartConsumer, kind: str

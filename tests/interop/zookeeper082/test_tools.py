@@ -64,6 +64,7 @@ def test_topics_are_made_grown_set_and_deleted(cluster: Cluster, zk: KazooClient
     assert unique not in old_tool(TOPICS, *connect, "--list").stdout.splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 def test_console_and_offset_tools(cluster: Cluster, zk: KazooClient, unique: str, tmp_path: Path, storage: str) -> None:
     create(cluster, unique, 2)
@@ -90,6 +91,7 @@ def test_console_and_offset_tools(cluster: Cluster, zk: KazooClient, unique: str
         assert zk.exists(ConsumerOffsetZnode.group_path(group)) is None
 
 
+@pytest.mark.long
 def test_offsets_are_exported_and_imported(cluster: Cluster, unique: str, tmp_path: Path) -> None:
     create(cluster, unique, 2)
     old_tool(
@@ -110,6 +112,7 @@ def test_offsets_are_exported_and_imported(cluster: Cluster, unique: str, tmp_pa
     assert sorted(again.read_text().splitlines()) == sorted(changed.read_text().splitlines())
 
 
+@pytest.mark.long
 def test_messages_by_simple_consumer_shell_and_replay(cluster: Cluster, unique: str, tmp_path: Path) -> None:
     replayed = f"{unique}-again"
     create(cluster, unique, 1)
@@ -129,6 +132,7 @@ def test_messages_by_simple_consumer_shell_and_replay(cluster: Cluster, unique: 
     assert ends(cluster, replayed) == [6]
 
 
+@pytest.mark.long
 def test_replicas_are_reassigned_and_leaders_elected_by_tools(
     cluster: Cluster, zk: KazooClient, unique: str, tmp_path: Path
 ) -> None:
