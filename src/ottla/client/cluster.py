@@ -90,6 +90,10 @@ class Cluster:
         """The cluster for messages: its bootstrap servers."""
         return format_servers(self._servers)
 
+    def set_servers(self, servers: Sequence[tuple[str, int]]) -> None:
+        """Find the cluster by these servers from now on, where none of its known brokers answers."""
+        self._servers = list(servers)
+
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True

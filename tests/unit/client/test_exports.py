@@ -39,6 +39,14 @@ def test_the_clients_are_there_without_an_event_loop_too():
 INSIDE = {"check_reads", "core", "deadline_ms", "next_chunk", "wait_for_data"}
 
 
+def test_the_consumer_of_the_zookeeper_generation_is_the_same_in_both():
+    for name in ottla.client.sync._HIGH_LEVEL:
+        assert name in ottla.client.sync.__all__
+        assert getattr(ottla.client.sync, name) is getattr(ottla.client, name)
+    with pytest.raises(AttributeError, match="has no attribute 'create_konnector'"):
+        ottla.client.sync.create_konnector  # noqa: B018
+
+
 def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="has no attribute 'Konsumer'"):
         ottla.client.Konsumer  # noqa: B018
@@ -53,4 +61,8 @@ def test_a_producer_does_not_pay_for_consumers():
         timeout=30,
     ).stdout.split()
     assert "ottla.client.producer.producer" in loaded
-    assert [name for name in loaded if name.startswith(("ottla.client.consumer", "ottla.broker", "pyarrow"))] == []
+    assert [
+        name
+        for name in loaded
+        if name.startswith(("ottla.client.consumer", "ottla.broker", "pyarrow", "kazoo", "ottla.zk"))
+    ] == []

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ottla.assign.threads import ConsumerThread
+from ottla.client.errors import ClientClosedError
 from ottla.client.highlevel.figures import CountedZk, Figures
 from ottla.client.highlevel.listeners import Listeners
 from ottla.client.highlevel.partition_info import ChunkSink, FetchControl
@@ -77,12 +78,17 @@ class GroupMember:
         self.trigger()
         await done
 
+    def end(self) -> None:
+        """Whoever waits for a rebalance learns that there will be none: ClientClosedError."""
+        waiting, self._waiting = self._waiting, []
+        _settle(waiting, ClientClosedError("the connector was shut down before the rebalance ended"))
+
     async def watch(self) -> None:
         """Rebalance for every event, until cancelled."""
         while True:
             await self._triggered.wait()
             self._triggered.clear()
-            waiting, self._waiting = self._waiting, []
+            waiting = list(self._waiting)
             problem: Exception | None = None
             try:
                 await self._round()
@@ -95,13 +101,11 @@ class GroupMember:
                 _log.info("%s: %s; it registers again", self._settings.consumer, error)
             except Exception as error:
                 _log.error("%s", error, exc_info=not isinstance(error, ConsumerRebalanceFailedError))
-                _settle(waiting, error)
+                self._settle(waiting, error)
             else:
-                _settle(waiting, None)
-            if problem is not None:
-                self._waiting += waiting
-                if isinstance(problem, ZkError) or not self._expired:
-                    self.trigger()
+                self._settle(waiting, None)
+            if problem is not None and (isinstance(problem, ZkError) or not self._expired):
+                self.trigger()
 
     async def _round(self) -> None:
         if self._expired or not self._is_registered:
@@ -120,6 +124,10 @@ class GroupMember:
             self._is_registered = True
         await self._listeners.arm()
         await self.rebalancer.rebalance()
+
+    def _settle(self, waiting: list[asyncio.Future[None]], error: Exception | None) -> None:
+        self._waiting = [future for future in self._waiting if future not in waiting]
+        _settle(waiting, error)
 
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:

@@ -5,6 +5,7 @@ import pytest
 from ottla.client.errors import InvalidConfigError
 from ottla.client.highlevel.highlevel_config import parse_highlevel_config
 from ottla.client.highlevel.settings import OF_NEWER_CONSUMERS, SETTINGS
+from support.java import PROJECT
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "127.0.0.1:2181"}
 
@@ -73,3 +74,10 @@ def test_what_cannot_be(given, told):
 
 def test_settings_of_newer_consumers_are_none_of_these():
     assert not OF_NEWER_CONSUMERS.keys() & SETTINGS.keys()
+
+
+def test_every_setting_is_in_the_documents():
+    page = (PROJECT / "docs" / "client-highlevel.md").read_text()
+    for setting in SETTINGS.values():
+        default = "" if setting.default is None else f"`{setting.default}`"
+        assert f"| `{setting.name}` | {setting.type} | {default} | {setting.documentation}" in page
