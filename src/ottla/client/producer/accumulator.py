@@ -365,6 +365,11 @@ class Accumulator:
         with self.lock:
             return next(iter(self.incomplete), None)
 
+    def holds(self, topic: str) -> bool:
+        """Whether records for the topic wait, or are on their way."""
+        with self.lock:
+            return any(queue.batches or queue.in_flight for queue in self.topics[topic].queues)
+
     def topics_in_use(self, since_ms: float) -> list[str]:
         """The topics to which records were sent since then (monotonic), or are still being sent."""
         with self.lock:

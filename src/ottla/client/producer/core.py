@@ -310,8 +310,11 @@ class ProducerCore:
             )
         return ClientTimeoutError(
             f"buffer.memory ({config.buffer_memory} bytes) was full for max.block.ms ({config.max_block_ms}): the "
-            "brokers do not take records as fast as they are sent, or cannot be reached"
+            f"brokers do not take records as fast as they are sent, or cannot be reached{self._hindrance()}"
         )
+
+    def _hindrance(self) -> str:
+        return "" if self._sender is None else self._sender.hindrance()
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything and wait for the answers. Raises DeliveryError, ClientTimeoutError."""
@@ -319,7 +322,9 @@ class ProducerCore:
         try:
             self.step()
             if not await self._all_done(batches, timeout_ms):
-                raise ClientTimeoutError(f"not all records were acknowledged within {timeout_ms} ms; they may still be")
+                raise ClientTimeoutError(
+                    f"not all records were acknowledged within {timeout_ms} ms; they may still be{self._hindrance()}"
+                )
         finally:
             self.accumulator.end_flush()
         failure = self.failures.take()
@@ -411,6 +416,7 @@ class ProducerCore:
             sender.give_up_all(
                 ClientClosedError(
                     f"the producer was closed (timeout {timeout_ms} ms) before the record was acknowledged"
+                    f"{sender.hindrance()}"
                 )
             )
             sender.close()

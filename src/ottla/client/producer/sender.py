@@ -442,18 +442,29 @@ class Sender:
 
     def _too_late(self, batch: ProducerBatch) -> ClientTimeoutError:
         timeout = self._config.delivery_timeout_ms
-        leader = self._cluster.metadata.leader(*batch.partition)
-        link = self._links.get(NOBODY if leader is None else leader)
-        why: object = batch.last_error or (link.error if link is not None else None) or self._identity_error
-        if why is None and batch.partition.topic not in self._cluster.metadata.topics:
-            why = "the topic is not there any more"
-        elif why is None and leader in (None, NOBODY):
-            why = "the partition has no leader"
+        why = self._hindrance_of(batch)
         tried = f"after {batch.attempts} attempts" if batch.attempts else "never sent"
         return ClientTimeoutError(
             f"{batch.record_count or batch.builder.count} records for {batch.partition} were not delivered within "
             f"delivery.timeout.ms ({timeout}), {tried}: {why or 'the brokers do not take records as fast as they come'}"
         )
+
+    def _hindrance_of(self, batch: ProducerBatch) -> object:
+        """Why the batch is not delivered yet, as far as that is known; else None."""
+        leader = self._cluster.metadata.leader(*batch.partition)
+        link = self._links.get(NOBODY if leader is None else leader)
+        why = batch.last_error or (link.error if link is not None else None) or self._identity_error
+        if why is not None:
+            return why
+        if batch.partition.topic not in self._cluster.metadata.topics:
+            return "the topic is not there any more"
+        return "the partition has no leader" if leader in (None, NOBODY) else None
+
+    def hindrance(self) -> str:
+        """What holds up the oldest batch, to be put behind a message; empty where that is not known."""
+        oldest = self._accumulator.oldest()
+        why = None if oldest is None else self._hindrance_of(oldest)
+        return "" if oldest is None or why is None else f" ({oldest.partition} waits: {why})"
 
     def _next_deadline(self) -> float:
         """When a request has waited long enough for its answer, or a batch for its delivery."""
@@ -538,12 +549,17 @@ class Sender:
         if now < aged_at and all(map(self._cluster.metadata.is_fresh, list(topics))):
             return aged_at
         used = self._accumulator.topics_in_use(now - self._config.metadata_max_idle_ms)
-        stale = [topic for topic in used if now >= aged_at or not self._cluster.metadata.is_fresh(topic)]
+        stale = [topic for topic in used if now >= aged_at or self._needs_news(topic)]
         if not stale:
             return aged_at
         if now >= self._refresh_not_before_ms:
             self._refreshing = self._spawn(self._refresh(stale, aged=now >= aged_at))
         return self._refresh_not_before_ms
+
+    def _needs_news(self, topic: str) -> bool:
+        """Whether its metadata is known to be wrong, and of use: of a topic that is gone only to who waits."""
+        metadata = self._cluster.metadata
+        return not metadata.is_fresh(topic) and (topic in metadata.topics or self._accumulator.holds(topic))
 
     async def _refresh(self, topics: list[str], *, aged: bool) -> None:
         self._refresh_not_before_ms = self._cluster.clock.monotonic_ms() + self._config.retry_backoff_ms

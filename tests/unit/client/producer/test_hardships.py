@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.client import Producer as AsyncProducer
-from ottla.client.errors import ClientError, ClientTimeoutError
+from ottla.client.errors import ClientError, ClientTimeoutError, DeliveryError
 from ottla.client.model import TopicPartition
 from ottla.client.producer import batch as batches
 from ottla.client.producer.batch import ProducerBatch
@@ -176,3 +176,46 @@ def test_a_future_is_awaited_in_another_loop(fake):
 
     assert asyncio.run(work()) == 1
     assert set(stepped_by) <= {threading.get_ident()}
+
+
+@pytest.mark.spec("P1", "P4")
+def test_whoever_waits_in_vain_is_told_what_holds_the_records_up(fake):
+    fake.topic("t", 0)
+    fake.faults[ApiKey.PRODUCE].extend([ErrorCode.NONE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000])
+    settings = {**QUICK, "batch_size": 1000, "buffer_memory": 1000, "max_block_ms": 100}
+    producer = Producer(bootstrap_servers=fake.bootstrap, **settings)
+    producer.send("t", b"v").result(4)
+    future = producer.send("t", bytes(800))
+    wait_until(lambda: producer.metrics()["record-retry-total"] > 0, "a second attempt")
+    why = r"\(t-0 waits: t-0 at broker 0: .*\(NOT_ENOUGH_REPLICAS\).*\)$"
+    with pytest.raises(ClientTimeoutError, match=why):
+        producer.flush(timeout_ms=10)
+    with pytest.raises(ClientTimeoutError, match=why):
+        producer.send("t", bytes(800))
+    with pytest.raises(DeliveryError, match=why):
+        producer.close(timeout_ms=10)
+    assert "NOT_ENOUGH_REPLICAS" in str(future.exception(0))
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_gone_is_not_asked_for_over_and_over(fake):
+    [p] = fake.topic("t", 0)
+    [other] = fake.topic("other", 0)
+
+    async def work():
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
+            await (await producer.send("t", b"v"))
+            await (await producer.send("other", b"v"))
+            del fake.leaders[p]
+            producer._core.cluster.metadata.expire()
+            async with asyncio.timeout(4):
+                while "t" in producer._core.cluster.metadata.topics:
+                    await (await producer.send("other", b"v"))
+            before = len(fake.asked(ApiKey.METADATA))
+            for _ in range(20):
+                await asyncio.sleep(0.01)  # sleep: more than retry.backoff.ms
+                await (await producer.send("other", b"v"))
+            return len(fake.asked(ApiKey.METADATA)) - before
+
+    assert asyncio.run(work()) <= 2
+    assert len(values(fake, other)) > 20
