@@ -32,6 +32,15 @@ def _again(kind: type[ClientError], args: tuple[Any, ...]) -> ClientError:
     return error
 
 
+def as_client_error(what: str, error: Exception) -> ClientError:
+    """The error itself where it is a ClientError, else one that tells what failed, with the error as its cause."""
+    if isinstance(error, ClientError):
+        return error
+    unexpected = ClientError(f"{what}: {error!r}")
+    unexpected.__cause__ = error
+    return unexpected
+
+
 class InvalidArgumentError(ClientError, ValueError):
     """A value given by the caller cannot be: a malformed address, a partition that does not exist."""
 

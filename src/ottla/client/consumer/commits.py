@@ -28,6 +28,7 @@ from ottla.client.errors import (
     InvalidArgumentError,
     RebalanceInProgressError,
     RetriableCommitFailedError,
+    as_client_error,
 )
 from ottla.client.group_offsets import topics_to_commit
 from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
@@ -134,9 +135,9 @@ class Commits:
         if wanted:
             try:
                 await self._commit_until(wanted, deadline_ms, timeout_ms)
+                self._succeeded(wanted)
             finally:
                 await self.run_callbacks()
-            await self._tell_interceptors(wanted)
         else:
             await self.drain(deadline_ms)
 
@@ -177,9 +178,13 @@ class Commits:
         except ClientError as error:
             log.warning("group %s: offsets are not committed: %s", self._membership.settings.group_id, error)
         else:
-            committed = AsyncCommit(offsets, None)
-            self._pending.append(committed)
-            self._end(committed, None)
+            self._succeeded(offsets)
+
+    def _succeeded(self, offsets: Offsets) -> None:
+        """A commit that was waited for has succeeded: `run_callbacks` tells interceptors of it in its turn."""
+        commit = AsyncCommit(offsets, None)
+        self._pending.append(commit)
+        self._end(commit, None)
 
     def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None = None) -> None:
         """Commit these, all that was polled for None, without waiting; `callback` is called in a later poll or commit.
@@ -217,9 +222,7 @@ class Commits:
             self._end(commit, RetriableCommitFailedError("the consumer was closed before the commit was answered"))
             raise
         except Exception as error:  # whatever it is, the commits behind it wait for this one
-            broken = ClientError(f"offsets are not committed: {error!r}")
-            broken.__cause__ = error
-            self._end(commit, broken)
+            self._end(commit, as_client_error("offsets are not committed", error))
         else:
             self._end(commit, None)
 

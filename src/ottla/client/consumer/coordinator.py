@@ -22,7 +22,7 @@ from ottla.client.consumer.membership import Assign, ClientState, DropCoordinato
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.rebalance import Rebalance
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
-from ottla.client.errors import ClientError, RetriableCommitFailedError
+from ottla.client.errors import ClientError, RetriableCommitFailedError, as_client_error
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.messages.leave_group import LeaveGroupRequest
 
@@ -429,12 +429,9 @@ class ConsumerCoordinator:
     async def _send(self, action: Send) -> None:
         try:
             answer = await self._link.ask(action.request, action.timeout_ms)
-        except ClientError as error:
-            self.membership.request_failed(action.request, error, self._now_ms())
-        except Exception as error:  # whatever it is, a poll raises it in place of waiting for an answer
-            broken = ClientError(f"the group's coordinator cannot be asked: {error!r}")
-            broken.__cause__ = error
-            self.membership.request_failed(action.request, broken, self._now_ms())
+        except Exception as error:  # whatever it is, nobody waits for an answer then
+            failed = as_client_error("the group's coordinator cannot be asked", error)
+            self.membership.request_failed(action.request, failed, self._now_ms())
         else:
             self.membership.receive(action.request, answer, self._now_ms())
         self._changed()
@@ -443,7 +440,7 @@ class ConsumerCoordinator:
         try:
             assignments = await self._rebalance.assign(action.answer)
         except Exception as error:  # whatever it is, the others wait for this member
-            failed = error if isinstance(error, ClientError) else ClientError(f"the group cannot be led: {error!r}")
+            failed = as_client_error("the group cannot be led", error)
             self.membership.assignment_failed(action.answer, failed, self._now_ms())
         else:
             self.membership.assigned(action.answer, assignments)

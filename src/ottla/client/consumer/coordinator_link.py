@@ -13,7 +13,7 @@ from typing import Any
 from ottla.client.cluster import COORDINATOR, Cluster
 from ottla.client.consumer.membership import Membership
 from ottla.client.coordinator import GroupCoordinator
-from ottla.client.errors import ClientError, ClientTimeoutError
+from ottla.client.errors import ClientError, ClientTimeoutError, as_client_error
 from ottla.client.versions import choose_version
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.join_group import JoinGroupRequest
@@ -50,12 +50,9 @@ class CoordinatorLink:
         self._finder.forget()
         try:
             await self._finder.node()
-        except ClientError as error:
-            self._membership.coordinator_not_found(error, self._now_ms())
-        except Exception as error:  # whatever it is, a poll raises it, and it is looked for again
-            broken = ClientError(f"the coordinator cannot be looked up: {error!r}")
-            broken.__cause__ = error
-            self._membership.coordinator_not_found(broken, self._now_ms())
+        except Exception as error:  # whatever it is, it is looked for again, and a poll raises what will not pass
+            failed = as_client_error("the coordinator cannot be looked up", error)
+            self._membership.coordinator_not_found(failed, self._now_ms())
         else:
             self._times_found += 1
             self._membership.coordinator_found(self._now_ms())

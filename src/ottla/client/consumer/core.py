@@ -41,7 +41,7 @@ from ottla.client.consumer.subscription_state import (
     PartitionState,
     SubscriptionState,
 )
-from ottla.client.errors import ClientError, InvalidOffsetError, NoOffsetForPartitionError, WakeupError
+from ottla.client.errors import ClientError, InvalidOffsetError, NoOffsetForPartitionError, WakeupError, as_client_error
 from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import TopicPartition
 from ottla.client.serialization import close_each, deserialize_function, make_deserializer
@@ -390,12 +390,10 @@ class ConsumerCore:
                     subscriptions.request_reset(each)
             if without:
                 self.error = NoOffsetForPartitionError(without)
-        except ClientError as error:
-            if not error.retriable:
-                self.error = error
-        except Exception as error:  # whatever it is, the next poll raises it: that it looks again at once helps nobody
-            self.error = ClientError(f"committed offsets cannot be looked up: {error!r}")
-            self.error.__cause__ = error
+        except Exception as error:  # whatever it is, the next poll raises it: to look again at once helps nobody
+            failed = as_client_error("committed offsets cannot be looked up", error)
+            if not failed.retriable:
+                self.error = failed
         finally:
             if self._committed_lookup is asyncio.current_task():
                 self._committed_lookup = None

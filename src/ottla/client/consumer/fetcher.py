@@ -19,7 +19,7 @@ from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
 from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import NO_LEADER, OffsetReset, PartitionState, SubscriptionState
-from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange
+from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange, as_client_error
 from ottla.client.fetcher import out_of_range
 from ottla.client.model import TopicPartition
 from ottla.client.offsets import CONSUMER
@@ -281,8 +281,7 @@ class Fetcher:
                     else:
                         self._take_error(node_id, partition, each, data)
                 except Exception as error:  # whatever it is, a poll raises it, and the others are read
-                    broken = ClientError(f"what broker {node_id} sent of {partition} cannot be taken in: {error!r}")
-                    broken.__cause__ = error
+                    broken = as_client_error(f"what broker {node_id} sent of {partition} cannot be taken in", error)
                     self._hold(partition)
                     self._add(partition, each, memoryview(b""), [], broken)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, SubscriptionType
-from ottla.client.errors import BrokerError, ClientError
+from ottla.client.errors import BrokerError, ClientError, as_client_error
 from ottla.client.metadata import NOBODY
 from ottla.client.model import TopicPartition
 from ottla.wire.errors import ErrorCode
@@ -114,10 +114,11 @@ class MetadataKeeper:
         topics = None if self._wants_all else sorted(self._subscriptions.metadata_topics())
         try:
             await self._cluster.refresh(topics, allow_auto_topic_creation=self._allow_auto_topic_creation)
-        except ClientError as error:
-            self.problem = error
-            if not error.retriable:
-                self.error = error
+        except Exception as error:  # whatever it is, a poll raises it in place of waiting
+            failed = as_client_error("metadata cannot be asked for", error)
+            self.problem = failed
+            if not failed.retriable:
+                self.error = failed
             self._backoff_ms = min(max(self._backoff_ms * 2, settings.retry_backoff_ms), settings.retry_backoff_max_ms)
         else:
             self.problem = None

@@ -18,7 +18,14 @@ from ottla.client.consumer.subscription_state import (
     OffsetReset,
     SubscriptionState,
 )
-from ottla.client.errors import BrokerError, ClientError, LogTruncationError, NotLeaderError, UnsupportedVersionError
+from ottla.client.errors import (
+    BrokerError,
+    ClientError,
+    LogTruncationError,
+    NotLeaderError,
+    UnsupportedVersionError,
+    as_client_error,
+)
 from ottla.client.model import (
     EARLIEST,
     LATEST,
@@ -109,8 +116,8 @@ class PositionKeeper:
         self.problem = None
         try:
             await work
-        except ClientError as error:
-            self._failed(dict.fromkeys(partitions, error))
+        except Exception as error:  # whatever it is, a poll raises what will not pass
+            self._failed(dict.fromkeys(partitions, as_client_error("positions cannot be looked up", error)))
         self._on_change()
 
     def _failed(self, failures: Mapping[TopicPartition, ClientError]) -> None:

@@ -16,6 +16,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import ClientError, RetriableCommitFailedError
+from ottla.client.interceptors import ConsumerInterceptor
 from ottla.client.model import OffsetAndMetadata
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -341,3 +342,42 @@ def test_seeks_come_between_no_steps_of_the_loop(fakes, method):
         arguments = (p, 0) if method == "seek" else ([p],)
         getattr(consumer, method)(*arguments)
         assert where == [consumer._thread._thread.ident]
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("broken", ["metadata", "positions"])
+def test_what_breaks_background_work_is_raised_by_poll(fakes, open_consumer, monkeypatch, broken):
+    [p] = fakes.topic("t", 0)
+    consumer = open_consumer()
+
+    async def fail(*arguments, **options):
+        raise ValueError("broken")
+
+    if broken == "metadata":
+        monkeypatch.setattr(core_of(consumer).cluster, "refresh", fail)
+    else:
+        monkeypatch.setattr("ottla.client.consumer.offset_lookup.list_offsets", fail)
+    consumer.assign([p])
+    with pytest.raises(ClientError, match=f"{broken} cannot be .*broken"):
+        consumer.poll(5000)
+
+
+@pytest.mark.spec("C3", "C4")
+def test_interceptors_hear_of_a_commit_although_a_callback_fails(fakes, open_consumer):
+    [p] = fakes.topic("t", 0)
+    told = []
+
+    class Recorder(ConsumerInterceptor):
+        def on_commit(self, offsets):
+            told.append(offsets[p].offset)
+
+    def fail(offsets, error):
+        raise ValueError("broken")
+
+    consumer = open_consumer(group_id="g", enable_auto_commit=False, interceptor_classes=[Recorder()])
+    consumer.assign([p])
+    consumer.commit_async({p: 1}, fail)
+    with pytest.raises(ValueError, match="broken"):
+        consumer.commit({p: 2})
+    wait_until(lambda: consumer.poll(10) or len(told) == 2, "the interceptor")
+    assert told == [1, 2]
