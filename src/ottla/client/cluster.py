@@ -59,6 +59,8 @@ HANG_UPS_OF_STRANGERS = 2
 """How often a server that was never reached may close the connection at once before it is taken for another kind."""
 MIN_IDLE_CHECK_S = 0.01
 """Pause between two looks for idle connections, at least."""
+MIN_PAUSE_MS = 5
+"""Between two attempts, also with a retry.backoff.ms of 0: brokers are not to be overrun."""
 
 
 class Cluster:
@@ -142,7 +144,7 @@ class Cluster:
                     raise
                 raise _too_late(what, timeout_ms, last) from last
             self.metadata.expire()
-            await asyncio.sleep(backoff_ms / 1000)
+            await asyncio.sleep(max(backoff_ms, MIN_PAUSE_MS) / 1000)
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
 
     async def request(self, node_id: int, message: Message, *, purpose: str = PLAIN, **options: Any) -> Any:
@@ -341,7 +343,7 @@ class Cluster:
             if not missing:
                 return [self.metadata.topics[name] for name in names]
             await self._check_missing(missing[0], patient=self.clock.monotonic_ms() < waited_until)
-            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+            await asyncio.sleep(max(self.settings.retry_backoff_ms, MIN_PAUSE_MS) / 1000)
 
     async def each_topic(self, names: Sequence[str]) -> dict[str, TopicMetadata | BrokerError]:
         """As `topics`, with the error of each topic that cannot be used. Raises what is no matter of a topic."""

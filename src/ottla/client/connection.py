@@ -41,6 +41,8 @@ from ottla.wire.schema import Message
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """No answer is larger; what says so does not speak Kafka's protocol."""
 MAX_FIRST_RESPONSE_BYTES = 1024 * 1024
+MAX_REQUESTS_AT_ONCE = 256
+"""Callers whose requests are on their way; further ones wait until it is their turn. Brokers work on one at a time."""
 TLS_ALERT = b"\x15\x03"
 
 
@@ -73,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
         #: Who is told once all that was written is sent.
         self._unsent: list[Callable[[Any, ClientError | None], None]] = []
+        self._turns = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
         self._closed_by: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._peer: tuple[str, int] = ("", 0)
@@ -130,7 +133,8 @@ class Connection(asyncio.BufferedProtocol):
         later answers would come even later), ConnectionLostError, ProtocolError, UnsupportedVersionError.
         """
         version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered, versions)
-        return await self._exchange(message, version, timeout_ms, awaits_response)
+        async with self._turns:
+            return await self._exchange(message, version, timeout_ms, awaits_response)
 
     def submit(
         self, message: Message, answered: Callable[[Any, ClientError | None], None], *, awaits_response: bool = True
@@ -167,6 +171,10 @@ class Connection(asyncio.BufferedProtocol):
         Raises what `request` raises, for the first that fails.
         """
         chosen = [choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered, versions) for message in messages]
+        async with self._turns:
+            return await self._exchange_together(messages, chosen)
+
+    async def _exchange_together(self, messages: Sequence[Message], chosen: Sequence[int]) -> list[Any]:
         try:
             frames = [self._frame(message, version) for message, version in zip(messages, chosen, strict=True)]
         except ProtocolError as error:
@@ -313,9 +321,11 @@ class Connection(asyncio.BufferedProtocol):
     def _close(self, reason: ClientError) -> None:
         if self._closed_by is None:
             self._closed_by = reason
-        if self._transport is not None and self._loop is not None and not self._loop.is_closed():
-            self._transport.abort()
         waiting, self._waiting = self._waiting, deque()
+        if self._loop is not None and self._loop.is_closed():
+            return  # nobody waits any more, and asyncio closes sockets by itself
+        if self._transport is not None:
+            self._transport.abort()
         future: asyncio.Future[Any] | _DirectAnswer
         for future in waiting:
             if not future.done():

@@ -10,11 +10,18 @@ import warnings
 import pytest
 
 from ottla.client import Admin, NewTopic
-from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientClosedError, ClientTimeoutError, ConnectionLostError, IllegalStateError
+from ottla.client.cluster import MIN_PAUSE_MS, Cluster
+from ottla.client.connection import MAX_REQUESTS_AT_ONCE
+from ottla.client.errors import (
+    ClientClosedError,
+    ClientTimeoutError,
+    ConnectionLostError,
+    IllegalStateError,
+    UnknownTopicError,
+)
 from ottla.client.settings import ClientSettings
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 HANGS_S = 1.5
 """Less than the request.timeout.ms of `with_cluster`, after which connections are given up."""
@@ -171,6 +178,24 @@ def test_a_connection_is_closed_when_its_loop_is_over(fake):
     asyncio.run(until(lambda: not connections(fake)))
 
 
+def test_who_waited_when_the_loop_was_over_is_not_told(fake, faults):
+    fake.faults[ApiKey.METADATA].append(faults["SILENT"])
+    cluster = Cluster(ClientSettings(fake.bootstrap))
+    loop = asyncio.new_event_loop()
+    connection = loop.run_until_complete(cluster.any_connection())
+    asking = loop.create_task(connection.request(MetadataRequest(topics=[])))
+    loop.run_until_complete(until(lambda: fake.asked(ApiKey.METADATA)))
+    loop.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of asyncio, whose transports were left open
+        connection.close()
+        assert not connection.is_open
+        assert not asking.done()
+        asyncio.run(cluster.close())
+        del connection, cluster, asking
+        gc.collect()
+
+
 def test_nothing_is_opened_when_the_loop_is_ending(fake, with_cluster):
     """`asyncio.run` lets the loop go round once more when names cannot be resolved any longer."""
 
@@ -180,3 +205,28 @@ def test_nothing_is_opened_when_the_loop_is_ending(fake, with_cluster):
             await cluster.refresh([])
 
     with_cluster(fake, work)
+
+
+@pytest.mark.slow
+def test_more_callers_than_there_may_be_requests_on_their_way(fake, with_cluster, faults):
+    """They wait for their turn; where the connection is lost, all of them are told."""
+    many = 4 * MAX_REQUESTS_AT_ONCE + 100
+
+    async def ask_all(cluster):
+        connection = await cluster.connection(0)
+        asked = [connection.request(MetadataRequest(topics=[])) for _ in range(many)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    async def work(cluster):
+        await cluster.refresh([])
+        assert {type(each) for each in await ask_all(cluster)} == {MetadataResponse}
+        fake.faults[ApiKey.METADATA].append(faults["DROP"])
+        assert {type(each) for each in await ask_all(cluster)} == {ConnectionLostError}
+
+    with_cluster(fake, work)
+
+
+def test_there_is_a_pause_between_attempts_even_where_none_is_set(fake, with_cluster):
+    with pytest.raises(UnknownTopicError):
+        with_cluster(fake, lambda cluster: cluster.topics(["t"]), unknown_topic_timeout_ms=100, retry_backoff_ms=0)
+    assert len(fake.asked(ApiKey.METADATA)) < 2 * 100 / MIN_PAUSE_MS
