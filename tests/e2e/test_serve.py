@@ -152,7 +152,7 @@ def test_a_server_properties_of_apache_kafka_is_accepted(tmp_path: Path) -> None
 # As it comes with Apache Kafka, but for port and folder.
 broker.id=0
 listeners=PLAINTEXT://127.0.0.1:{port}
-num.network.threads=3
+num.network.threads=5
 num.io.threads=8
 socket.send.buffer.bytes=102400
 socket.receive.buffer.bytes=102400
@@ -170,15 +170,36 @@ zookeeper.connection.timeout.ms=18000
 group.initial.rebalance.delay.ms=0
 """
     )
-    process = serve("--properties", str(file))
+    process = serve("--properties", str(file), "-c", "zookeeper.connect=")
     try:
         line = ready_line(process)
         assert f"broker 0 listening on 127.0.0.1:{port}" in line
         process.terminate()
         _, err = process.communicate(timeout=30)
         warnings = [text for text in err.splitlines() if "warning" in text]
-        assert any("zookeeper.connect" in text for text in warnings)
+        assert any("num.network.threads" in text for text in warnings)
         assert len(warnings) == len(set(warnings)), "each is said once"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("Z2")
+def test_a_broker_with_its_own_tree_loads_nothing_of_zookeeper_s_client_and_server(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "ottla", "serve", "--port", "0", "--data", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        ready_line(process)
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+        loaded = {line.rpartition("|")[2].strip() for line in err.splitlines() if line.startswith("import time:")}
+        assert "ottla.broker.coordination" in loaded
+        assert not [name for name in loaded if name.startswith(("kazoo", "ottla.zk.server", "ottla.zk.kazoo"))]
     finally:
         process.kill()
         process.communicate()

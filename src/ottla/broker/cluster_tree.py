@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -24,8 +25,9 @@ from ottla.zk.layout import (
     TopicAssignment,
     TopicConfigZnode,
     TopicZnode,
+    ZnodeDataError,
 )
-from ottla.zk.tree import BadVersionError, Create, Delete, NoNodeError, Operation, Set, parent_of
+from ottla.zk.tree import BadVersionError, Create, Delete, NodeExistsError, NoNodeError, Operation, Set, parent_of
 
 if TYPE_CHECKING:
     from ottla.zk.client import ZkClient
@@ -38,6 +40,10 @@ HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
 #: Nodes that told of older changes of settings and go with one new change.
 MOST_REMOVED = 100
+#: Topics that are read together: over the wire the answers of many take little longer than that of one.
+READ_AT_ONCE = 50
+#: How often nodes are made that others make at the same time.
+MOST_ATTEMPTS = 10
 
 
 async def read_cluster_id(zk: ZkClient) -> str | None:
@@ -69,6 +75,17 @@ async def write_persistent_paths(zk: ZkClient) -> None:
     wanted: dict[str, bytes | None] = dict.fromkeys(PERSISTENT_PATHS)
     wanted[FeatureZnode.PATH] = FeatureZnode.encode()
     wanted[ControllerEpochZnode.PATH] = ControllerEpochZnode.encode(FIRST_CONTROLLER_EPOCH)
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        try:
+            await zk.multi(await _creations_of_missing(zk, wanted))
+        except NodeExistsError:
+            if attempt == MOST_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+async def _creations_of_missing(zk: ZkClient, wanted: Mapping[str, bytes | None]) -> list[Operation]:
     missing: dict[str, bytes | None] = {}
     for path, data in wanted.items():
         above = []
@@ -79,8 +96,7 @@ async def write_persistent_paths(zk: ZkClient) -> None:
             missing[found] = None
         if above:
             missing[above[0]] = data
-    if missing:
-        await zk.multi([Create(path, data) for path, data in missing.items()])
+    return [Create(path, data) for path, data in missing.items()]
 
 
 async def election(zk: ZkClient, broker_id: int, now_ms: int) -> tuple[int, list[Operation]]:
@@ -95,31 +111,60 @@ async def election(zk: ZkClient, broker_id: int, now_ms: int) -> tuple[int, list
 
 async def read_topics(
     zk: ZkClient, broker_id: int, controller_epoch: int, new_uuid: Callable[[], UUID]
-) -> dict[str, TopicImage]:
-    """All topics of the tree. What a controller must set right is set right: leaders that are gone, missing ids."""
+) -> tuple[dict[str, TopicImage], list[Operation]]:
+    """All topics of the tree, and what sets right in the tree what a controller must set right (`read_topic`)."""
     topics: dict[str, TopicImage] = {}
     repairs: list[Operation] = []
-    for name in await zk.children(TopicZnode.ROOT):
-        data, _ = await zk.get(TopicZnode.path(name))
-        assignment = TopicZnode.decode(name, data)
-        if assignment.topic_id is None:
-            assignment = assignment._replace(topic_id=new_uuid())
-            repairs.append(Set(TopicZnode.path(name), TopicZnode.encode(assignment)))
-        assert assignment.topic_id is not None
-        partitions = []
-        for index in sorted(assignment.partitions):
-            state, repair = await _read_partition(zk, name, index, assignment, broker_id, controller_epoch)
-            partitions.append(state)
-            repairs.extend(repair)
-        topics[name] = TopicImage(
-            name, assignment.topic_id, tuple(partitions), await _read_config(zk, name), is_internal_topic(name)
+    names = await zk.children(TopicZnode.ROOT)
+    for start in range(0, len(names), READ_AT_ONCE):
+        part = names[start : start + READ_AT_ONCE]
+        found = await asyncio.gather(
+            *(read_topic(zk, name, broker_id, controller_epoch, new_uuid) for name in part), return_exceptions=True
         )
-    if repairs:
-        await zk.multi(repairs)
-    return topics
+        for one in found:
+            if isinstance(one, NoNodeError):
+                continue  # deleted since
+            if isinstance(one, BaseException):
+                raise one
+            topic, operations = one
+            topics[topic.name] = topic
+            repairs.extend(operations)
+    return topics, repairs
 
 
-async def _read_config(zk: ZkClient, topic: str) -> dict[str, str]:
+async def read_topic(
+    zk: ZkClient, name: str, broker_id: int, controller_epoch: int, new_uuid: Callable[[], UUID]
+) -> tuple[TopicImage, list[Operation]]:
+    """A topic as it is when what the operations do is done: they give an id where it is missing, and leaders.
+
+    Raises `NoNodeError`, `ZnodeDataError`.
+    """
+    repairs: list[Operation] = []
+    data, _ = await zk.get(TopicZnode.path(name))
+    assignment = TopicZnode.decode(name, data)
+    if assignment.topic_id is None:
+        assignment = assignment._replace(topic_id=new_uuid())
+        repairs.append(Set(TopicZnode.path(name), TopicZnode.encode(assignment)))
+    assert assignment.topic_id is not None
+    if sorted(assignment.partitions) != list(range(len(assignment.partitions))):
+        raise ZnodeDataError(
+            f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"
+        )
+    partitions = []
+    states: list[Operation] = []
+    for index in range(len(assignment.partitions)):
+        state, repair = await _read_partition(zk, name, index, assignment, broker_id, controller_epoch)
+        partitions.append(state)
+        states.extend(repair)
+    if states and await zk.exists(PartitionStateZnode.partitions_path(name)) is None:
+        repairs.append(Create(PartitionStateZnode.partitions_path(name)))
+    repairs.extend(states)
+    config = await read_topic_config(zk, name)
+    return TopicImage(name, assignment.topic_id, tuple(partitions), config, is_internal_topic(name)), repairs
+
+
+async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
+    """What a topic sets itself. Raises `ZnodeDataError`."""
     try:
         data, _ = await zk.get(TopicConfigZnode.path(topic))
     except NoNodeError:
@@ -141,15 +186,10 @@ async def _read_partition(
         if leader == NO_LEADER:
             return PartitionImage(NO_LEADER, 0, replicas, ()), []
         state = PartitionState(leader, 0, (leader,), controller_epoch)
-        created = [
-            Create(missing)
-            for missing in (
-                PartitionStateZnode.partitions_path(topic),
-                PartitionStateZnode.partition_path(topic, index),
-            )
-            if await zk.exists(missing) is None
-        ]
-        return _image(state, replicas), [*created, Create(path, PartitionStateZnode.encode(state))]
+        operations: list[Operation] = [Create(path, PartitionStateZnode.encode(state))]
+        if await zk.exists(parent_of(path)) is None:
+            operations.insert(0, Create(parent_of(path)))
+        return _image(state, replicas), operations
     state = PartitionStateZnode.decode(topic, index, data)
     if state.leader == broker_id:
         return _image(state, replicas), []

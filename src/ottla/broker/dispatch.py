@@ -15,6 +15,7 @@ from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import RequestHeader, parse_request_header
 from ottla.wire.hot import decode_fetch, decode_heartbeat, decode_produce
+from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
     from ottla.broker.served import Handle
@@ -172,6 +173,9 @@ class Dispatcher:
         except DiskError as error:
             log.error("a request of %s failed: %s", context.client_host, error)
             _fail(context, ErrorCode.KAFKA_STORAGE_ERROR)
+        except ZkError as error:
+            log.error("a request of %s failed: %s", context.client_host, error)
+            _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)
         except Exception:
             log.exception("a request of %s failed", context.client_host)
             _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)

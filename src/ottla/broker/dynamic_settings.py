@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster_tree import read_broker_config, reconfiguration
+from ottla.broker.tree_refusals import TREE_ERRORS, tree_refusal
 from ottla.cluster.configs import oversized
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import warning_of
 from ottla.config.dynamic import dynamic_problem
-from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import BrokerConfigZnode
 
@@ -52,6 +52,14 @@ class DynamicSettings:
         for problem in self._config.set_dynamic(default, own):
             log.error("a setting given while the broker ran is not used: %s", problem)
 
+    async def reload(self) -> None:
+        """Another has changed them in the tree. Raises `ZkError`, `ZnodeDataError`."""
+        async with self._changing:
+            before = self._config.dynamic_default, self._config.dynamic_own
+            await self.load()
+            if (self._config.dynamic_default, self._config.dynamic_own) != before:
+                self._changed()
+
     async def change(
         self,
         change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal],
@@ -80,8 +88,8 @@ class DynamicSettings:
                 await self._zk.multi(
                     await reconfiguration(self._zk, path, f"brokers/{name}", data, self._clock.now_ms())
                 )
-            except DiskError as error:
-                return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            except TREE_ERRORS as error:
+                return tree_refusal(error)
             default, own = (config.dynamic_default, wanted) if per_broker else (wanted, config.dynamic_own)
             config.set_dynamic(default, own)
             _warn(sorted(wanted.items() - present.items()))

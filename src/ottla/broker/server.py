@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cluster_tree import only_broker_of_all_topics
 from ottla.broker.conversions import Conversions
+from ottla.broker.coordination import Coordination, open_coordination
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.dynamic_settings import DynamicSettings
 from ottla.broker.fetch_sessions import FetchSessionCache
@@ -18,6 +19,7 @@ from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.partitions import Partition, PartitionSet
 from ottla.broker.runtime import GroupRuntime
 from ottla.broker.topics import TopicManager, generate_broker_id
+from ottla.broker.tree_changes import TreeChanges
 from ottla.broker.tree_offsets import TreeOffsets
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
@@ -29,9 +31,8 @@ from ottla.env.randomness import Randomness
 from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager, StorageSettings
-from ottla.zk.client import LocalClient
 from ottla.zk.layout import ZnodeDataError
-from ottla.zk.store import TreeDamaged, TreeStore, holds_tree
+from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
     from ottla.cluster.image import ClusterImage, TopicImage
@@ -111,7 +112,8 @@ class Broker:
         self.tree_offsets: TreeOffsets
         self.dynamic_settings: DynamicSettings
         self._idle_limit_ms = config.long("connections.max.idle.ms")
-        self._store: TreeStore | None = None
+        self._coordination: Coordination | None = None
+        self._tree_changes: TreeChanges | None = None
         self._acceptors: list[Acceptor] = []
         #: Whether the topics of the tree are hosted; what comes after that is new.
         self._is_started = False
@@ -186,56 +188,39 @@ class Broker:
         refusal = self.logs.lock()
         if refusal is not None:
             return StartRefusal(refusal.message)
-        if self.logs.contents()[0].failure is not None:
+        if not self.config.str_or_none("zookeeper.connect") and self.logs.contents()[0].failure is not None:
             self.logs.close()
             return StartRefusal(
                 f"{self.logs.contents()[0].failure}. The first folder of log.dirs holds the coordination data (topics, "
                 f"settings), without which nothing can be served. Mend the disk, or name a folder with a copy of the "
                 f"files ottla-tree.* first"
             )
-        store: TreeStore | None = None
+        failed = self.logs.failed_folders
+        coordination = await open_coordination(self.config, self.disk, self.executor, self.clock, failed)
+        if isinstance(coordination, str):
+            self.logs.close()
+            return StartRefusal(coordination)
         try:
-            problem = self._tree_elsewhere()
-            if problem is None:
-                store = TreeStore.open(self.disk, self.log_dirs[0], self.clock, self.executor, self.flush_on_ack)
-                problem = await self._join_cluster(LocalClient(store))
-        except TreeDamaged as error:
-            problem = str(error)
+            problem = await self._join_cluster(coordination)
         except ZnodeDataError as error:
             problem = f"The tree of coordination data is damaged: {error}"
         except DiskError as error:
             problem = f"{error}. Mend the disk, or choose another folder (log.dirs)"
+        except ZkError as error:
+            problem = f"ZooKeeper at {self.config.str_or_none('zookeeper.connect')} failed: {error}"
         if problem is None:
-            self._store = store
+            self._coordination = coordination
             return None
         self.logs.close()
-        if store is not None:
-            store.close()
+        await coordination.close()
         return StartRefusal(problem)
 
-    def _tree_elsewhere(self) -> str | None:
-        """What to do where the first folder has no tree and another has. Raises `DiskError`.
-
-        A new tree would know the topics from their folders, but nothing of their settings: retention would delete
-        what was to be kept.
-        """
-        first, *others = self.log_dirs
-        if holds_tree(self.disk, first):
-            return None
-        failed = self.logs.failed_folders
-        there = next((path for path in others if path not in failed and holds_tree(self.disk, path)), None)
-        if there is None:
-            return None
-        return (
-            f"The coordination data (topics, settings) lies in {there}, and is looked for in {first}, the first folder "
-            f"of log.dirs. Name {there} first, or move its files ottla-tree.* to {first}"
-        )
-
-    async def _join_cluster(self, tree: LocalClient) -> str | None:
+    async def _join_cluster(self, coordination: Coordination) -> str | None:
         """Open the logs, find out who we are, register, and host what is ours; returns what went wrong.
 
-        Raises `DiskError` where the disk does not let us.
+        Raises `DiskError` where the disk does not let us, `ZkError` where ZooKeeper does not.
         """
+        tree = coordination.zk
         opened = await self.executor.submit(self.logs.open)
         self._report_storage()
         if opened is not None:
@@ -245,9 +230,10 @@ class Broker:
         if broker_id < 0 and identity.broker_id is not None:
             broker_id = identity.broker_id
         elif broker_id < 0:
-            broker_id = await self._former_or_new_id(tree)
+            broker_id = await self._former_or_new_id(coordination)
         self.config = self.config.with_broker_id(broker_id)
-        topics = self._topics = self._topic_manager(tree, broker_id, identity.cluster_id)
+        topics = self._topics = self._topic_manager(coordination, broker_id, identity.cluster_id)
+        topics.membership.on_fatal = lambda message: self.on_fatal(message)
         topics.subscribe(self._host)
         cluster_id = await topics.resolve_cluster_id()
         if not isinstance(cluster_id, str):
@@ -269,26 +255,31 @@ class Broker:
         self.tree_offsets = TreeOffsets(tree)
         topics.subscribe(self.groups.image_changed)
         self.groups.start()
+        if coordination.is_shared:
+            changes = self._tree_changes = TreeChanges(tree, topics, self.dynamic_settings, broker_id, self.clock)
+            topics.membership.on_rejoined = changes.resume
+            changes.start()
         return None
 
-    async def _former_or_new_id(self, tree: LocalClient) -> int:
+    async def _former_or_new_id(self, coordination: Coordination) -> int:
         """The id for folders without `meta.properties`: that of the broker whose the topics are, or a new one.
 
-        With a new one all partitions would be those of a broker that never comes back.
+        With a new one all partitions would be those of a broker that never comes back. Where the tree is not in this
+        folder, that broker may be another.
         """
-        former = await only_broker_of_all_topics(tree)
+        former = await only_broker_of_all_topics(coordination.zk) if coordination.store is not None else None
         if former is None:
-            return await generate_broker_id(tree, self.config)
+            return await generate_broker_id(coordination.zk, self.config)
         log.warning("meta.properties names no broker.id; going on as broker %d, which holds all topics", former)
         return former
 
-    def _topic_manager(self, tree: LocalClient, broker_id: int, stored_cluster_id: str | None) -> TopicManager:
+    def _topic_manager(self, coordination: Coordination, broker_id: int, stored_cluster_id: str | None) -> TopicManager:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
         # The look-up of this machine's name may take seconds, so it is not made where nobody needs it.
         unnamed = any(endpoint.is_any_address for endpoint in self.config.advertised)
         own_name = canonical_host_name() if unnamed else ""
         return TopicManager(
-            tree,
+            coordination.zk,
             self.config,
             broker_id=broker_id,
             endpoints=self.config.advertised_endpoints(bound_ports, own_name),
@@ -296,6 +287,8 @@ class Broker:
             stored_cluster_id=stored_cluster_id,
             found=[(found.topic, found.topic_id, found.partition, found.leader_epoch) for found in self.logs.found],
             highest_producer_id=self.logs.highest_producer_id,
+            session_timeout_ms=coordination.session_timeout_ms,
+            transaction_bytes=coordination.transaction_bytes,
         )
 
     # Changes of the cluster
@@ -430,10 +423,9 @@ class Broker:
             on_flush(size)
         self.logs.close()
         self._report_storage()
+        if self._tree_changes is not None:
+            await self._tree_changes.stop()
         await self.topics.close()
-        if self._store is not None:
-            try:
-                self._store.close()
-            except DiskError as error:
-                log.error("the tree of coordination data could not be forced to disk: %s", error)
+        if self._coordination is not None:
+            await self._coordination.close()
         self.executor.close()

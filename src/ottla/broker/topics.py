@@ -18,15 +18,18 @@ from uuid import UUID
 from ottla.broker.cluster_tree import (
     creation,
     deletion,
-    election,
     growth,
     read_cluster_id,
+    read_topic,
+    read_topic_config,
     read_topics,
     reconfiguration,
     shrinking,
     take_producer_ids,
     write_persistent_paths,
 )
+from ottla.broker.membership import Membership
+from ottla.broker.tree_refusals import TREE_ERRORS, tree_refusal
 from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -45,10 +48,9 @@ from ottla.cluster.topics import (
 from ottla.config.broker import BrokerConfig, ConfigRefusal
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
-from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
+from ottla.zk.client import LARGEST_TRANSACTION, in_transactions
 from ottla.zk.layout import (
-    BrokerIdZnode,
     BrokerRegistration,
     BrokerSequenceZnode,
     ClusterIdZnode,
@@ -56,7 +58,7 @@ from ottla.zk.layout import (
     TopicConfigZnode,
     ZnodeDataError,
 )
-from ottla.zk.tree import Create, NodeExistsError, Operation
+from ottla.zk.tree import NodeExistsError, NoNodeError, Operation
 
 if TYPE_CHECKING:
     from ottla.cluster.placement import Assignment
@@ -94,6 +96,8 @@ class TopicManager:
         stored_cluster_id: str | None = None,
         found: Iterable[FoundPartition] = (),
         highest_producer_id: int = -1,
+        session_timeout_ms: int = 0,
+        transaction_bytes: int = LARGEST_TRANSACTION,
     ) -> None:
         self.broker_id = broker_id
         self.image = ClusterImage()
@@ -106,7 +110,9 @@ class TopicManager:
         self._found = list(found)
         self._highest_producer_id = highest_producer_id
         self._cluster_id = ""
-        self._controller_epoch = 0
+        registration = BrokerRegistration(broker_id, self._endpoints, config.str_or_none("broker.rack"))
+        self.membership = Membership(zk, registration, clock, session_timeout_ms)
+        self._transaction_bytes = transaction_bytes
         self._changing = asyncio.Lock()
         self._subscribers: list[Callable[[ClusterImage], None]] = []
         self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
@@ -173,10 +179,13 @@ class TopicManager:
             if isinstance(cluster_id, TopicRefusal):
                 return cluster_id
             await write_persistent_paths(self._zk)
-            refusal = await self._register()
+            refusal = await self.membership.join()
             if refusal is not None:
                 return refusal
-            topics = await read_topics(self._zk, self.broker_id, self._controller_epoch, self._new_uuid)
+            topics, repairs = await read_topics(
+                self._zk, self.broker_id, self.membership.controller_epoch, self._new_uuid
+            )
+            await self._write(repairs)
         except ZnodeDataError as error:
             return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The tree of coordination data is damaged: {error}")
         brokers = {self.broker_id: self._own_image()}
@@ -191,7 +200,8 @@ class TopicManager:
             if kept:
                 self._half_deleted.add(name)
             else:
-                await self._zk.multi(await deletion(self._zk, name))
+                await self._write(await deletion(self._zk, name))
+        await self.membership.start()
         return None
 
     def take_offline(self, keys: Iterable[tuple[str, int]]) -> None:
@@ -216,28 +226,11 @@ class TopicManager:
 
     async def close(self) -> None:
         """Leave the cluster: the broker's ephemeral nodes go."""
+        await self.membership.stop()
         await self._zk.close()
 
     def _own_image(self) -> BrokerImage:
         return BrokerImage(self.broker_id, self._endpoints, self._config.str_or_none("broker.rack"))
-
-    async def _register(self) -> TopicRefusal | None:
-        """Register under /brokers/ids and become controller."""
-        now_ms = self._clock.now_ms()
-        registration = BrokerRegistration(
-            self.broker_id, self._endpoints, self._config.str_or_none("broker.rack"), timestamp_ms=now_ms
-        )
-        path = BrokerIdZnode.path(self.broker_id)
-        self._controller_epoch, operations = await election(self._zk, self.broker_id, now_ms)
-        try:
-            await self._zk.multi([Create(path, BrokerIdZnode.encode(registration), ephemeral=True), *operations])
-        except NodeExistsError as error:
-            return TopicRefusal(
-                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"{error.path} exists already: a broker with id {self.broker_id} is running on this tree. "
-                "Stop it, or give this one another broker.id.",
-            )
-        return None
 
     async def _adopt(self) -> None:
         """Register topics that have log folders but no znode: the folder came from elsewhere, or the tree was lost."""
@@ -268,7 +261,7 @@ class TopicManager:
                 for index, partition in enumerate(topic.partitions)
             ]
             topic = topic._replace(partitions=tuple(led))
-            await self._zk.multi(await creation(self._zk, topic, self._controller_epoch))
+            await self._write(await creation(self._zk, topic, self.membership.controller_epoch))
             self.image = self.image.with_topic(topic)
             log.info("adopted topic %s with %d partitions from its folders", name, len(assignment))
             if not is_internal_topic(name):
@@ -331,12 +324,12 @@ class TopicManager:
             before = self.image.topics[name]
             after = before._replace(partitions=before.partitions + tuple(self._partitions(planned)))
             try:
-                await self._zk.multi(growth(after, len(before.partitions), self._controller_epoch))
+                await self._write(growth(after, len(before.partitions), self.membership.controller_epoch))
                 self._publish(self.image.with_topic(after))
-            except DiskError as error:
+            except TREE_ERRORS as error:
                 if self.image.topics[name] is after:
                     await self._take_back(shrinking(before, after), self.image.with_topic(before), name)
-                return _storage_refusal(error)
+                return tree_refusal(error)
             return None
 
     async def change_configs(
@@ -364,9 +357,9 @@ class TopicManager:
                 return None
             try:
                 now_ms = self._clock.now_ms()
-                await self._zk.multi(await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms))
-            except DiskError as error:
-                return _storage_refusal(error)
+                await self._write(await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms))
+            except TREE_ERRORS as error:
+                return tree_refusal(error)
             self._publish(self.image.with_topic(topic._replace(configs=configs)))
             for callback in self._config_subscribers:
                 callback(name, log_config)
@@ -383,17 +376,77 @@ class TopicManager:
                 return TopicRefusal(error, error.message)
             try:
                 # The mark comes first: a deletion that is interrupted is finished at the next start.
-                await self._zk.create(DeleteTopicZnode.path(name))
+                with suppress(NodeExistsError):
+                    await self._zk.create(DeleteTopicZnode.path(name))
                 self._half_deleted.add(name)
                 self._publish(self.image.without_topic(name))
                 if self._has_offline(name):
                     # Its folder would bring it back: the mark stays until the broker starts with all of it.
                     return TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.message)
-                await self._zk.multi(await deletion(self._zk, name))
-            except DiskError as error:
-                return _storage_refusal(error)
+                await self._write(await deletion(self._zk, name))
+            except TREE_ERRORS as error:
+                return tree_refusal(error)
             self._half_deleted.discard(name)
             return None
+
+    # What others have changed in the tree
+
+    async def take_over(self, name: str) -> None:
+        """Another has made this topic in the tree, or added partitions to it: make it usable.
+
+        Other changes of its node are not followed. Raises `DiskError`, `ZkError`, `ZnodeDataError`.
+        """
+        async with self._changing:
+            if name in self._half_deleted:
+                return
+            found, repairs = await read_topic(
+                self._zk, name, self.broker_id, self.membership.controller_epoch, self._new_uuid
+            )
+            known = self.image.topics.get(name)
+            if known is not None:
+                if found.topic_id != known.topic_id or len(found.partitions) <= len(known.partitions):
+                    return
+                found = known._replace(partitions=known.partitions + found.partitions[len(known.partitions) :])
+            problem = topic_name_problem(name)
+            if problem is not None or len(found.partitions) > MOST_PARTITIONS:
+                log.error("topic %r in the tree is not served: %s", name, problem or "it has too many partitions")
+                return
+            await self._write(repairs)
+            self._publish(self.image.with_topic(found))
+            log.info("topic %s was made or grown in the tree: %d partitions", name, len(found.partitions))
+
+    async def reload_config(self, name: str) -> None:
+        """Another has changed the settings of this topic. Raises `ZkError`, `ZnodeDataError`."""
+        async with self._changing:
+            topic = self.image.topics.get(name)
+            if topic is None:
+                return
+            configs = await read_topic_config(self._zk, name)
+            if configs == topic.configs:
+                return
+            self._publish(self.image.with_topic(topic._replace(configs=configs)))
+            log_config = self.log_config(name)
+            for callback in self._config_subscribers:
+                callback(name, log_config)
+
+    async def finish_deletion(self, name: str) -> None:
+        """A topic is marked for deletion: delete it, or take the mark away where there is nothing to delete.
+
+        Raises `DiskError`, `ZkError`.
+        """
+        if name in self.image.topics and self._config.bool("delete.topic.enable"):
+            refusal = await self.delete_topic(name)
+            if refusal is not None:
+                log.warning("topic %s, which is marked for deletion, could not be deleted: %s", name, refusal.message)
+            return
+        async with self._changing:
+            if name in self.image.topics:
+                log.warning("topic %s is marked for deletion, which delete.topic.enable forbids", name)
+                with suppress(NoNodeError):
+                    await self._zk.delete(DeleteTopicZnode.path(name))
+            elif not self._has_offline(name):
+                await self._write(await deletion(self._zk, name))
+                self._half_deleted.discard(name)
 
     async def next_producer_id(self) -> int:
         """A producer id that nobody has. Ids are taken from the tree in blocks of 1,000, as Kafka takes them."""
@@ -407,23 +460,30 @@ class TopicManager:
 
     async def _create(self, topic: TopicImage) -> TopicRefusal | None:
         try:
-            await self._zk.multi(await creation(self._zk, topic, self._controller_epoch))
+            await self._write(await creation(self._zk, topic, self.membership.controller_epoch))
             self._publish(self.image.with_topic(topic))
-        except DiskError as error:
+        except TREE_ERRORS as error:
             if topic.name in self.image.topics:
                 undo = await deletion(self._zk, topic.name)
                 await self._take_back(undo, self.image.without_topic(topic.name), topic.name)
-            return _storage_refusal(error)
+            return tree_refusal(error)
         return None
 
     async def _take_back(self, operations: Sequence[Operation], image: ClusterImage, name: str) -> None:
         """Undo a change whose logs could not be made: the tree first, then those logs that were made."""
         try:
-            await self._zk.multi(operations)
+            await self._write(operations)
             self._publish(image)
-        except DiskError:
+        except TREE_ERRORS:
             self.image = image
             log.exception("the change of topic %s failed and could not be taken back in full", name)
+
+    async def _write(self, operations: Sequence[Operation]) -> None:
+        """Change the tree as its controller: not any more when another was elected, and in as many transactions as it
+        takes. What is left unfinished then is mended at the next start.
+        """
+        for part in in_transactions(operations, self._transaction_bytes):
+            await self._zk.multi([self.membership.fence(), *part])
 
     def _publish(self, image: ClusterImage) -> None:
         """Make an image the present one, then tell the subscribers."""
@@ -450,10 +510,6 @@ class TopicManager:
 
     def _partitions(self, assignment: Assignment) -> list[PartitionImage]:
         return [PartitionImage(replicas[0], 0, replicas, replicas) for _, replicas in sorted(assignment.items())]
-
-
-def _storage_refusal(error: DiskError) -> TopicRefusal:
-    return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
 
 async def generate_broker_id(zk: ZkClient, config: BrokerConfig) -> int:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.env.disk import DiskError
+from ottla.broker.tree_refusals import TREE_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
 from ottla.zk.tree import Create, NoNodeError, Operation, Set, ZkError, check_path, parent_of
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-POSITIONS_PER_TRANSACTION = 1_000
-"""Positions that are written at once; each is a handful of operations at most."""
+POSITIONS_PER_TRANSACTION = 250
+"""Positions that are written at once: a request of ZooKeeper's takes as many with the longest names."""
 
 
 class TreeOffsets:
@@ -44,7 +44,7 @@ class TreeOffsets:
             error = ErrorCode.NONE
             try:
                 await self._write({ConsumerOffsetZnode.path(group, t, index): offset for t, index, offset in part})
-            except (ZkError, DiskError) as failure:
+            except TREE_ERRORS as failure:
                 log.warning("positions of group %r cannot be kept in the tree: %s", group, failure)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
             errors.extend([error] * len(part))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 COMMAND = "serve"
 #: Options that take a text or a number, the one that takes nothing, and the one that may be repeated.
-TEXTS = frozenset(("--host", "--data", "--properties"))
+TEXTS = frozenset(("--host", "--data", "--properties", "--zookeeper"))
 NUMBERS = frozenset(("--port", "--id"))
 FLAG = "--durable"
 SETTING = frozenset(("--config", "-c"))
@@ -74,4 +74,5 @@ def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
         settings=tuple(settings),
         properties_file=texts.get("--properties"),
         durable=durable,
+        zookeeper=texts.get("--zookeeper"),
     )

@@ -52,6 +52,13 @@ def serve(
     durable: Annotated[
         bool, typer.Option("--durable", help="Acknowledge records only once they are on the disk.")
     ] = False,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,…/CHROOT",
+            help="Keep the coordination data in this ZooKeeper (zookeeper.connect), not beside the log.",
+        ),
+    ] = None,
     properties: Annotated[
         str | None, typer.Option(help="A server.properties file, as Apache Kafka's; -c and flags win over it.")
     ] = None,
@@ -59,7 +66,7 @@ def serve(
     """Run one broker until SIGTERM or Ctrl-C."""
     from ottla.cli.serve import ServeOptions, run
 
-    options = ServeOptions(host, port, data, broker_id, tuple(config or ()), properties, durable)
+    options = ServeOptions(host, port, data, broker_id, tuple(config or ()), properties, durable, zookeeper)
     sys.exit(run(options))
 
 

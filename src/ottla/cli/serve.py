@@ -45,6 +45,7 @@ class ServeOptions:
     settings: tuple[str, ...]
     properties_file: str | None
     durable: bool = False
+    zookeeper: str | None = None
 
 
 class UsageProblem(Exception):
@@ -133,6 +134,10 @@ def _given(options: ServeOptions) -> dict[str, str]:
         given["log.dirs"] = options.data
     if options.durable and given.setdefault(FLUSH_ON_ACK, "true").lower() != "true":
         raise UsageProblem(f"--durable and -c {FLUSH_ON_ACK}={given[FLUSH_ON_ACK]} contradict each other")
+    if options.zookeeper is not None:
+        if given.get("zookeeper.connect", options.zookeeper) != options.zookeeper:
+            raise UsageProblem("--zookeeper and -c zookeeper.connect=… both say where ZooKeeper is; give one of them")
+        given["zookeeper.connect"] = options.zookeeper
     if options.broker_id is not None:
         if given.get("broker.id", str(options.broker_id)) != str(options.broker_id):
             raise UsageProblem(f"--id {options.broker_id} and -c broker.id={given['broker.id']} contradict each other")
@@ -184,6 +189,11 @@ def durability(config: BrokerConfig) -> str:
     return text + ". A loss of power may take what came since (--durable waits for the disk)"
 
 
+def _coordination(config: BrokerConfig) -> str:
+    address = config.str_or_none("zookeeper.connect")
+    return f", coordination data in ZooKeeper at {address}" if address else ""
+
+
 def records_are_checked() -> bool:
     """Whether the records of uncompressed batches are checked when they are appended."""
     from ottla.records import walk
@@ -213,7 +223,7 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
     print(
         f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: broker {broker.id} listening on {where}, "
-        f"data in {', '.join(broker.log_dirs)}",
+        f"data in {', '.join(broker.log_dirs)}{_coordination(config)}",
         flush=True,
     )
     print(f"durability: {durability(config)}", flush=True)

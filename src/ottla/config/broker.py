@@ -21,10 +21,6 @@ Bool: TypeAlias = bool
 Text: TypeAlias = str
 List = list
 
-_EMBEDDED_COORDINATION = (
-    "zookeeper.connect={} is not used: this broker coordinates by its embedded tree, which lies beside its log"
-)
-
 
 class ConfigRefusal:
     """A configuration that a broker must not start with: every problem found, each with its setting's name."""
@@ -262,8 +258,6 @@ def _unknown(name: str) -> str:
 
 
 def _without_effect(name: str, text: str) -> str:
-    if name == "zookeeper.connect":
-        return _EMBEDDED_COORDINATION.format(text)
     shown = "" if BROKER_SETTINGS[name].is_sensitive else f"={text}"
     return f"{name}{shown} has no effect here"
 

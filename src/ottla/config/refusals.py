@@ -7,7 +7,7 @@ from ottla.config.values import Value
 
 _NO_TLS_OR_LOGIN = "this broker serves PLAINTEXT listeners only, without TLS and without logins"
 _LEAVE_OUT = "remove it, or keep clients off this broker by the address it listens on"
-_NO_KRAFT = "this broker coordinates by its embedded ZooKeeper tree and takes no KRaft role"
+_NO_KRAFT = "this broker coordinates by a ZooKeeper tree and takes no KRaft role"
 _REMOVE_KRAFT = "remove the settings of KRaft (process.roles, controller.*) and set broker.id"
 _JAVA_CLASS = "it names a Java class, which cannot be loaded here"
 
@@ -25,8 +25,8 @@ _CAUSES: dict[str, tuple[str, str]] = {
     ),
     "security.inter.broker.protocol": (_NO_TLS_OR_LOGIN, "set it to PLAINTEXT"),
     "security.providers": (_JAVA_CLASS, "remove it"),
-    "zookeeper.set.acl": ("the embedded tree has no access lists yet", "set it to false"),
-    "zookeeper.ssl.client.enable": ("the embedded tree is reached in process, not over TLS", "set it to false"),
+    "zookeeper.set.acl": ("znodes are made without access lists", "set it to false"),
+    "zookeeper.ssl.client.enable": ("TLS to ZooKeeper is not there yet", "set it to false"),
     "zookeeper.metadata.migration.enable": (_NO_KRAFT, "set it to false"),
 }
 

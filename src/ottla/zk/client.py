@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -33,6 +33,10 @@ Watcher: TypeAlias = Callable[[WatchEvent], None]
 """Called once, on the event loop, after the change it was set for; setting it again is the watcher's business."""
 
 LOCAL_SESSION = 1
+LARGEST_TRANSACTION = 64 * 1024 * 1024
+"""Bytes of a transaction in the process; the log takes records of four times as many."""
+LARGEST_OVER_THE_WIRE = 512 * 1024
+"""Bytes of a transaction over the wire: half of what a server takes, which leaves room for the chroot of each path."""
 
 
 class SessionEvent(Enum):
@@ -52,6 +56,8 @@ SessionListener: TypeAlias = Callable[[SessionEvent], None]
 
 class ConnectionLossError(ZkError):
     """There is no connection to ZooKeeper, or it was lost before the answer came: a change was made, or was not."""
+
+    CODE = -4
 
 
 class ZkUnreachableError(Exception):
@@ -109,6 +115,36 @@ class ZkClient(Protocol):
     async def close(self) -> None:
         """End the session; its ephemeral nodes go."""
         ...
+
+
+#: What an operation takes on the wire beside path and data: headers, version, flags, the access list of a create.
+_CREATE_BYTES, _OTHER_BYTES = 64, 32
+
+
+def operation_bytes(operation: Operation) -> int:
+    """About what an operation takes of a request, rather too many than too few."""
+    size = len(operation.path.encode())
+    if isinstance(operation, Create | Set):
+        size += len(operation.data or b"")
+    return size + (_CREATE_BYTES if isinstance(operation, Create) else _OTHER_BYTES)
+
+
+def in_transactions(operations: Iterable[Operation], most_bytes: int) -> Iterator[list[Operation]]:
+    """The operations in order, in as many transactions as their size demands; where that is one, all or none is done.
+
+    An operation that alone is larger stands alone.
+    """
+    part: list[Operation] = []
+    size = 0
+    for operation in operations:
+        adds = operation_bytes(operation)
+        if part and size + adds > most_bytes:
+            yield part
+            part, size = [], 0
+        part.append(operation)
+        size += adds
+    if part:
+        yield part
 
 
 class LocalClient:

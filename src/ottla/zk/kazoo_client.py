@@ -22,7 +22,14 @@ from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from ottla.zk.address import ZkAddress
-from ottla.zk.client import ConnectionLossError, SessionEvent, SessionListener, Watcher, ZkUnreachableError
+from ottla.zk.client import (
+    ConnectionLossError,
+    SessionEvent,
+    SessionListener,
+    Watcher,
+    ZkUnreachableError,
+    operation_bytes,
+)
 from ottla.zk.kazoo_quiet import DirectHandler, KazooLogger
 from ottla.zk.kept_watches import KeptWatches
 from ottla.zk.tree import (
@@ -33,6 +40,7 @@ from ottla.zk.tree import (
     Create,
     Delete,
     EventType,
+    InvalidAclError,
     NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
@@ -41,6 +49,7 @@ from ottla.zk.tree import (
     Operation,
     Result,
     SessionExpiredError,
+    SessionMovedError,
     Set,
     Stat,
     WatchEvent,
@@ -65,9 +74,6 @@ MOST_REARMED_AT_ONCE = 100
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 1.0
 #: How long the end of a session may take before it is left to itself, seconds.
 CLOSE_TIMEOUT_S = 10.0
-#: Bytes of a create in a transaction, beside path and data: headers, access list, flags.
-CREATE_BYTES = 64
-OTHER_BYTES = 32
 
 _ERRORS: dict[type[Exception], type[ZkError]] = {
     kazoo_errors.BadArgumentsError: BadArgumentsError,
@@ -80,7 +86,9 @@ _ERRORS: dict[type[Exception], type[ZkError]] = {
     kazoo_errors.NodeExistsError: NodeExistsError,
     kazoo_errors.NotEmptyError: NotEmptyError,
     kazoo_errors.OperationTimeoutError: ConnectionLossError,
+    kazoo_errors.InvalidACLError: InvalidAclError,
     kazoo_errors.SessionExpiredError: SessionExpiredError,
+    kazoo_errors.SessionMovedError: SessionMovedError,
 }
 #: What kazoo gives for the operations of a transaction that did not fail themselves.
 _INNOCENT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
@@ -373,7 +381,7 @@ class KazooZk:
             # A sequential node's name may consist of its number alone.
             is_sequential = isinstance(operation, Create) and operation.sequential
             check_path((operation.path.rstrip("/") or "/") if is_sequential else operation.path)
-        size = sum(map(self._size, operations))
+        size = sum(operation_bytes(operation) + len(self.address.chroot.encode()) for operation in operations)
         if size > LARGEST_REQUEST:
             reason = f"{size} bytes are more than ZooKeeper takes in one request ({LARGEST_REQUEST}, jute.maxbuffer)"
             raise BadArgumentsError(operations[0].path, reason)
@@ -384,12 +392,6 @@ class KazooZk:
                 lambda: self._transaction(operations).commit_async(),
                 lambda answer: tuple(self._results(operations, answer)),
             )
-
-    def _size(self, operation: Operation) -> int:
-        size = len(self._full(operation.path).encode())
-        if isinstance(operation, Create | Set):
-            size += len(operation.data or b"")
-        return size + (CREATE_BYTES if isinstance(operation, Create) else OTHER_BYTES)
 
     def _transaction(self, operations: Sequence[Operation]) -> Any:
         transaction: Any = TransactionRequest(self._client)
@@ -410,10 +412,12 @@ class KazooZk:
     def _results(self, operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
         """Raises the error of the operation that failed."""
         results: list[Result] = []
-        for operation, answer in zip(operations, answers, strict=True):
+        for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
             if isinstance(answer, Exception):
                 if not isinstance(answer, _INNOCENT):
-                    raise _translated(answer, operation.path)
+                    error = _translated(answer, operation.path)
+                    error.index = index
+                    raise error
             elif isinstance(operation, Create):
                 results.append(self._bare(answer))
             elif isinstance(operation, Set):

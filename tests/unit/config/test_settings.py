@@ -65,7 +65,6 @@ def test_a_setting_is_honoured_if_and_only_if_something_reads_it() -> None:
     topic_settings_read |= {name for name in TOPIC_SETTINGS if re.search(rf"\.{name.replace('.', '_')}\b", code)}
     # Mentioned where values and listeners are parsed and internal topics made, not acted on.
     parsing = {
-        "zookeeper.connect",
         "group.consumer.migration.policy",
         "security.inter.broker.protocol",
         "unclean.leader.election.enable",

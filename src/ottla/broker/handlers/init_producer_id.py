@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.env.disk import DiskError
+from ottla.broker.tree_refusals import TREE_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -41,7 +41,7 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
 async def _give_out(context: RequestContext) -> None:
     try:
         producer_id = await context.broker.topics.next_producer_id()
-    except DiskError as error:
+    except TREE_ERRORS as error:
         log.error("no producer ids can be given out: %s", error)
         refused = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         context.reply(InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1))

@@ -108,15 +108,15 @@ ROWS: tuple[Row, ...] = (
         "Java class of the ZooKeeper client's connection.",
     ),
     (
-        "zookeeper.connection.timeout.ms", "int", None, "", "high", "read-only", "no_effect",
-        "How long to wait for a connection to ZooKeeper, in milliseconds.",
+        "zookeeper.connection.timeout.ms", "int", None, "", "high", "read-only", "honoured",
+        "How long to wait for a connection to ZooKeeper, in milliseconds; the session timeout where it is left out.",
     ),
     (
-        "zookeeper.connect", "string", None, "", "high", "read-only", "no_effect",
-        "Addresses of a ZooKeeper ensemble, as `host:port,.../chroot`. The embedded coordination is used instead.",
+        "zookeeper.connect", "string", None, "", "high", "read-only", "honoured",
+        "Addresses of a ZooKeeper ensemble, as `host:port,.../chroot`. Left out: the embedded tree beside the log.",
     ),
     (
-        "zookeeper.max.in.flight.requests", "int", "10", "[1,...]", "high", "read-only", "no_effect",
+        "zookeeper.max.in.flight.requests", "int", "10", "[1,...]", "high", "read-only", "honoured",
         "The most unanswered requests to ZooKeeper.",
     ),
     (
@@ -128,7 +128,7 @@ ROWS: tuple[Row, ...] = (
         "Records per batch of such a move.",
     ),
     (
-        "zookeeper.session.timeout.ms", "int", "18000", "", "high", "read-only", "no_effect",
+        "zookeeper.session.timeout.ms", "int", "18000", "", "high", "read-only", "honoured",
         "Session timeout towards ZooKeeper, in milliseconds.",
     ),
     (

@@ -1,0 +1,136 @@
+"""Where the coordination data is: in the embedded tree beside the log, or in a ZooKeeper over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.broker.cluster_tree import read_cluster_id
+from ottla.env.disk import DiskError
+from ottla.zk.client import LARGEST_OVER_THE_WIRE, LARGEST_TRANSACTION, LocalClient, ZkUnreachableError
+from ottla.zk.layout import ZnodeDataError
+from ottla.zk.store import LOG_NAME, TreeDamaged, TreeStore, holds_tree
+from ottla.zk.tree import ZkError
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.env.clock import Clock
+    from ottla.env.disk import Disk
+    from ottla.env.executor import Executor
+    from ottla.zk.client import ZkClient
+
+log = logging.getLogger("ottla.broker")
+
+#: When whoever waits for the start is told what it waits for.
+TELL_AFTER_S = 2.0
+
+
+@dataclass(slots=True)
+class Coordination:
+    """A session with the tree. `session_timeout_ms` is 0 where no process but this one has sessions."""
+
+    zk: ZkClient
+    session_timeout_ms: int = 0
+    store: TreeStore | None = None
+
+    @property
+    def transaction_bytes(self) -> int:
+        """Bytes of one transaction, as `operation_bytes` counts them."""
+        return LARGEST_TRANSACTION if self.store is not None else LARGEST_OVER_THE_WIRE
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may change the tree."""
+        return self.session_timeout_ms > 0
+
+    async def close(self) -> None:
+        """End the session and, for the embedded tree, force it to disk."""
+        await self.zk.close()
+        if self.store is not None:
+            try:
+                self.store.close()
+            except DiskError as error:
+                log.error("the tree of coordination data could not be forced to disk: %s", error)
+
+
+async def open_coordination(
+    config: BrokerConfig,
+    disk: Disk,
+    executor: Executor,
+    clock: Clock,
+    failed_folders: Collection[str],
+) -> Coordination | str:
+    """Open the tree that the settings name; a text says why it cannot be, and what helps."""
+    address = config.str_or_none("zookeeper.connect")
+    try:
+        if address:
+            return await _over_the_wire(address, config, disk, failed_folders)
+        problem = _tree_elsewhere(disk, config.log_dirs, failed_folders)
+        if problem is not None:
+            return problem
+        store = TreeStore.open(disk, config.log_dirs[0], clock, executor, config.bool("ottla.log.flush.on.ack"))
+        return Coordination(LocalClient(store), store=store)
+    except TreeDamaged as error:
+        return str(error)
+    except DiskError as error:
+        return f"{error}. Mend the disk, or choose another folder (log.dirs)"
+
+
+async def _over_the_wire(
+    address: str, config: BrokerConfig, disk: Disk, failed_folders: Collection[str]
+) -> Coordination | str:
+    """A session with the ZooKeeper at `address`. kazoo is imported here, where it is needed, and no sooner."""
+    from ottla.zk.address import ZkAddressError
+    from ottla.zk.kazoo_client import connect_kazoo
+
+    session_timeout_ms = config.int("zookeeper.session.timeout.ms")
+    timeout_ms = config.int_or_none("zookeeper.connection.timeout.ms") or session_timeout_ms
+    telling = asyncio.get_running_loop().call_later(
+        TELL_AFTER_S, log.warning, "no ZooKeeper has answered at %s so far; trying for %g s", address, timeout_ms / 1000
+    )
+    try:
+        zk = await connect_kazoo(
+            address, session_timeout_ms, timeout_ms, most_in_flight=config.int("zookeeper.max.in.flight.requests")
+        )
+    except ZkAddressError as error:
+        return f"zookeeper.connect: {error}"
+    except ZkUnreachableError as error:
+        return (
+            f"{error}, or leave it out (-c zookeeper.connect=): then this broker keeps that data itself, beside its log"
+        )
+    finally:
+        telling.cancel()
+    try:
+        left = [path for path in config.log_dirs if path not in failed_folders and holds_tree(disk, path)]
+        if left and await read_cluster_id(zk) is None:
+            await zk.close()
+            return (
+                f"The coordination data (topics, settings) of this broker lies in {left[0]} ({LOG_NAME}), and the "
+                f"ZooKeeper at {address} knows nothing of it: topics would lose their settings. Leave out "
+                "zookeeper.connect to go on with that data, or move the files ottla-tree.* away to go on without it"
+            )
+    except (ZkError, ZnodeDataError, DiskError) as error:
+        await zk.close()
+        return f"{error}"
+    return Coordination(zk, session_timeout_ms)
+
+
+def _tree_elsewhere(disk: Disk, log_dirs: Sequence[str], failed_folders: Collection[str]) -> str | None:
+    """What to do where the first folder has no tree and another has. Raises `DiskError`.
+
+    A new tree would know the topics from their folders, but nothing of their settings: retention would delete what was
+    to be kept.
+    """
+    first, *others = log_dirs
+    if holds_tree(disk, first):
+        return None
+    there = next((path for path in others if path not in failed_folders and holds_tree(disk, path)), None)
+    if there is None:
+        return None
+    return (
+        f"The coordination data (topics, settings) lies in {there}, and is looked for in {first}, the first folder "
+        f"of log.dirs. Name {there} first, or move its files ottla-tree.* to {first}"
+    )

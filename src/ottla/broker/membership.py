@@ -1,0 +1,260 @@
+"""A broker's place in its cluster: registered under `/brokers/ids`, and controller.
+
+A cluster has one broker so far. It is registered and elected in one transaction, again whenever its session has expired
+or somebody has deleted the controller's node, and stops when another broker has become controller meanwhile. Everything
+it writes as controller demands that nobody was elected since (`fence`), as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.cluster_tree import election
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
+from ottla.zk.client import ConnectionLossError, SessionEvent
+from ottla.zk.layout import BrokerIdZnode, BrokerRegistration, ControllerEpochZnode, ControllerZnode, ZnodeDataError
+from ottla.zk.tree import Check, Create, EventType, NodeExistsError, NoNodeError, SessionExpiredError, Stat
+
+if TYPE_CHECKING:
+    from ottla.env.clock import Clock
+    from ottla.zk.client import ZkClient
+    from ottla.zk.tree import WatchEvent
+
+log = logging.getLogger("ottla.broker")
+
+#: ZooKeeper ends sessions in steps of its ticks, which are seconds long.
+EXPIRY_MARGIN_MS = 5_000
+#: How often registration is tried against nodes that come and go.
+MOST_ATTEMPTS = 20
+#: No node has this version: what demands it fails.
+NO_VERSION = -2
+
+
+class Membership:
+    """Registers a broker and has it elected; `start` once, `join` first."""
+
+    def __init__(
+        self,
+        zk: ZkClient,
+        broker: BrokerRegistration,
+        clock: Clock,
+        session_timeout_ms: int = 0,
+    ) -> None:
+        self._zk = zk
+        self._broker = broker
+        self._clock = clock
+        #: How long a node of a former process of this broker may outlive it; 0 where there is no such thing.
+        self._session_timeout_ms = session_timeout_ms
+        self.controller_epoch = 0
+        self._epoch_version = 0
+        self._is_member = False
+        #: The session in which the broker is registered.
+        self._session_id = 0
+        self._joining: asyncio.Task[None] | None = None
+        #: Called when there is a connection again, and whether in a new session, in which no watch is set.
+        self.on_rejoined: Callable[[bool], None] = lambda is_new: None
+        #: Called with the reason when this broker cannot be a member any more.
+        self.on_fatal: Callable[[str], None] = log.critical
+
+    def fence(self) -> Check:
+        """What fails a transaction, with `BadVersionError`, when another controller was elected."""
+        return Check(ControllerEpochZnode.PATH, self._epoch_version)
+
+    # Joining
+
+    async def join(self) -> TopicRefusal | None:
+        """Register and become controller, or say why that cannot be.
+
+        Nodes that a former process of this broker has left are waited for, as long as its session may last.
+        """
+        for name in await self._zk.children(BrokerIdZnode.ROOT):
+            if name != str(self._broker.id):
+                return await self._other_broker(name)
+        return await self._take_place()
+
+    async def _take_place(self) -> TopicRefusal | None:
+        waited_until_ms = self._clock.monotonic_ms() + self._session_timeout_ms + EXPIRY_MARGIN_MS
+        for _ in range(MOST_ATTEMPTS):
+            try:
+                await self._register()
+            except NodeExistsError as error:
+                stat = await self._zk.exists(error.path)
+                if stat is None:
+                    continue
+                if stat.ephemeral_owner == self._zk.session_id:
+                    # Registered by a request whose answer was lost: both nodes are made together.
+                    await self._read_epoch()
+                    return None
+                refusal = await self._taken(error.path)
+                if refusal is None:
+                    continue
+                left_ms = waited_until_ms - self._clock.monotonic_ms()
+                is_former = refusal.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+                if not is_former or not self._session_timeout_ms or not await self._is_gone(error.path, left_ms):
+                    return refusal
+            else:
+                return None
+        return TopicRefusal(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"{BrokerIdZnode.path(self._broker.id)} is made and deleted all the time"
+        )
+
+    async def _register(self) -> None:
+        now_ms = self._clock.now_ms()
+        epoch, operations = await election(self._zk, self._broker.id, now_ms)
+        registration = BrokerIdZnode.encode(self._broker._replace(timestamp_ms=now_ms))
+        path = BrokerIdZnode.path(self._broker.id)
+        results = await self._zk.multi([Create(path, registration, ephemeral=True), *operations])
+        self._elected(epoch, results[-1])
+
+    def _elected(self, epoch: int, stat: object) -> None:
+        assert isinstance(stat, Stat)
+        self.controller_epoch, self._epoch_version = epoch, stat.version
+
+    async def _read_epoch(self) -> None:
+        data, stat = await self._zk.get(ControllerEpochZnode.PATH)
+        self._elected(ControllerEpochZnode.decode(data), stat)
+
+    async def _other_broker(self, name: str) -> TopicRefusal:
+        """A broker of another id is alive: what it would need of a controller, this one cannot do yet."""
+        return TopicRefusal(
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            f"Another broker lives in this tree, {name}{await self._address(name)}, and clusters of several brokers "
+            "are not there yet. Stop it (one that was killed goes when its session has timed out), or give this "
+            "broker a tree of its own (zookeeper.connect=…/chroot)",
+        )
+
+    async def _address(self, name: str) -> str:
+        try:
+            data, _ = await self._zk.get(f"{BrokerIdZnode.ROOT}/{name}")
+            broker = BrokerIdZnode.decode(int(name), data)
+        except (NoNodeError, ZnodeDataError, ValueError):
+            return ""
+        return f" at {broker.endpoints[0].host}:{broker.endpoints[0].port}" if broker.endpoints else ""
+
+    async def _taken(self, path: str) -> TopicRefusal | None:
+        """Why a node that is another session's keeps this broker out; None where it is gone."""
+        own_id = str(self._broker.id)
+        if path == ControllerZnode.PATH:
+            try:
+                data, _ = await self._zk.get(path)
+                controller = str(ControllerZnode.decode(data))
+            except NoNodeError:
+                return None
+            if controller != own_id:
+                return await self._other_broker(controller)
+        return TopicRefusal(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"{path} exists already: a broker with id {own_id} is running on this tree{await self._address(own_id)}. "
+            "Stop it, or give this one another broker.id.",
+        )
+
+    async def _is_gone(self, path: str, within_ms: float) -> bool:
+        """Wait until a node is deleted, if that happens in time."""
+        gone = asyncio.Event()
+        if await self._zk.exists(path, lambda _: gone.set()) is None:
+            return True
+        if within_ms <= 0:
+            return False
+        log.warning(
+            "%s is there already: waiting up to %.0f s for the session of a former process to end",
+            path,
+            within_ms / 1000,
+        )
+        try:
+            await asyncio.wait_for(gone.wait(), within_ms / 1000)
+        except TimeoutError:
+            return await self._zk.exists(path) is None
+        return True
+
+    # Staying
+
+    async def start(self) -> None:
+        """After `join`: stay a member whatever becomes of the session."""
+        self._is_member = True
+        self._session_id = self._zk.session_id
+        self._zk.on_session(self._session_changed)
+        await self._watch_controller()
+
+    async def stop(self) -> None:
+        """Try no more."""
+        self._is_member = False
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if not self._is_member:
+            return
+        if event is SessionEvent.SUSPENDED:
+            log.warning(
+                "the connection to ZooKeeper is lost. Records and groups are served on; changes of topics and settings "
+                "wait for it"
+            )
+        elif event is SessionEvent.EXPIRED:
+            log.warning("the session with ZooKeeper has expired: this broker registers again in a new one")
+            self._end_joining()
+            self._epoch_version = NO_VERSION  # who knows who is elected meanwhile
+        else:
+            log.warning("connected to ZooKeeper again")
+            self._end_joining()
+            self._joining = asyncio.get_running_loop().create_task(self._rejoin())
+
+    def _end_joining(self) -> None:
+        if self._joining is not None:
+            self._joining.cancel()
+
+    async def _rejoin(self) -> None:
+        """Be a member in the present session. Where the connection is lost meanwhile, the next one does it again."""
+        try:
+            session_id = self._zk.session_id
+            is_new = session_id != self._session_id
+            if is_new:
+                refusal = await self._take_place()
+                if refusal is not None:
+                    self.on_fatal(f"This broker could not register again: {refusal.message}")
+                    return
+                log.warning(
+                    "registered as broker %d again, controller epoch %d", self._broker.id, self.controller_epoch
+                )
+            await self._watch_controller()
+            self._session_id = session_id
+        except (ConnectionLossError, SessionExpiredError) as error:
+            log.warning("registering again has to wait: %s", error)
+            return
+        except ZnodeDataError as error:
+            self.on_fatal(f"This broker could not register again: {error}")
+            return
+        self.on_rejoined(is_new)
+
+    async def _watch_controller(self) -> None:
+        """Be elected again where somebody has deleted the controller's node, which is how one asks for an election."""
+        for _ in range(MOST_ATTEMPTS):
+            stat = await self._zk.exists(ControllerZnode.PATH, self._controller_changed)
+            if stat is None:
+                await self._elect()
+                continue
+            if stat.ephemeral_owner == self._zk.session_id:
+                # Perhaps elected by a request whose answer was lost.
+                await self._read_epoch()
+                return
+            refusal = await self._taken(ControllerZnode.PATH)
+            if refusal is not None:
+                self.on_fatal(f"This broker is not the controller any more. {refusal.message}")
+            return
+
+    async def _elect(self) -> None:
+        epoch, operations = await election(self._zk, self._broker.id, self._clock.now_ms())
+        try:
+            self._elected(epoch, (await self._zk.multi(operations))[-1])
+        except NodeExistsError:
+            return
+        log.warning("elected as controller again, epoch %d", epoch)
+
+    def _controller_changed(self, event: WatchEvent) -> None:
+        if self._is_member and event.type is not EventType.CREATED:
+            self._end_joining()
+            self._joining = asyncio.get_running_loop().create_task(self._rejoin())

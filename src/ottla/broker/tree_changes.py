@@ -1,0 +1,168 @@
+"""What others change in the tree, and this broker follows: topics made, grown, marked for deletion, settings.
+
+Tools of old write the tree themselves, where newer ones ask a broker. What is due to be looked at is kept as paths: a
+watch that fires adds its node's path, and each look sets the watch again. What this broker itself has changed comes by
+here, too, and is found to be known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ottla.env.disk import DiskError
+from ottla.zk.client import ConnectionLossError
+from ottla.zk.layout import (
+    BrokerConfigZnode,
+    ConfigChangeZnode,
+    DeleteTopicZnode,
+    TopicConfigZnode,
+    TopicZnode,
+    ZnodeDataError,
+)
+from ottla.zk.tree import EventType, NoNodeError, SessionExpiredError, WatchEvent, ZkError
+
+if TYPE_CHECKING:
+    from ottla.broker.dynamic_settings import DynamicSettings
+    from ottla.broker.topics import TopicManager
+    from ottla.env.clock import Clock
+    from ottla.zk.client import ZkClient
+
+log = logging.getLogger("ottla.topics")
+
+#: Between two looks, so that a thousand changes are not a thousand looks at a thousand topics.
+PAUSE_S = 0.05
+#: Nodes that are looked at together.
+LOOKS_AT_ONCE = 50
+
+_ROOTS = (TopicZnode.ROOT, DeleteTopicZnode.ROOT, ConfigChangeZnode.ROOT)
+_TOPIC_CONFIGS = TopicConfigZnode.ROOT.removeprefix("/config/") + "/"
+_BROKER_CONFIGS = BrokerConfigZnode.path("").removeprefix("/config/")
+
+
+class TreeChanges:
+    """Follows the tree from `start` to `stop`."""
+
+    def __init__(
+        self, zk: ZkClient, topics: TopicManager, settings: DynamicSettings, broker_id: int, clock: Clock
+    ) -> None:
+        self._zk = zk
+        self._topics = topics
+        self._settings = settings
+        self._broker_names = (str(broker_id), BrokerConfigZnode.DEFAULT)
+        self._clock = clock
+        self._due: dict[str, None] = {}
+        #: Topics whose node is watched.
+        self._watched: set[str] = set()
+        self._last_change = -1
+        self._running: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Look at everything, and from then on at what changes."""
+        self.resume(is_new_session=True)
+
+    def resume(self, is_new_session: bool) -> None:
+        """There is a connection again; in a new session no watch is set any more."""
+        if is_new_session:
+            self._watched.clear()
+            self._due.update(dict.fromkeys(_ROOTS))
+        self._wake()
+
+    async def stop(self) -> None:
+        """Look no more."""
+        self._stopped = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def _changed(self, event: WatchEvent) -> None:
+        self._due[event.path] = None
+        if event.type is not EventType.CHILDREN_CHANGED:
+            self._watched.discard(event.path.rpartition("/")[2])
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._stopped and (self._running is None or self._running.done()):
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._due:
+            paths = list(self._due)[:LOOKS_AT_ONCE]
+            for path in paths:
+                del self._due[path]
+            failed = await asyncio.gather(*map(self._look, paths))
+            if not all(failed):
+                return  # what is due stays so until there is a connection
+            await asyncio.sleep(PAUSE_S)
+
+    async def _look(self, path: str) -> bool:
+        """Look at a node that has changed; tells whether the tree could be asked."""
+        try:
+            if path == TopicZnode.ROOT:
+                await self._look_at_topics()
+            elif path == DeleteTopicZnode.ROOT:
+                for name in await self._zk.children(path, self._changed):
+                    await self._topics.finish_deletion(name)
+            elif path == ConfigChangeZnode.ROOT:
+                await self._look_at_config_changes()
+            else:
+                await self._look_at_topic(path)
+        except (ConnectionLossError, SessionExpiredError) as error:
+            self._due[path] = None
+            log.warning("changes below %s are looked at when ZooKeeper is there again: %s", path, error)
+            return False
+        except (DiskError, ZkError, ZnodeDataError) as error:
+            log.error("a change of %s in the tree could not be followed: %s", path, error)
+        return True
+
+    async def _look_at_topics(self) -> None:
+        for name in await self._zk.children(TopicZnode.ROOT, self._changed):
+            if name not in self._watched:
+                self._due[TopicZnode.path(name)] = None
+
+    async def _look_at_topic(self, path: str) -> None:
+        name = path.rpartition("/")[2]
+        try:
+            data, _ = await self._zk.get(path, self._changed)
+        except NoNodeError:
+            if name in self._topics.image.topics:
+                log.error(
+                    "the node of topic %s was removed from the tree. Its records are kept, and it is served until this "
+                    "broker ends; to delete a topic, mark it in %s",
+                    name,
+                    DeleteTopicZnode.ROOT,
+                )
+            return
+        self._watched.add(name)
+        known = self._topics.image.topics.get(name)
+        if known is None or len(TopicZnode.decode(name, data).partitions) > len(known.partitions):
+            with suppress(NoNodeError):  # gone again
+                await self._topics.take_over(name)
+
+    async def _look_at_config_changes(self) -> None:
+        entities: dict[str, None] = {}
+        last = self._last_change
+        for name in await self._zk.children(ConfigChangeZnode.ROOT, self._changed):
+            path = f"{ConfigChangeZnode.ROOT}/{name}"
+            number = path.removeprefix(ConfigChangeZnode.PREFIX)
+            if not number.isdecimal() or int(number) <= self._last_change:
+                continue
+            with suppress(NoNodeError):
+                data, stat = await self._zk.get(path)
+                if self._clock.now_ms() - stat.ctime_ms > ConfigChangeZnode.EXPIRATION_MS:
+                    await self._zk.delete(path)
+                try:
+                    entities[ConfigChangeZnode.decode(path, data)] = None
+                except ZnodeDataError as error:
+                    log.error("a change of settings could not be followed: %s", error)
+            last = max(last, int(number))
+        for entity in entities:
+            if entity.startswith(_TOPIC_CONFIGS):
+                await self._topics.reload_config(entity.removeprefix(_TOPIC_CONFIGS))
+            elif entity.startswith(_BROKER_CONFIGS) and entity.removeprefix(_BROKER_CONFIGS) in self._broker_names:
+                await self._settings.reload()
+        # Only now: where the connection was lost before all of them were followed, all are read again.
+        self._last_change = last

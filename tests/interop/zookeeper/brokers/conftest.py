@@ -1,0 +1,55 @@
+"""A tree of its own for each test, in the Apache ZooKeeper of the run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from support.apache import ApacheZooKeeper
+from support.ottla_server import OttlaServer
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def address(apache_zookeeper: ApacheZooKeeper) -> str:
+    """`host:port/chroot`, of a chroot that is not there yet."""
+    return f"{apache_zookeeper.connect}/brokers-of-tests/{next(_numbers)}"
+
+
+@pytest.fixture
+def tree(apache_zookeeper: ApacheZooKeeper, address: str) -> Iterator[KazooClient]:
+    """What another process sees of the tree and may change in it."""
+    client = KazooClient(hosts=apache_zookeeper.connect)
+    client.start()
+    client.ensure_path(address.removeprefix(apache_zookeeper.connect))
+    client.chroot = address.removeprefix(apache_zookeeper.connect)
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path, address: str) -> Iterator[Callable[..., OttlaServer]]:
+    """Starts brokers on the tree, and stops them in the end."""
+    started: list[OttlaServer] = []
+
+    def start(**options: object) -> OttlaServer:
+        overrides = {
+            "zookeeper.session.timeout.ms": "4000",
+            "offsets.topic.num.partitions": "2",
+            "group.initial.rebalance.delay.ms": "0",
+            **options.pop("overrides", {}),  # type: ignore[dict-item]
+        }
+        arguments = ["--zookeeper", str(options.pop("zookeeper", address))]
+        server = OttlaServer(tmp_path, overrides=overrides, arguments=arguments, **options)  # type: ignore[arg-type]
+        started.append(server)
+        return server.start()
+
+    yield start
+    for server in started:
+        server.stop()

@@ -1,0 +1,352 @@
+"""`ottla serve` over a real Apache ZooKeeper: its place in the tree, and what others change there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from support.apache import ApacheZooKeeper
+from support.ottla_server import OttlaServer
+from support.ports import free_port
+from support.processes import ServerDied
+from support.proxy import Proxy
+from support.waiting import wait_until
+
+Serve = Callable[..., OttlaServer]
+
+pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.spec("Z2", "Z3")]
+
+
+def admin(server: OttlaServer) -> AdminClient:
+    return AdminClient({"bootstrap.servers": server.bootstrap})
+
+
+def make(server: OttlaServer, name: str, partitions: int = 1, **config: str) -> None:
+    asker = admin(server)
+    asker.create_topics([NewTopic(name, partitions, 1, config=config)], operation_timeout=20)[name].result(30)
+
+
+def delete(server: OttlaServer, name: str) -> None:
+    asker = admin(server)
+    asker.delete_topics([name], operation_timeout=20)[name].result(30)
+
+
+def partitions(server: OttlaServer, name: str) -> int:
+    topics = admin(server).list_topics(timeout=10).topics
+    return len(topics[name].partitions) if name in topics else 0
+
+
+def setting(server: OttlaServer, topic: str, name: str) -> str:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    asker = admin(server)
+    return asker.describe_configs([resource])[resource].result(10)[name].value
+
+
+def send(server: OttlaServer, topic: str, *values: str, partition: int = -1) -> None:
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    for value in values:
+        producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: error and failed.append(error))
+    assert producer.flush(30) == 0
+    assert not failed
+
+
+def read(server: OttlaServer, topic: str, count: int, group: str = "g") -> list[str]:
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    values: list[str] = []
+
+    def polled() -> bool:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            values.append(message.value().decode())
+        return len(values) >= count
+
+    try:
+        wait_until(polled, lambda: f"{count} records of {topic}, have {values}")
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return sorted(values)
+
+
+def node(tree: KazooClient, path: str) -> dict[str, object]:
+    value = json.loads(tree.get(path)[0])
+    assert isinstance(value, dict)
+    return value
+
+
+def test_a_broker_is_in_the_tree_while_it_lives(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7", "broker.rack": "r1"})
+    assert node(tree, "/brokers/ids/7")["endpoints"] == [f"PLAINTEXT://127.0.0.1:{server.port}"]
+    assert node(tree, "/controller")["brokerid"] == 7
+    assert tree.get("/controller_epoch")[0] == b"1"
+    assert tree.exists("/brokers/ids/7").ephemeralOwner != 0
+    make(server, "t", 3, **{"retention.ms": "5"})
+    assert node(tree, "/brokers/topics/t")["partitions"] == {"0": [7], "1": [7], "2": [7]}
+    assert node(tree, "/brokers/topics/t/partitions/2/state")["leader"] == 7
+    assert node(tree, "/config/topics/t")["config"] == {"retention.ms": "5"}
+    send(server, "t", "a", "b")
+    assert read(server, "t", 2) == ["a", "b"]
+    assert not list(server.data.glob("ottla-tree.*"))
+    server.stop()
+    assert tree.get_children("/brokers/ids") == []
+    assert tree.exists("/controller") is None
+    server.start()
+    assert tree.get("/controller_epoch")[0] == b"2"
+    assert setting(server, "t", "retention.ms") == "5"
+    assert read(server, "t", 2, "another") == ["a", "b"]
+    delete(server, "t")
+    assert tree.exists("/brokers/topics/t") is None
+    assert tree.get_children("/admin/delete_topics") == []
+
+
+def test_ids_are_generated_in_the_tree(serve: Serve, tree: KazooClient) -> None:
+    tree.create("/brokers/seqid", makepath=True)
+    tree.set("/brokers/seqid", b"")
+    server = serve()
+    assert tree.get_children("/brokers/ids") == ["1002"]
+    server.stop()
+    server.start()
+    assert tree.get_children("/brokers/ids") == ["1002"]
+
+
+def test_a_broker_that_was_killed_waits_for_its_old_session(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7"})
+    before = tree.exists("/brokers/ids/7").ephemeralOwner
+    server.kill9()
+    server.start()
+    assert tree.exists("/brokers/ids/7").ephemeralOwner not in (0, before)
+    assert "waiting up to" in server.server.stderr
+
+
+def test_a_second_broker_is_refused_with_cause_and_cure(
+    serve: Serve, tree: KazooClient, address: str, tmp_path
+) -> None:
+    serve(overrides={"broker.id": "7"})
+
+    def refused(broker_id: int) -> str:
+        other = OttlaServer(
+            tmp_path / f"other{broker_id}",
+            arguments=["--zookeeper", address, "--id", str(broker_id)],
+            overrides={"zookeeper.session.timeout.ms": "500"},
+        )
+        with pytest.raises(ServerDied):
+            other.start()
+        return other.server.stderr
+
+    assert "a broker with id 7 is running on this tree at 127.0.0.1:" in refused(7)
+    assert "Another broker lives in this tree, 7 at 127.0.0.1:" in refused(8)
+    assert "zookeeper.connect=…/chroot" in refused(9)
+    assert tree.get_children("/brokers/ids") == ["7"]
+
+
+def test_no_zookeeper_is_refused_with_cause_and_cure(tmp_path) -> None:
+    port = free_port()
+    server = OttlaServer(
+        tmp_path,
+        arguments=["--zookeeper", f"127.0.0.1:{port}"],
+        overrides={"zookeeper.connection.timeout.ms": "300"},
+    )
+    with pytest.raises(ServerDied):
+        server.start()
+    told = server.server.stderr
+    assert f"No ZooKeeper could be used at 127.0.0.1:{port} within 300 ms (Connection refused)" in told
+    assert "leave it out (-c zookeeper.connect=)" in told
+    assert "Traceback" not in told
+    assert len(told.splitlines()) == 1
+
+
+def test_an_address_that_makes_no_sense_is_refused(tmp_path) -> None:
+    server = OttlaServer(tmp_path, arguments=["--zookeeper", "127.0.0.1:zk"])
+    with pytest.raises(ServerDied):
+        server.start()
+    assert "zookeeper.connect: '127.0.0.1:zk'" in server.server.stderr
+
+
+def test_settings_in_the_folder_are_not_lost_to_an_empty_zookeeper(tmp_path, address: str) -> None:
+    embedded = OttlaServer(tmp_path).start()
+    embedded.stop()
+    server = OttlaServer(tmp_path, arguments=["--zookeeper", address])
+    with pytest.raises(ServerDied):
+        server.start()
+    assert "topics would lose their settings" in server.server.stderr
+    for path in server.data.glob("ottla-tree.*"):
+        path.unlink()
+    server.start()
+    server.stop()
+
+
+def test_without_zookeeper_records_are_served_and_changes_refused(
+    apache_zookeeper: ApacheZooKeeper, serve: Serve, address: str
+) -> None:
+    with Proxy(apache_zookeeper.port) as proxy:
+        chroot = address.partition("/")[2]
+        server = serve(zookeeper=f"{proxy.bootstrap}/{chroot}", overrides={"broker.id": "7"})
+        make(server, "t", 1)
+        send(server, "t", "before")
+        assert read(server, "t", 1) == ["before"]
+        proxy.refuse(3600)
+        wait_until(lambda: "the connection to ZooKeeper is lost" in server.server.stderr, "the log")
+        send(server, "t", "meanwhile")
+        assert read(server, "t", 1) == ["meanwhile"]
+        with pytest.raises(Exception, match=r"ZooKeeper could not be asked.*Connection refused"):
+            make(server, "u")
+        proxy.heal()
+        wait_until(lambda: "connected to ZooKeeper again" in server.server.stderr, "the log")
+        wait_until(lambda: _made(server, "u"), "topics that can be made")
+        send(server, "u", "x")
+        assert read(server, "u", 1, "gu") == ["x"]
+        assert "Traceback" not in server.server.stderr
+
+
+def _made(server: OttlaServer, name: str) -> bool:
+    try:
+        make(server, name)
+    except Exception as error:
+        return "already exists" in str(error)
+    return True
+
+
+def test_a_session_that_expires_is_followed_by_another_registration_and_election(
+    apache_zookeeper: ApacheZooKeeper, serve: Serve, address: str, tree: KazooClient
+) -> None:
+    with Proxy(apache_zookeeper.port) as proxy:
+        chroot = address.partition("/")[2]
+        server = serve(zookeeper=f"{proxy.bootstrap}/{chroot}", overrides={"broker.id": "7"})
+        make(server, "t", 1)
+        before = tree.exists("/brokers/ids/7").ephemeralOwner
+        proxy.refuse(3600)
+        wait_until(lambda: tree.exists("/brokers/ids/7") is None, "the end of the session", 20)
+        # Made by an old tool while the broker knew nothing of the tree.
+        tree.create("/brokers/topics/meanwhile", b'{"version":1,"partitions":{"0":[7]}}')
+        send(server, "t", "x")
+        proxy.heal()
+        wait_until(lambda: tree.exists("/brokers/ids/7") is not None, "registration", 20)
+        assert tree.exists("/brokers/ids/7").ephemeralOwner not in (0, before)
+        assert node(tree, "/controller")["brokerid"] == 7
+        assert tree.get("/controller_epoch")[0] == b"2"
+        wait_until(lambda: partitions(server, "meanwhile") == 1, "the topic made meanwhile")
+        wait_until(lambda: _made(server, "later"), "topics that can be made")
+        # Watches are set in the new session.
+        tree.create("/brokers/topics/last", b'{"version":1,"partitions":{"0":[7]}}')
+        wait_until(lambda: partitions(server, "last") == 1, "the topic made last")
+        assert read(server, "t", 1) == ["x"]
+        assert "Traceback" not in server.server.stderr
+
+
+def test_the_controller_s_node_is_deleted_to_have_an_election(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7"})
+    tree.delete("/controller")
+    wait_until(lambda: tree.get("/controller_epoch")[0] == b"2", "an election")
+    assert node(tree, "/controller")["brokerid"] == 7
+    make(server, "t", 1)
+    assert node(tree, "/brokers/topics/t/partitions/0/state")["controller_epoch"] == 2
+
+
+def test_another_controller_ends_the_broker_with_a_reason(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7"})
+    transaction = tree.transaction()
+    transaction.delete("/controller")
+    transaction.create("/controller", b'{"version":2,"brokerid":8,"timestamp":"1"}', ephemeral=True)
+    transaction.set_data("/controller_epoch", b"2")
+    assert not any(isinstance(result, Exception) for result in transaction.commit())
+    wait_until(lambda: not server.server.running, "the end of the broker")
+    assert "not the controller any more" in server.server.stderr
+
+
+@pytest.mark.spec("Z1")
+def test_topics_are_made_grown_and_deleted_in_the_tree(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7", "auto.create.topics.enable": "false"})
+    tree.create("/config/topics/old", b'{"version":1,"config":{"retention.ms":"77000"}}')
+    tree.create("/brokers/topics/old", b'{"version":1,"partitions":{"0":[7],"1":[7]}}')
+    wait_until(lambda: partitions(server, "old") == 2, "the topic")
+    found = node(tree, "/brokers/topics/old")
+    assert found["version"] == 3
+    assert len(str(found["topic_id"])) == 22
+    assert node(tree, "/brokers/topics/old/partitions/1/state")["leader"] == 7
+    assert setting(server, "old", "retention.ms") == "77000"
+    send(server, "old", "x", partition=1)
+    assert read(server, "old", 1) == ["x"]
+
+    grown = {**found, "partitions": {"0": [7], "1": [7], "2": [7]}}
+    tree.set("/brokers/topics/old", json.dumps(grown).encode())
+    wait_until(lambda: partitions(server, "old") == 3, "the third partition")
+    send(server, "old", "y", partition=2)
+    assert read(server, "old", 2, "other") == ["x", "y"]
+    # Again, for the watch is set again.
+    tree.set("/brokers/topics/old", json.dumps({**grown, "partitions": {str(i): [7] for i in range(5)}}).encode())
+    wait_until(lambda: partitions(server, "old") == 5, "the fifth partition")
+
+    tree.create("/admin/delete_topics/old")
+    wait_until(lambda: partitions(server, "old") == 0, "the deletion")
+    wait_until(lambda: tree.exists("/admin/delete_topics/old") is None, "the end of the deletion")
+    assert tree.exists("/brokers/topics/old") is None
+    assert tree.exists("/config/topics/old") is None
+    assert not list(server.data.glob("old-?"))
+    # A mark of nothing is taken away.
+    tree.create("/admin/delete_topics/never-was")
+    wait_until(lambda: tree.exists("/admin/delete_topics/never-was") is None, "the end of the mark")
+    # And the same name again.
+    tree.create("/brokers/topics/old", b'{"version":1,"partitions":{"0":[7]}}')
+    wait_until(lambda: partitions(server, "old") == 1, "the topic of the same name")
+    assert "Traceback" not in server.server.stderr
+
+
+def test_settings_are_changed_in_the_tree(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7"})
+    make(server, "t")
+    notifications = [
+        b'{"version":2,"entity_path":"topics/t"}',
+        b'{"version":1,"entity_type":"topics","entity_name":"t"}',
+        b'"t"',
+    ]
+    tree.create("/config/changes/config_change_", b"not JSON", sequence=True)
+    for number, notification in enumerate(notifications):
+        wanted = str(10_000 + number)
+        tree.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"%s"}}' % wanted.encode())
+        tree.create("/config/changes/config_change_", notification, sequence=True)
+        wait_until(lambda wanted=wanted: setting(server, "t", "retention.ms") == wanted, notification.decode())
+    tree.create("/config/brokers/<default>", b'{"version":1,"config":{"log.retention.ms":"99000"}}')
+    tree.create("/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/<default>"}', sequence=True)
+    make(server, "u")
+    wait_until(lambda: setting(server, "u", "retention.ms") == "99000", "the setting of all brokers")
+    assert "Traceback" not in server.server.stderr
+
+
+def test_nonsense_in_the_tree_is_told_and_harms_nothing(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7", "delete.topic.enable": "false"})
+    tree.create("/brokers/topics/nonsense", b"[]")
+    tree.create("/brokers/topics/holes", b'{"version":1,"partitions":{"0":[7],"5":[7]}}')
+    tree.create("/brokers/topics/elsewhere", b'{"version":1,"partitions":{"0":[99]}}')
+    tree.create("/brokers/topics/a b", b'{"version":1,"partitions":{"0":[7]}}')
+    make(server, "t")
+    tree.create("/admin/delete_topics/t")
+    wait_until(lambda: tree.exists("/admin/delete_topics/t") is None, "the end of the mark")
+    assert partitions(server, "t") == 1
+    wait_until(lambda: partitions(server, "elsewhere") == 1, "the topic without leader")
+    with pytest.raises(NoNodeError):
+        tree.get("/brokers/topics/elsewhere/partitions/0/state")
+    tree.delete("/brokers/topics/t", recursive=True)
+    told = ["/brokers/topics/nonsense holds no JSON object", "leaves out numbers", "'a b'",
+            "delete.topic.enable forbids", "the node of topic t was removed"]  # fmt: skip
+    wait_until(lambda: all(text in server.server.stderr for text in told), lambda: server.server.stderr)
+    send(server, "t", "x")
+    assert read(server, "t", 1) == ["x"]
+    assert "Traceback" not in server.server.stderr
+
+
+def test_a_topic_of_thousands_of_partitions_is_made_in_several_requests(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7", "log.index.size.max.bytes": "4096"})
+    name = "many-" + "x" * 200
+    make(server, name, 1_000)
+    assert len(tree.get_children(f"/brokers/topics/{name}/partitions")) == 1_000
+    assert node(tree, f"/brokers/topics/{name}/partitions/999/state")["leader"] == 7
+    delete(server, name)
+    assert tree.exists(f"/brokers/topics/{name}") is None

@@ -1,0 +1,309 @@
+"""A broker in a tree that others change, too: its membership, and what it follows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from random import Random
+
+import pytest
+
+from ottla.broker.dynamic_settings import DynamicSettings
+from ottla.broker.topics import CreatedTopic, TopicManager
+from ottla.broker.tree_changes import TreeChanges
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import TopicSpec
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.config.listeners import Endpoint
+from ottla.env.clock import VirtualClock
+from ottla.env.disk_memory import MemoryDisk
+from ottla.wire.errors import ErrorCode
+from ottla.zk.client import ConnectionLossError, LocalClient, SessionEvent, Watcher
+from ottla.zk.store import TreeStore
+from ottla.zk.tree import Create, Delete, Operation, Result, Set, Stat
+
+ENDPOINT = Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092)
+CLOCK = VirtualClock(1_700_000_000_000)
+MOST_TURNS = 10_000
+
+pytestmark = pytest.mark.spec("Z3")
+
+
+class Away(LocalClient):
+    """A session whose connection can be lost: before a request, or before its answer."""
+
+    lost = False
+    answers_lost = 0
+
+    def _check(self, path: str) -> None:
+        if self.lost:
+            raise ConnectionLossError(path, "away")
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        self._check(path)
+        return await super().get(path, watch)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        self._check(path)
+        return await super().children(path, watch)
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        self._check(path)
+        return await super().exists(path, watch)
+
+    async def multi(self, operations: list[Operation]) -> tuple[Result, ...]:  # type: ignore[override]
+        self._check(operations[0].path)
+        results = await super().multi(operations)
+        if self.answers_lost:
+            self.answers_lost -= 1
+            raise ConnectionLossError(operations[0].path, "its answer was lost")
+        return results
+
+
+class Broker:
+    """What follows the tree, and another session in it."""
+
+    def __init__(self, broker_id: int = 7) -> None:
+        config = parse_broker_config({"broker.id": str(broker_id)})
+        assert isinstance(config, BrokerConfig)
+        self.store = TreeStore.open(MemoryDisk(), "/t", CLOCK)
+        self.zk = Away(self.store, 1)
+        self.other = LocalClient(self.store, 99)
+        self.topics = TopicManager(
+            self.zk,
+            config,
+            broker_id=broker_id,
+            endpoints=[ENDPOINT],
+            clock=CLOCK,
+            random=Random(5),
+            transaction_bytes=2_000,
+        )
+        settings = DynamicSettings(self.zk, config, broker_id, CLOCK, lambda: None)
+        self.changes = TreeChanges(self.zk, self.topics, settings, broker_id, CLOCK)
+        self.config = config
+        self.fatal: list[str] = []
+        self.topics.membership.on_fatal = self.fatal.append
+        self.topics.membership.on_rejoined = self.changes.resume
+
+    async def started(self) -> Broker:
+        assert await self.topics.start() is None
+        self.changes.start()
+        await self.until(lambda: bool(self.changes._last_change == -1 and not self.changes._due))
+        return self
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(MOST_TURNS):
+            if condition():
+                return
+            await asyncio.sleep(0.001)  # sleep: a turn of the loop and of its timers
+        raise AssertionError("waited in vain")
+
+    def tell(self, event: SessionEvent) -> None:
+        for listener in self.zk._listeners:
+            listener(event)
+
+    def partitions(self, name: str) -> int:
+        known = self.topics.image.topics.get(name)
+        return len(known.partitions) if known is not None else 0
+
+    def data(self, path: str) -> object:
+        return json.loads(self.store.tree.get(path).data or b"null")
+
+    async def stop(self) -> None:
+        await self.changes.stop()
+        await self.topics.close()
+
+
+def run(body: Callable[[Broker], Coroutine[object, object, None]]) -> None:
+    async def whole() -> None:
+        broker = await Broker().started()
+        try:
+            await body(broker)
+        finally:
+            await broker.stop()
+
+    asyncio.run(whole())
+
+
+def test_after_an_expiry_it_is_a_member_again_and_takes_up_what_was_changed() -> None:
+    async def body(broker: Broker) -> None:
+        broker.tell(SessionEvent.EXPIRED)
+        made = await broker.topics.create_topic(TopicSpec("t"))
+        assert isinstance(made, TopicRefusal)
+        assert made.error is ErrorCode.NOT_CONTROLLER
+        broker.zk.expire(2)
+        await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
+        await broker.until(lambda: broker.partitions("new") == 1)
+        assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
+        assert broker.topics.membership.controller_epoch == 2
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        await broker.other.create("/brokers/topics/newer", b'{"version":1,"partitions":{"0":[7]}}')
+        await broker.until(lambda: broker.partitions("newer") == 1)
+        assert not broker.fatal
+
+    run(body)
+
+
+def test_a_registration_whose_answer_was_lost_is_recognized() -> None:
+    async def body(broker: Broker) -> None:
+        broker.zk.answers_lost = 1
+        broker.zk.expire(2)
+        await broker.until(lambda: broker.topics.membership.controller_epoch == 1 and not broker.zk.answers_lost)
+        # The connection is there again, in the same session.
+        broker.tell(SessionEvent.CONNECTED)
+        await broker.until(lambda: broker.topics.membership.controller_epoch == 2)
+        assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert not broker.fatal
+
+    run(body)
+
+
+def test_an_election_whose_answer_was_lost_is_recognized() -> None:
+    async def body(broker: Broker) -> None:
+        broker.zk.answers_lost = 1
+        await broker.other.delete("/controller")
+        await broker.until(lambda: not broker.zk.answers_lost)
+        broker.tell(SessionEvent.CONNECTED)
+        await broker.until(lambda: broker.topics.membership.controller_epoch == 2)
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+
+    run(body)
+
+
+def test_a_topic_whose_answer_was_lost_is_taken_up_from_the_tree() -> None:
+    async def body(broker: Broker) -> None:
+        broker.zk.answers_lost = 1
+        made = await broker.topics.create_topic(TopicSpec("t"))
+        assert isinstance(made, TopicRefusal)
+        assert made.error is ErrorCode.REQUEST_TIMED_OUT
+        assert "may not have been done" in made.message
+        await broker.until(lambda: broker.partitions("t") == 1)
+
+    run(body)
+
+
+def test_changes_while_the_tree_is_away_are_refused_and_what_is_due_is_looked_at_later() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        await broker.until(lambda: "t" in broker.changes._watched)
+        broker.zk.lost = True
+        await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
+        refusals = [
+            await broker.topics.create_topic(TopicSpec("u")),
+            await broker.topics.create_partitions("t", 3),
+            await broker.topics.change_configs("t", lambda _: {"retention.ms": "5"}, validate_only=False),
+            await broker.topics.delete_topic("t"),
+        ]
+        assert {refusal.error for refusal in refusals if isinstance(refusal, TopicRefusal)} == {
+            ErrorCode.REQUEST_TIMED_OUT
+        }
+        await broker.until(lambda: broker.changes._running is not None and broker.changes._running.done())
+        assert broker.partitions("new") == 0
+        broker.zk.lost = False
+        broker.changes.resume(is_new_session=False)
+        await broker.until(lambda: broker.partitions("new") == 1)
+
+    run(body)
+
+
+def test_another_controller_is_fatal_and_nothing_is_written_after_it() -> None:
+    async def body(broker: Broker) -> None:
+        await broker.other.multi(
+            [
+                Delete("/controller"),
+                Create("/controller", b'{"version":2,"brokerid":8,"timestamp":"1"}', ephemeral=True),
+                Set("/controller_epoch", b"2"),
+            ]
+        )
+        made = await broker.topics.create_topic(TopicSpec("t"))
+        assert isinstance(made, TopicRefusal)
+        assert made.error is ErrorCode.NOT_CONTROLLER
+        await broker.until(lambda: bool(broker.fatal))
+        assert "8" in broker.fatal[0]
+        assert "/brokers/topics/t" not in broker.store.tree.nodes
+
+    run(body)
+
+
+def test_a_broker_that_took_our_id_is_fatal() -> None:
+    async def body(broker: Broker) -> None:
+        broker.zk.expire(2)
+        await broker.other.create("/brokers/ids/7", b"{}", ephemeral=True)
+        await broker.until(lambda: bool(broker.fatal))
+        assert "a broker with id 7 is running on this tree" in broker.fatal[0]
+
+    run(body)
+
+
+def test_the_controller_s_node_is_deleted_to_have_an_election() -> None:
+    async def body(broker: Broker) -> None:
+        await broker.other.delete("/controller")
+        await broker.until(lambda: broker.topics.membership.controller_epoch == 2)
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        await broker.other.delete("/controller")
+        await broker.until(lambda: broker.topics.membership.controller_epoch == 3)
+
+    run(body)
+
+
+def test_another_broker_in_the_tree_keeps_us_out() -> None:
+    async def whole() -> None:
+        broker = Broker()
+        registration = b'{"version":1,"host":"elsewhere","port":9,"jmx_port":-1,"timestamp":"1"}'
+        await broker.other.create("/brokers/ids", make_parents=True)
+        await broker.other.create("/brokers/ids/8", registration, ephemeral=True)
+        refusal = await broker.topics.start()
+        assert refusal is not None
+        assert "Another broker lives in this tree, 8 at elsewhere:9" in refusal.message
+        assert "/brokers/ids/7" not in broker.store.tree.nodes
+
+    asyncio.run(whole())
+
+
+def test_a_deletion_that_was_interrupted_goes_on_with_the_connection() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 3)), CreatedTopic)
+        broker.zk.answers_lost = 1  # of the mark
+        refusal = await broker.topics.delete_topic("t")
+        assert refusal is not None
+        await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
+        assert "/brokers/topics/t" not in broker.store.tree.nodes
+        assert broker.partitions("t") == 0
+
+    run(body)
+
+
+def test_large_changes_are_made_in_several_transactions() -> None:
+    async def body(broker: Broker) -> None:
+        before = broker.store.tree.last_zxid
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 100)), CreatedTopic)
+        assert broker.store.tree.last_zxid > before + 5
+        assert len(broker.store.tree.get("/brokers/topics/t/partitions").children) == 100
+
+    run(body)
+
+
+def test_old_notifications_are_removed_and_those_of_others_not_followed() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
+        for entity in ("users/u", "brokers/99", "topics/t"):
+            data = b'{"version":2,"entity_path":"%s"}' % entity.encode()
+            await broker.other.create("/config/changes/config_change_", data, sequential=True)
+        await broker.other.create("/config/changes/other", b"")
+        await broker.until(lambda: broker.topics.image.topics["t"].configs == {"retention.ms": "5"})
+        await broker.until(lambda: broker.changes._last_change == 2)
+        later = TreeChanges(
+            broker.other,
+            broker.topics,
+            DynamicSettings(broker.other, broker.config, 7, CLOCK, lambda: None),
+            7,
+            VirtualClock(CLOCK.now_ms() + 16 * 60 * 1000),
+        )
+        later.start()
+        await broker.until(lambda: broker.store.tree.get("/config/changes").children == {"other"})
+        await later.stop()
+
+    run(body)
