@@ -286,8 +286,14 @@ class Bulk:
         future = BulkFuture()
         self._core.check_open()
         self._core.check_no_partitioner("send_arrow")
-        for name, rows in _by_topic(_as_arrow(data), topic, columns["topic"]):
-            yield from self._arrow_topic(rows, name, columns, partition, future)
+        table = _as_arrow(data)
+        try:
+            for name, rows in _by_topic(table, topic, columns["topic"]):
+                yield from self._arrow_topic(rows, name, columns, partition, future)
+        except ClientError as error:
+            if future.count:
+                error.add_note(f"{future.count} of the {table.num_rows} rows were sent before that")
+            raise
         return future
 
     def _arrow_topic(

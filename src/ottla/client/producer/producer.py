@@ -150,7 +150,8 @@ class Producer(Generic[K, V]):
         Columns are binary or string (key, value), integer (partition), timestamp or integer milliseconds (timestamp),
         lists of structs of key and value (headers), string (topic); those that are not there, but for the value, are
         done without. Rows of a partition keep their order. Serializers and interceptors are not asked, and no Python
-        object is made for a record.
+        object is made for a record. Where rows were sent before an error, a note of it says how many, and `flush` what
+        became of them.
         """
         columns = {
             "key": key_column,

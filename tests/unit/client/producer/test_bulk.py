@@ -321,3 +321,16 @@ def test_arrow_partitions_without_keys(fake, producer):
     assert producer.send_arrow(table.slice(0, 0), "t").result(5) == []
     with pytest.raises(InvalidArgumentError, match="column partition cannot be read"):
         producer.send_arrow(pyarrow.table({"value": ["a"], "partition": [1.5]}), "t")
+
+
+def test_rows_that_were_sent_before_an_error_are_told_of(fake, producer):
+    [p] = fake.topic("t", 0)
+    table = pyarrow.table({"value": [b"a", bytes(2_000_000), b"b"]})
+    with pytest.raises(RecordTooLargeError) as told:
+        producer.send_arrow(table, "t")
+    assert told.value.__notes__ == ["1 of the 3 rows were sent before that"]
+    producer.flush()
+    assert written(fake, p) == [(None, b"a")]
+    with pytest.raises(InvalidArgumentError) as told:
+        producer.send_arrow(table, "t", value_column="nothing")
+    assert not hasattr(told.value, "__notes__")
