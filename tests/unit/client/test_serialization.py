@@ -14,10 +14,12 @@ from ottla.client.serialization import (
     BooleanDeserializer,
     BytesSerializer,
     Deserializer,
+    DoubleSerializer,
     FloatSerializer,
     IntegerDeserializer,
     IntegerSerializer,
     ListDeserializer,
+    ListSerializer,
     LongSerializer,
     Serializer,
     StringDeserializer,
@@ -220,3 +222,14 @@ def test_data_of_another_type(made: Any, data: object, told: str) -> None:
 def test_bytes_that_are_something_else(made: Any, data: bytes) -> None:
     with pytest.raises(SerializationError):
         made.deserialize("t", (), data)
+
+
+@pytest.mark.parametrize("data", ["abc", b"abc", 5])
+def test_what_is_no_list(data):
+    with pytest.raises(SerializationError, match="ListSerializer takes lists, not"):
+        ListSerializer(StringSerializer()).serialize("t", (), data)
+
+
+def test_a_number_that_is_far_too_long_is_not_told_whole():
+    with pytest.raises(SerializationError, match=r"takes numbers; 1000000\d*\.\.\. is out of range"):
+        DoubleSerializer().serialize("t", (), 10**400)

@@ -21,6 +21,15 @@ def several(what: str, given: Iterable[T]) -> list[T]:
     return list(given)
 
 
+def several_names(what: str, given: Iterable[str]) -> list[str]:
+    """As `several`, of texts; InvalidArgumentError for what is none."""
+    names = several(what, given)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"{what} are texts, not {name!r}")
+    return names
+
+
 def check_values(whose: str, values: Mapping[str, Any]) -> None:
     """InvalidArgumentError where the value of a setting is no text."""
     for name, value in values.items():

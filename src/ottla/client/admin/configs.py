@@ -189,7 +189,7 @@ class ConfigAdmin:
         return await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
     async def _error(self, resource: ConfigResource, code: int, what: str, detail: str | None) -> ClientError:
-        if resource.type == ResourceType.TOPIC:
+        if resource.type == ResourceType.TOPIC and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return await topic_error(self._cluster, code, resource.name, f"its {what}", detail)
         return BrokerError(code, f"{resource}: its {what}", detail or None)
 

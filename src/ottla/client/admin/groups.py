@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ottla.client.admin.arguments import several
+from ottla.client.admin.arguments import several, several_names
 from ottla.client.admin.model import GroupListing, MemberToRemove
 from ottla.client.admin.outcomes import Outcomes
 from ottla.client.cluster import Cluster
@@ -66,7 +66,7 @@ class GroupAdmin:
         Raises BrokerError, PartlyFailedError where several were asked for.
         """
         groups = Groups(self._cluster)
-        outcomes: Outcomes[str, GroupDescription] = Outcomes("describing groups", several("group ids", group_ids))
+        outcomes: Outcomes[str, GroupDescription] = Outcomes("describing groups", several_names("group ids", group_ids))
 
         async def describe(group_id: str) -> None:
             try:
@@ -82,7 +82,7 @@ class GroupAdmin:
         Raises BrokerError (NON_EMPTY_GROUP where there are members, GROUP_ID_NOT_FOUND), PartlyFailedError.
         """
         groups = Groups(self._cluster)
-        outcomes: Outcomes[str, None] = Outcomes("deleting groups", several("group ids", group_ids))
+        outcomes: Outcomes[str, None] = Outcomes("deleting groups", several_names("group ids", group_ids))
 
         async def delete(group_id: str) -> None:
             try:
@@ -122,6 +122,8 @@ class GroupAdmin:
             for each, offset in offsets.items()
         }
         for each, offset in wanted.items():
+            if not isinstance(offset.offset, int):
+                raise InvalidArgumentError(f"an offset is a whole number, and that of {each} is {offset.offset!r}")
             if offset.offset < 0:
                 raise InvalidArgumentError(
                     f"the offset {offset.offset} of {each} cannot be committed; use delete_group_offsets to forget one"

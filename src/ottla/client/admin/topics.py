@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.admin.arguments import check_values, several
+from ottla.client.admin.arguments import check_values, several, several_names
 from ottla.client.admin.configs import config_source
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigEntry, CreatedTopic, NewPartitions, NewTopic
 from ottla.client.admin.outcomes import Outcomes, check_controller, topic_error
@@ -103,7 +103,7 @@ class TopicAdmin:
 
         Raises UnknownTopicError where there is none, PartlyFailedError where several were asked for.
         """
-        named, ids = several("names of topics", names), several("ids of topics", topic_ids)
+        named, ids = several_names("names of topics", names), several("ids of topics", topic_ids)
         if named and ids:
             raise InvalidArgumentError("delete topics by names or by topic_ids, not by both in one call")
         if ids:
@@ -209,7 +209,7 @@ class TopicAdmin:
 
         Raises UnknownTopicError where there is none, PartlyFailedError where several were asked for.
         """
-        wanted = several("names of topics", names)
+        wanted = several_names("names of topics", names)
         outcomes: Outcomes[str, TopicMetadata] = Outcomes(_what("describing", wanted), wanted)
 
         async def attempt(pending: list[str]) -> None:

@@ -60,11 +60,9 @@ def _named(kind: str, setting: str, path: str, built_in: Mapping[str, type]) -> 
         return built_in[simple]
     if "." not in path or path.startswith(JAVA_PACKAGES):
         close = get_close_matches(simple, built_in, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(built_in)}" if built_in else ""
+        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(built_in)}." if built_in else "."
         why = "is a Java class without a counterpart here" if path.startswith(JAVA_PACKAGES) else "is not known"
-        raise InvalidConfigError(
-            kind, [f"{setting}={path}: {path} {why}; {hint or 'there is none'}. Your own go by their dotted path."]
-        )
+        raise InvalidConfigError(kind, [f"{setting}={path}: {path} {why}{hint} Your own go by their dotted path."])
     try:
         return imported(path)
     except Exception as error:  # a module of the user's may raise whatever it likes

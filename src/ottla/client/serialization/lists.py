@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.client.errors import SerializationError
-from ottla.client.serialization.interfaces import Configured, Deserializer, Serializer
+from ottla.client.serialization.interfaces import Configured, Deserializer, Serializer, refuse
 from ottla.client.serialization.scalars import (
     DoubleDeserializer,
     DoubleSerializer,
@@ -45,6 +45,8 @@ class ListSerializer(Configured):
         """Constant size: 0, the indices of nulls, count, elements; else 1, count, elements behind their sizes."""
         if data is None:
             return None
+        if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+            raise refuse(self, data, "lists")
         elements = list(data)
         encoded = [None if element is None else self.inner.serialize(topic, headers, element) for element in elements]
         if type(self.inner) in _FIXED_SIZES:

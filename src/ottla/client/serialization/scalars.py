@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ottla.client.errors import SerializationError
 from ottla.client.serialization.basic import StringDeserializer, StringSerializer
-from ottla.client.serialization.interfaces import Configured, refuse
+from ottla.client.serialization.interfaces import Configured, refuse, shown
 from ottla.records.headers import Headers
 
 
@@ -30,7 +30,9 @@ class _NumberSerializer(Configured):
         try:
             return self._format.pack(data)
         except (struct.error, OverflowError):
-            raise SerializationError(f"{type(self).__name__} takes {self._expected}; {data} is out of range") from None
+            raise SerializationError(
+                f"{type(self).__name__} takes {self._expected}; {shown(data)} is out of range"
+            ) from None
 
 
 class _NumberDeserializer(Configured):

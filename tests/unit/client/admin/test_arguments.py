@@ -6,9 +6,11 @@ import pytest
 
 from ottla.client import NewTopic
 from ottla.client.admin.model import ConfigOperation, ConfigResource
-from ottla.client.errors import InvalidArgumentError
+from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
 
 TOPIC = ConfigResource.topic("t")
 
@@ -67,3 +69,22 @@ def test_values_of_settings_are_text(admin, call):
 
 def test_iterators_will_do(admin):
     assert list(admin.describe_topics(iter(["a", "b"]))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("call", ["describe_topics", "delete_topics", "describe_groups", "delete_groups"])
+@pytest.mark.parametrize("name", [None, 5])
+def test_names_are_texts(fake, admin, call, name):
+    with pytest.raises(InvalidArgumentError, match=f"are texts, not {name}"):
+        getattr(admin, call)(["a", name])
+    assert not fake.requests
+
+
+def test_offsets_are_whole_numbers(admin):
+    with pytest.raises(InvalidArgumentError, match="an offset is a whole number, and that of t-0 is '5'"):
+        admin.alter_group_offsets("g", {TopicPartition("t", 0): "5"})
+
+
+def test_what_a_broker_says_of_settings(fake, admin):
+    fake.faults[ApiKey.DESCRIBE_CONFIGS].append(ErrorCode.INVALID_CONFIG)
+    with pytest.raises(BrokerError, match=r"^topic t: its settings cannot be described: "):
+        admin.describe_configs([TOPIC])
