@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from ottla.assign.registry import BUILT_IN
 from ottla.assign.simulation import Change, Outcome, simulate
 from ottla.cli.main import app
-from ottla.cli.rebalance import picture
+from ottla.cli.rebalance import picture, timeline
 from ottla.cli.rebalance.lessons import LESSONS, play
 from ottla.cli.rebalance.output import ranges
 from ottla.cli.rebalance.source import BadSource, group_of, read_file, to_json
@@ -161,6 +161,76 @@ def test_mistakes_are_told_in_a_line(arguments: list[str], told: str, group_file
     assert done.exit_code == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+# compare
+
+SMALL = ("compare", "--members", "3", "--partitions", "6", "--turns", "4", "--seed", "2")
+
+
+@pytest.mark.spec("Z8")
+def test_designs_side_by_side() -> None:
+    done = run(*SMALL, "--watch-brokers", "--story", "-a", "sticky")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("3 members and 6 partitions at first, 4 turns in ")
+    assert lines[2].split() == ["ZooKeeper", "ZooKeeper,", "brokers", "watched", "coordinator,", "sticky"]
+    assert sum(line.startswith(("znode reads", "partition-seconds that two read")) for line in lines) == 2
+    assert len([line for line in lines if " s: " in line]) == 4
+    assert done.stderr == ""
+
+
+@pytest.mark.spec("Z8")
+def test_the_same_seed_is_the_same_story() -> None:
+    first, second, other = run(*SMALL), run(*SMALL), run(*SMALL[:-1], "3")
+    assert first.stdout == second.stdout != other.stdout
+
+
+@pytest.mark.spec("Z8")
+def test_figures_and_growth_as_json() -> None:
+    done = run("compare", "--members", "2", "--partitions", "4", "--turns", "3", "--growth", "--format", "json")
+    assert done.exit_code == 0, done.output
+    read = [json.loads(line) for line in done.stdout.splitlines()]
+    designs = [one for one in read if "design" in one]
+    assert [one["design"] for one in designs] == ["ZooKeeper", "coordinator, range", "coordinator, cooperative-sticky"]
+    assert all(len(one["settled"]) == 3 for one in designs)
+    sizes = [(one["growth"]["members"], one["growth"]["partitions"]) for one in read if "growth" in one]
+    assert sizes == [(2, 4), (4, 4), (8, 4), (2, 8), (2, 16)]
+
+
+@pytest.mark.spec("Z8")
+def test_a_timeline(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.svg"
+    assert run(*SMALL, "--picture", str(path)).exit_code == 0
+    tree = ElementTree.parse(path)
+    texts = [element.text for element in tree.iter("{http://www.w3.org/2000/svg}text")]
+    assert [text for text in texts if text in ("ZooKeeper", "coordinator, range")] == [
+        "ZooKeeper",
+        "coordinator, range",
+    ]
+    assert len(list(tree.iter("{http://www.w3.org/2000/svg}rect"))) > 3 * 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-a", "sticki"], "--assignor sticki: there is no such assignor; choose from range, roundrobin, sticky"),
+        (["--picture", "missing/folder.svg"], "--picture: missing/folder.svg cannot be written"),
+        (["--session-timeout-ms", "100"], "--session-timeout-ms"),
+    ],
+)
+def test_comparisons_that_cannot_be_made(arguments: list[str], told: str) -> None:
+    done = run(*SMALL, *arguments)
+    assert done.exit_code != 0
+    assert told in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_a_timeline_has_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(timeline, "MOST_READINGS", 3)
+    done = run(*SMALL, "--picture", str(tmp_path / "timeline.svg"))
+    assert done.exit_code != 0
+    assert "would be too large (3 at most); play fewer turns, or fewer partitions" in done.stderr
 
 
 def test_ranges_of_numbers() -> None:

@@ -1,4 +1,4 @@
-"""`ottla rebalance simulate` and `ottla rebalance lesson`."""
+"""`ottla rebalance simulate`, `ottla rebalance compare` and `ottla rebalance lesson`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.assign.simulation import Change, Outcome, SimulatedGroup
 
 MOST_NEWCOMERS = 100_000
+MOST_MEMBERS, MOST_PARTITIONS, MOST_TURNS = 500, 10_000, 1_000
+"""Of a comparison, in which everything is played out message by message."""
 
 app = typer.Typer(
     name="rebalance",
@@ -71,6 +73,55 @@ def simulate(
         _write(outcomes, output)
         if picture is not None:
             _draw(outcomes, picture)
+        return 0
+
+    _end(work)
+
+
+@app.command()
+def compare(
+    members: Annotated[int, typer.Option(help="Members at first.", min=1, max=MOST_MEMBERS)] = 8,
+    partitions: Annotated[int, typer.Option(help="Partitions of the topic at first.", min=1, max=MOST_PARTITIONS)] = 32,
+    turns: Annotated[int, typer.Option(help="Things that befall the group.", min=1, max=MOST_TURNS)] = 20,
+    seed: Annotated[int, typer.Option(help="Another seed is another story; the same one is the same story.")] = 1,
+    session_timeout_ms: Annotated[
+        int, typer.Option(help="Session timeout, with ZooKeeper and with the coordinator.", min=6_000, max=1_800_000)
+    ] = 6_000,
+    assignor: Annotated[
+        list[str] | None,
+        typer.Option("--assignor", "-a", help="The coordinator's; may be repeated [range, cooperative-sticky]."),
+    ] = None,
+    watch_brokers: Annotated[
+        bool, typer.Option("--watch-brokers", help="Also ZooKeeper with brokers always watched.")
+    ] = False,
+    growth: Annotated[
+        bool, typer.Option("--growth", help="Also what one change costs as members and partitions grow.")
+    ] = False,
+    story: Annotated[bool, typer.Option("--story", help="Also what followed each turn.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw the timeline, too, as SVG into this file.")] = None,
+    output: Annotated[OutputFormat, typer.Option("--format", help="Tables, or one JSON object a line.")] = (
+        OutputFormat.table
+    ),
+) -> None:
+    """Play the same churn on the group design of ZooKeeper and on the coordinator's, in virtual time, and compare."""
+    from ottla.cli.rebalance.comparing import Wanted, run
+
+    wanted = Wanted(
+        members,
+        partitions,
+        turns,
+        seed,
+        session_timeout_ms,
+        tuple(assignor or ()),
+        watch_brokers,
+        growth,
+        story,
+        picture,
+    )
+
+    def work() -> int:
+        for line in run(wanted, as_json=output is OutputFormat.json):
+            print(line)
         return 0
 
     _end(work)
@@ -183,7 +234,8 @@ def _save(group: SimulatedGroup, path: Path) -> None:
 
 
 def _end(work: Callable[[], int]) -> NoReturn:
+    from ottla.cli.rebalance.comparing import NotCompared
     from ottla.cli.rebalance.source import BadSource
     from ottla.client.errors import ClientError
 
-    end("ottla rebalance", work, (_Refused, BadSource, ClientError))
+    end("ottla rebalance", work, (_Refused, BadSource, NotCompared, ClientError))

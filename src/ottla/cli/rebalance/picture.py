@@ -14,7 +14,7 @@ from ottla.assign.simulation import Outcome, Owners, owners
 MOST_SQUARES = 20_000
 """Partitions of all panels together; more are not drawn."""
 
-_COLOURS = (
+COLOURS = (
     "#2f6fb0",
     "#e07b39",
     "#3a9a6b",
@@ -26,7 +26,7 @@ _COLOURS = (
     "#6b7a86",
     "#7a9a3a",
 )
-_INK, _FAINT, _NEW = "#22303c", "#5b6975", "#ffffff"
+INK, FAINT, _NEW = "#22303c", "#5b6975", "#ffffff"
 _SQUARE, _GAP, _PER_LINE = 11, 2, 32
 _STEP = _SQUARE + _GAP
 _LABEL, _MARGIN, _ROW_GAP = 190, 18, 8
@@ -47,7 +47,7 @@ def draw(outcomes: Sequence[Outcome]) -> str:
     if squares > MOST_SQUARES:
         raise TooLarge(f"a picture of {squares:,} squares would be too large ({MOST_SQUARES:,} at most)")
     names = list(dict.fromkeys(name for one in outcomes for name in (*one.before, *one.after)))
-    colours = {name: _COLOURS[at % len(_COLOURS)] for at, name in enumerate(names)}
+    colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
     panels, top = [], _MARGIN
     for outcome in outcomes:
         panel, height = _panel(outcome, names, colours, top)
@@ -58,10 +58,10 @@ def draw(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="{_INK}">',
+            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="{INK}">',
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
             *panels,
-            f'<text x="{_MARGIN}" y="{height - 12}" fill="{_FAINT}">{legend}</text>',
+            f'<text x="{_MARGIN}" y="{height - 12}" fill="{FAINT}">{legend}</text>',
             "</svg>",
             "",
         ]
@@ -74,8 +74,8 @@ def _panel(outcome: Outcome, names: list[str], colours: Mapping[str, str], top: 
     rebalances = "1 rebalance" if len(outcome.rounds) == 1 else f"{len(outcome.rounds)} rebalances"
     lines = [
         f'<text x="{_MARGIN}" y="{top + 14}" font-size="15" font-weight="bold">{escape(outcome.assignor)}</text>',
-        f'<text x="{_MARGIN + _LABEL}" y="{top + 14}" fill="{_FAINT}">before</text>',
-        f'<text x="{_MARGIN + _COLUMN + _LABEL}" y="{top + 14}" fill="{_FAINT}">after {rebalances}: {told}</text>',
+        f'<text x="{_MARGIN + _LABEL}" y="{top + 14}" fill="{FAINT}">before</text>',
+        f'<text x="{_MARGIN + _COLUMN + _LABEL}" y="{top + 14}" fill="{FAINT}">after {rebalances}: {told}</text>',
     ]
     y = top + _HEAD - 20
     for name in names:
@@ -99,7 +99,7 @@ def _squares(row: Row, x: int, y: int, colours: Mapping[str, str], old: Owners) 
     name, pairs, is_there = row
     shown = name if len(name) <= 26 else f"{name[:12]}…{name[-13:]}"
     if not is_there:
-        yield f'<text x="{x}" y="{y + 10}" fill="{_FAINT}">{escape(shown)} –</text>'
+        yield f'<text x="{x}" y="{y + 10}" fill="{FAINT}">{escape(shown)} –</text>'
         return
     yield f'<rect x="{x}" y="{y}" width="4" height="{_SQUARE}" fill="{colours[name]}"/>'
     yield f'<text x="{x + 9}" y="{y + 10}">{escape(shown)}</text>'
@@ -110,5 +110,5 @@ def _squares(row: Row, x: int, y: int, colours: Mapping[str, str], old: Owners) 
         title = f"{pair[0]}-{pair[1]}" + (f", from {owner}" if owner not in (None, name) else "")
         yield (
             f'<rect x="{left}" y="{upper}" width="{_SQUARE}" height="{_SQUARE}" fill="{fill}" '
-            f'stroke="{_FAINT}" stroke-width="{0.5 if owner == name else 1.2}"><title>{escape(title)}</title></rect>'
+            f'stroke="{FAINT}" stroke-width="{0.5 if owner == name else 1.2}"><title>{escape(title)}</title></rect>'
         )

@@ -1,0 +1,98 @@
+"""How a comparison of designs is written: a table with a column for each, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from typing import Any
+
+from ottla.cli.rebalance.output import aligned
+from ottla.sim.churn_script import ChurnScript
+from ottla.sim.comparison import GrowthRow
+from ottla.sim.design import DesignResult
+
+Figure = Callable[[DesignResult], str]
+
+
+def write_text(script: ChurnScript, results: Sequence[DesignResult], *, story: bool) -> Iterator[str]:
+    """Lines: the table, and where wanted what followed each turn in each design."""
+    seconds = (script.end_ms - script.begin_ms) / 1000
+    yield (
+        f"{len(script.members)} members and {script.partitions} partitions at first, {len(script.turns)} turns in "
+        f"{seconds:,.0f} s, the same for all"
+    )
+    yield ""
+    rows = [[name, *(figure(result) for result in results)] for name, figure in FIGURES]
+    yield from aligned(["", *(result.design for result in results)], rows, numbers_from=1)
+    if story:
+        yield ""
+        yield "seconds until the last change that followed a turn; ! where not all was read by one then"
+        yield from aligned(["turn", *(result.design for result in results)], list(_turns(results)), numbers_from=1)
+
+
+def write_growth(rows: Sequence[GrowthRow]) -> Iterator[str]:
+    """Lines: what one member that comes or goes costs, as the group grows."""
+    yield "one member that comes or goes, in groups of other sizes: on average it costs"
+    head = ["members", "partitions", "znode reads", "znode writes", "watch events", "requests to the coordinator"]
+    yield from aligned(
+        head,
+        [[f"{row.members:,}", f"{row.partitions:,}", *(f"{figure:,.0f}" for figure in row[2:])] for row in rows],
+        numbers_from=0,
+    )
+
+
+def growth_to_json(row: GrowthRow) -> dict[str, Any]:
+    """A row of `write_growth`."""
+    return {"growth": row._asdict()}
+
+
+def to_json(result: DesignResult) -> dict[str, Any]:
+    """All figures of a design."""
+    return {
+        "design": result.design,
+        "rebalances": result.rebalances,
+        "tries": result.tries,
+        "znode_reads": result.znode_reads,
+        "znode_writes": result.znode_writes,
+        "watch_events": result.watch_events,
+        "requests": dict(result.requests),
+        "unread_partition_seconds": result.unread_s,
+        "longest_unread_seconds": result.longest_unread_s,
+        "doubled_partition_seconds": result.doubled_s,
+        "settled": [
+            {"turn": str(each.turn), "after_seconds": each.after_ms / 1000, "whole": each.is_whole}
+            for each in result.settled
+        ],
+    }
+
+
+def _turns(results: Sequence[DesignResult]) -> Iterator[list[str]]:
+    for together in zip(*(result.settled for result in results), strict=True):
+        yield [str(together[0].turn), *(f"{one.after_ms / 1000:.1f}{'' if one.is_whole else '!'}" for one in together)]
+
+
+def _settling_s(result: DesignResult) -> list[float]:
+    """Of the turns that changed anything."""
+    return [each.after_ms / 1000 for each in result.settled if each.after_ms] or [0.0]
+
+
+def _or_none(count: int) -> str:
+    return f"{count:,}" if count else "–"
+
+
+FIGURES: tuple[tuple[str, Figure], ...] = (
+    ("rebalances, counted for each member", lambda one: f"{one.rebalances:,}"),
+    ("tries", lambda one: f"{one.tries:,}"),
+    ("znode reads", lambda one: _or_none(one.znode_reads)),
+    ("znode writes", lambda one: _or_none(one.znode_writes)),
+    ("watch events", lambda one: _or_none(one.watch_events)),
+    ("requests of rebalances to the coordinator", lambda one: _or_none(one.requests_of_rebalances)),
+    ("heartbeats to the coordinator", lambda one: _or_none(one.requests["Heartbeat"])),
+    ("partition-seconds that nobody read", lambda one: f"{one.unread_s:,.0f}"),
+    ("longest time that a partition was not read, s", lambda one: f"{one.longest_unread_s:,.1f}"),
+    ("partition-seconds that two read", lambda one: f"{one.doubled_s:,.1f}"),
+    ("time to settle, median, s", lambda one: f"{median(_settling_s(one)):,.1f}"),
+    ("time to settle, longest, s", lambda one: f"{max(_settling_s(one)):,.1f}"),
+    ("turns after which not all was read", lambda one: str(sum(not each.is_whole for each in one.settled))),
+)
+"""What the rows of the table are called, and what stands in them."""

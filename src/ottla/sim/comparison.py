@@ -1,0 +1,86 @@
+"""The same churn played on the design with ZooKeeper and on the one with a coordinator; and how their costs grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.assign.registry import BUILT_IN
+from ottla.sim.churn_script import Action, ChurnScript, ScriptPlan, make_script
+from ottla.sim.coordinator_design import CoordinatorDesign
+from ottla.sim.design import DesignResult
+from ottla.sim.group_member import MemberTimes
+from ottla.sim.group_stage import Weather
+from ottla.sim.zookeeper_design import ZooKeeperDesign, ZooKeeperTimes
+
+#: As Kafka's own consumers: three heartbeats in a session.
+HEARTBEATS_PER_SESSION = 3
+#: Members that come or go in one measurement of growth.
+GROWTH_TURNS = 6
+GROWTH_WEIGHTS = {Action.START: 1, Action.LEAVE: 1}
+GROWTH_FACTORS = (1, 2, 4)
+
+
+USUAL_ASSIGNORS = ("range", "cooperative-sticky")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What both designs are given. `assignors` are the coordinator's; ZooKeeper's is range over threads."""
+
+    assignors: tuple[str, ...] = USUAL_ASSIGNORS
+    session_timeout_ms: int = 6_000
+    delay_ms: tuple[int, int] = (1, 40)
+    watch_brokers: bool = False
+
+
+def compare(script: ChurnScript, comparison: Comparison, seed: int) -> list[DesignResult]:
+    """Every design through the script: ZooKeeper first, then the coordinator with each assignor."""
+    weather = Weather(comparison.delay_ms)
+    zookeeper = [("ZooKeeper", False)]
+    if comparison.watch_brokers:
+        zookeeper.append(("ZooKeeper, brokers watched", True))
+    results = []
+    for name, watched in zookeeper:
+        times = ZooKeeperTimes(comparison.session_timeout_ms, always_watch_brokers=watched)
+        results.append(ZooKeeperDesign(name, "range", times, weather, seed).run(script))
+    times_of_members = MemberTimes(
+        session_timeout_ms=comparison.session_timeout_ms,
+        heartbeat_interval_ms=max(1, comparison.session_timeout_ms // HEARTBEATS_PER_SESSION),
+    )
+    for assignor in comparison.assignors:
+        design = CoordinatorDesign(f"coordinator, {assignor}", BUILT_IN[assignor], times_of_members, weather, seed)
+        results.append(design.run(script))
+    return results
+
+
+class GrowthRow(NamedTuple):
+    """What one member that comes or goes costs, on average, in a group of so many members and partitions."""
+
+    members: int
+    partitions: int
+    znode_reads: float
+    znode_writes: float
+    watch_events: float
+    #: To the coordinator, without heartbeats.
+    requests: float
+
+
+def growth(members: int, partitions: int, comparison: Comparison, seed: int) -> Iterator[GrowthRow]:
+    """The cost of one change as members grow, then as partitions grow; ZooKeeper against the first assignor."""
+    sizes = [(members * factor, partitions) for factor in GROWTH_FACTORS]
+    sizes += [(members, partitions * factor) for factor in GROWTH_FACTORS[1:]]
+    for many, wide in sizes:
+        plan = ScriptPlan(members=many, partitions=wide, turns=GROWTH_TURNS)
+        script = make_script(seed, plan, GROWTH_WEIGHTS)
+        alone = Comparison(comparison.assignors[:1], comparison.session_timeout_ms, comparison.delay_ms)
+        zookeeper, coordinator = compare(script, alone, seed)
+        yield GrowthRow(
+            many,
+            wide,
+            zookeeper.znode_reads / GROWTH_TURNS,
+            zookeeper.znode_writes / GROWTH_TURNS,
+            zookeeper.watch_events / GROWTH_TURNS,
+            coordinator.requests_of_rebalances / GROWTH_TURNS,
+        )

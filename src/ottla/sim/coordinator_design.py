@@ -1,0 +1,136 @@
+"""The design with a coordinator (Kafka 0.9 and later), played through a script of churn."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ottla.assign.assignor import PartitionAssignor
+from ottla.groups.group import GroupLimits
+from ottla.sim.churn_script import Action, ChurnScript, Turn
+from ottla.sim.consumption import Consumption
+from ottla.sim.design import DesignResult, Settled
+from ottla.sim.group_coordinator import SimulatedCoordinator
+from ottla.sim.group_member import MemberTimes, SimulatedMember
+from ottla.sim.group_stage import GroupStage, Place, Weather
+from ottla.sim.ownership import Ownership
+
+
+class CoordinatorDesign:
+    """One group of real group machines and simulated members; `run` may be called once."""
+
+    def __init__(
+        self, name: str, assignor: Callable[[], PartitionAssignor], times: MemberTimes, weather: Weather, seed: int
+    ) -> None:
+        self._result = DesignResult(name)
+        self._assignor = assignor
+        self._times = times
+        self._weather = weather
+        self._chance = random.Random(seed)
+        self._places: dict[str, Place] = {}
+        self._stage: GroupStage
+        self._consumption: Consumption
+        self._requests_before: Counter[str] = Counter()
+        self._last: Turn | None = None
+
+    def run(self, script: ChurnScript) -> DesignResult:
+        """Play it to its end. Raises `Wrong` where the group does what it must not."""
+        self._consumption = Consumption(script.partitions)
+        self._stage = GroupStage(
+            self._assignor,
+            script.partitions,
+            self._weather,
+            self._chance,
+            self._times,
+            GroupLimits(),
+            self._listen,
+        )
+        for name in script.members:
+            self._places[name] = self._stage.start_member(name=name)
+        timetable = self._stage.timetable
+        timetable.at(script.begin_ms, self._begin)
+        for turn in script.turns:
+            timetable.at(turn.at_ms, partial(self._play, turn))
+        while self._stage.now_ms < script.end_ms:
+            self._stage.step()
+        return self._end(script.end_ms)
+
+    def _listen(self, coordinator: SimulatedCoordinator) -> Ownership:
+        return _Witnessed(coordinator, self._claimed, self._released)
+
+    def _begin(self) -> None:
+        self._consumption.begin(self._stage.now_ms)
+        self._requests_before = self._stage.requests.copy()
+        self._result.rebalances = 0
+
+    def _end(self, now_ms: int) -> DesignResult:
+        self._note_settled()
+        self._consumption.end(now_ms)
+        result, consumption = self._result, self._consumption
+        result.requests = self._stage.requests - self._requests_before
+        result.tries = result.requests["JoinGroup"]
+        result.unread_s, result.doubled_s = consumption.unread_ms / 1000, consumption.doubled_ms / 1000
+        result.longest_unread_s = consumption.longest_unread_ms / 1000
+        result.readings = consumption.readings
+        return result
+
+    def _note_settled(self) -> None:
+        if self._last is not None:
+            after_ms = max(0, self._consumption.changed_ms - self._last.at_ms)
+            self._result.settled.append(Settled(self._last, after_ms, self._consumption.is_whole))
+
+    def _play(self, turn: Turn) -> None:
+        self._note_settled()
+        self._last = turn
+        stage, now_ms = self._stage, self._stage.now_ms
+        if turn.action is Action.START:
+            self._places[turn.member] = stage.start_member(name=turn.member)
+        elif turn.action is Action.GROW:
+            stage.grow(turn.by)
+            self._consumption.grown(stage.partitions, now_ms)
+        elif turn.action in (Action.LEAVE, Action.DIE):
+            stage.end_member(self._places.pop(turn.member), leaves=turn.action is Action.LEAVE)
+            self._consumption.gone(turn.member, now_ms)
+        elif turn.action is Action.FREEZE:
+            stage.freeze(self._places[turn.member], turn.for_ms)
+            self._consumption.halted(turn.member, now_ms)
+            stage.timetable.at(now_ms + turn.for_ms, partial(self._thawed, turn.member))
+        elif turn.action is Action.CUT:
+            stage.cut(self._places[turn.member], turn.for_ms)
+        # A broker that does not hold the group is nothing to it.
+
+    def _thawed(self, member: str) -> None:
+        self._consumption.resumed(member, self._stage.now_ms)
+
+    def _claimed(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+        self._result.rebalances += 1
+        self._consumption.claimed(member.name, partitions, self._stage.now_ms)
+
+    def _released(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+        self._consumption.released(member.name, partitions, self._stage.now_ms)
+
+
+class _Witnessed(Ownership):
+    """Finds two owners in one generation, and tells what it hears."""
+
+    def __init__(
+        self,
+        coordinator: SimulatedCoordinator,
+        claimed: Callable[[SimulatedMember, Iterable[int]], None],
+        released: Callable[[SimulatedMember, Iterable[int]], None],
+    ) -> None:
+        super().__init__(lambda: coordinator.member_ids & coordinator.joined, coordinator.story)
+        self._claimed = claimed
+        self._released = released
+
+    def claimed(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+        """See `Ownership.claimed`."""
+        super().claimed(member, partitions)
+        self._claimed(member, partitions)
+
+    def released(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+        """See `Ownership.released`."""
+        super().released(member, partitions)
+        self._released(member, partitions)

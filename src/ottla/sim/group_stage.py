@@ -1,0 +1,310 @@
+"""A consumer group on a stage: members, their connections, a coordinator, and everything that may befall them.
+
+Messages take their time; requests and answers are lost with their connection; what was sent before on it may still
+arrive. A request that a member sends again may so be taken twice. A member's messages keep their order, as on TCP.
+Who decides what happens when is somebody else: chance (`group_churn`), or a script (`coordinator_design`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from ottla.assign.assignor import PartitionAssignor
+from ottla.groups.events import CommitResult, PartitionsChanged, Result
+from ottla.groups.group import GroupLimits
+from ottla.groups.states import GroupState
+from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
+from ottla.sim.group_member import GROUP_ID, TOPIC, MemberTimes, OwnershipListener, Phase, Request, SimulatedMember
+from ottla.sim.timetable import Timetable
+from ottla.sim.witness import Wrong
+from ottla.wire.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """What messages meet on their way: how long they take (milliseconds, from, to), and the chance to be lost."""
+
+    delay_ms: tuple[int, int] = (1, 40)
+    loss: float = 0.0
+
+
+def errors_of(result: Result) -> Iterable[ErrorCode]:
+    """The error codes in an answer."""
+    return result.errors if isinstance(result, CommitResult) else (result.error,)
+
+
+@dataclass(eq=False)
+class Place:
+    """A member and its connection. `link` counts the connections that it has had."""
+
+    member: SimulatedMember
+    link: int = 0
+    is_frozen: bool = False
+    is_cut: bool = False
+    #: What it will see when it goes on.
+    held: list[Callable[[], None]] = field(default_factory=list)
+    last_arrival_ms: int = 0
+    last_answer_ms: int = 0
+    wake_at_ms: int | None = None
+
+
+class GroupStage:
+    """The stage. What happens on it is in its methods, from `start_member` to `grow`; call `step` for what follows."""
+
+    def __init__(
+        self,
+        assignor: Callable[[], PartitionAssignor],
+        partitions: int,
+        weather: Weather,
+        chance: random.Random,
+        times: MemberTimes,
+        limits: GroupLimits,
+        listener: Callable[[SimulatedCoordinator], OwnershipListener],
+    ) -> None:
+        self.steps = 0
+        self.coordinator = SimulatedCoordinator(limits, self._answered)
+        self.partitions = partitions
+        self.timetable = Timetable()
+        #: Those that live.
+        self.places: dict[SimulatedMember, Place] = {}
+        #: How often each error was answered.
+        self.answers: Counter[str] = Counter()
+        #: How many requests of each kind have come to the coordinator.
+        self.requests: Counter[str] = Counter()
+        #: Whether messages can be lost.
+        self.is_stormy = True
+        self._assignor = assignor
+        self._weather = weather
+        self._chance = chance
+        self._times = times
+        self._listener = listener(self.coordinator)
+        #: Who asked, over which of its connections.
+        self._asked: dict[int, tuple[Request, Place, int]] = {}
+        self._numbers = 0
+        self._expiry_at_ms: int | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """The virtual time."""
+        return self.timetable.now_ms
+
+    def is_settled(self) -> bool:
+        """Whether everybody is a member of one stable generation, and every partition has one owner."""
+        return not self.unsettled()
+
+    def unsettled(self) -> str:
+        """Why the group is not at rest, in words; empty where it is."""
+        machine = self.coordinator.machine
+        if machine is None or machine.state is not GroupState.STABLE:
+            return "it is not stable"
+        late = [
+            one.name
+            for one in self.places
+            if one.phase is not Phase.MEMBER or one.generation_id != machine.generation_id
+        ]
+        if late:
+            return f"{len(late)} members are not in its generation, {late[0]} first"
+        if len(machine.members) != len(self.places):
+            return f"it has {len(machine.members)} members, and {len(self.places)} live"
+        owned = sorted(partition for one in self.places for partition in one.owned)
+        if owned != list(range(self.partitions)):
+            return f"{len(owned)} of {self.partitions} partitions are owned"
+        return ""
+
+    def step(self) -> None:
+        """One message, one deadline, or one call of whoever directs. Raises Wrong where something must not be."""
+        if not self.timetable.step():
+            raise Wrong(f"nothing will ever happen any more\n{self.coordinator.story()}")
+        self.steps += 1
+
+    # -- what befalls it
+
+    def start_member(self, group_instance_id: str | None = None, name: str | None = None) -> Place:
+        """A member begins, called `name` (or by its number)."""
+        self._numbers += 1
+        member = SimulatedMember(
+            name or f"m{self._numbers}",
+            self._assignor(),
+            self._listener,
+            lambda: self.partitions,
+            self._new_id,
+            self._chance,
+            self._times,
+            group_instance_id,
+        )
+        place = self.places[member] = Place(member)
+        member.start(self.now_ms)
+        self._pump(place)
+        return place
+
+    def end_member(self, place: Place, *, leaves: bool) -> None:
+        """A member leaves, or dies; a frozen one, or one that is cut off, can only die."""
+        if leaves and not place.is_frozen and not place.is_cut:
+            place.member.leave()
+            self._pump(place)
+        else:
+            place.member.die()
+        place.link += 1
+        del self.places[place.member]
+
+    def freeze(self, place: Place, for_ms: int) -> None:
+        """The process stands still for a while, as in a long pause of its garbage collector."""
+        if not place.is_frozen:
+            place.is_frozen = True
+            self.timetable.at(self.now_ms + for_ms, partial(self.thaw, place))
+
+    def thaw(self, place: Place) -> None:
+        """The process goes on; what came for it meanwhile is there."""
+        place.is_frozen = False
+        held, place.held = place.held, []
+        for call in held:
+            call()
+
+    def cut(self, place: Place, for_ms: int) -> None:
+        """The coordinator cannot be reached from the member for a while; the member goes on."""
+        if not place.is_cut:
+            place.is_cut = True
+            self._break(place)
+            self.timetable.at(self.now_ms + for_ms, partial(setattr, place, "is_cut", False))
+
+    def crash(self, down_ms: int, loading_ms: int) -> None:
+        """The coordinator's process is gone, is back after a while, and then takes a while to read its log."""
+        if not self.coordinator.is_up or self.coordinator.is_loading:
+            return
+        self.coordinator.crash()
+        for place in list(self.places.values()):
+            self._break(place)
+        self.timetable.at(self.now_ms + down_ms, partial(self._load, loading_ms))
+
+    def _load(self, loading_ms: int) -> None:
+        self.coordinator.load()
+        self.timetable.at(self.now_ms + loading_ms, self._finish_loading)
+
+    def _finish_loading(self) -> None:
+        self.coordinator.finish_loading(self.now_ms)
+        self._set_expiry()
+
+    def grow(self, by: int) -> None:
+        """The topic gets more partitions."""
+        before = self.partitions
+        self.partitions += by
+        if not self.coordinator.is_loading:
+            event = PartitionsChanged(GROUP_ID, {TOPIC: (before, self.partitions)})
+            self.coordinator.submit(event, self.now_ms)
+
+    def _new_id(self) -> str:
+        return f"{self._chance.getrandbits(64):016x}"
+
+    def _delay_ms(self) -> int:
+        return self._chance.randint(*self._weather.delay_ms)
+
+    # -- messages
+
+    def _pump(self, place: Place) -> None:
+        """Send what the member wants to send, and be there when it wants to be woken."""
+        member = place.member
+        for request in member.outbox:
+            self._send(place, request)
+        member.outbox.clear()
+        due_ms = member.next_deadline_ms()
+        if due_ms is not None and (place.wake_at_ms is None or due_ms < place.wake_at_ms):
+            place.wake_at_ms = max(due_ms, self.now_ms)
+            self.timetable.at(place.wake_at_ms, partial(self._wake, place, place.wake_at_ms))
+
+    def _wake(self, place: Place, at_ms: int) -> None:
+        if place.wake_at_ms != at_ms:
+            return
+        place.wake_at_ms = None
+        if self._is_away(place, partial(self._wake_again, place)):
+            return
+        place.member.wake(self.now_ms)
+        self._pump(place)
+
+    def _wake_again(self, place: Place) -> None:
+        if not self._is_away(place, partial(self._wake_again, place)):
+            place.member.wake(self.now_ms)
+            self._pump(place)
+
+    def _is_away(self, place: Place, later: Callable[[], None]) -> bool:
+        """Whether the member sees nothing now: it is gone, or frozen, and then `later` happens."""
+        if place.member not in self.places:
+            return True
+        if place.is_frozen:
+            place.held.append(later)
+        return place.is_frozen
+
+    def _send(self, place: Place, request: Request) -> None:
+        arrival_ms = max(self.now_ms + self._delay_ms(), place.last_arrival_ms)
+        if place.is_cut or self._is_lost():
+            self.timetable.at(arrival_ms, partial(self._broken, place, place.link))
+            return
+        place.last_arrival_ms = arrival_ms
+        self.timetable.at(arrival_ms, partial(self._arrive, place, place.link, request))
+
+    def _arrive(self, place: Place, link: int, request: Request) -> None:
+        if not self.coordinator.is_up:
+            self._broken(place, link)
+            return
+        self.requests[type(request).__name__] += 1
+        self._asked[id(request)] = (request, place, link)
+        self.coordinator.take(request, self.now_ms)
+        self._set_expiry()
+
+    def _answered(self, answered: Answered) -> None:
+        _, place, link = self._asked.pop(id(answered.request))
+        if not isinstance(answered.answer, dict):
+            self.answers.update(error.name for error in errors_of(answered.answer))
+        if place.link != link:
+            return
+        at_ms = max(self.now_ms + self._delay_ms(), place.last_answer_ms)
+        if place.is_cut or self._is_lost():
+            self.timetable.at(at_ms, partial(self._broken, place, link))
+            return
+        place.last_answer_ms = at_ms
+        self.timetable.at(at_ms, partial(self._deliver, place, link, answered))
+
+    def _deliver(self, place: Place, link: int, answered: Answered) -> None:
+        if place.link != link or self._is_away(place, partial(self._deliver, place, link, answered)):
+            return
+        place.member.receive(answered.request, answered.answer, self.now_ms)
+        self._pump(place)
+        if place.member.is_fenced:
+            self.end_member(place, leaves=False)
+
+    def _is_lost(self) -> bool:
+        return self.is_stormy and self._chance.random() < self._weather.loss
+
+    def _broken(self, place: Place, link: int) -> None:
+        if place.link == link:
+            self._break(place)
+
+    def _break(self, place: Place) -> None:
+        """The connection is gone; the member learns of it a little later."""
+        place.link += 1
+        self.timetable.at(self.now_ms + self._delay_ms(), partial(self._disconnected, place))
+
+    def _disconnected(self, place: Place) -> None:
+        if self._is_away(place, partial(self._disconnected, place)):
+            return
+        place.member.disconnected(self.now_ms)
+        self._pump(place)
+
+    # -- the coordinator's time
+
+    def _set_expiry(self) -> None:
+        due_ms = self.coordinator.next_deadline_ms()
+        if due_ms is not None and (self._expiry_at_ms is None or due_ms < self._expiry_at_ms):
+            self._expiry_at_ms = max(due_ms, self.now_ms)
+            self.timetable.at(self._expiry_at_ms, partial(self._expire, self._expiry_at_ms))
+
+    def _expire(self, at_ms: int) -> None:
+        if self._expiry_at_ms != at_ms:
+            return
+        self._expiry_at_ms = None
+        if self.coordinator.is_up:
+            self.coordinator.expire(self.now_ms)
+        self._set_expiry()

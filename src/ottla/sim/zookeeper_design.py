@@ -1,0 +1,249 @@
+"""The design on ZooKeeper (Kafka up to 0.8.2), played through a script of churn.
+
+The members are the high-level consumer's own (`client.highlevel.group_member`); only their records, their time and the
+way to ZooKeeper are simulated. Offsets are committed in rebalances; the timer of the auto-commit is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from ottla.client.highlevel.commits import Commits
+from ottla.client.highlevel.figures import Figures
+from ottla.client.highlevel.group_member import GroupMember
+from ottla.client.highlevel.offset_stores import ZooKeeperOffsets
+from ottla.client.highlevel.partition_info import PartitionTopicInfo
+from ottla.client.highlevel.rebalancer import RebalanceSettings
+from ottla.client.model import TopicPartition
+from ottla.sim.churn_script import Action, ChurnScript, Turn
+from ottla.sim.consumption import Consumption
+from ottla.sim.design import DesignResult, Settled
+from ottla.sim.group_member import GROUP_ID, MOST_RECORDS_AT_ONCE, TOPIC
+from ottla.sim.group_stage import Weather
+from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time
+from ottla.sim.zookeeper_service import SimulatedZk, SimulatedZooKeeper
+from ottla.zk.client import ensure_path
+from ottla.zk.layout import BrokerIdZnode, ConsumerRegistration, TopicAssignment, TopicZnode
+
+ADMIN_SESSION = 0
+#: The broker that leads the partitions, and the one that goes and comes.
+LEADER_ID, OTHER_ID = 0, 1
+OFFSET_RETRIES = 5
+OFFSET_BACKOFF_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTimes:
+    """Intervals and limits by the names of the high-level consumer's settings, milliseconds; its defaults."""
+
+    zookeeper_session_timeout_ms: int = 6_000
+    rebalance_max_retries: int = 4
+    rebalance_backoff_ms: int = 2_000
+    #: Every broker that comes or goes makes the group rebalance (`ottla.watch.brokers=always`).
+    always_watch_brokers: bool = False
+
+
+class _Queue:
+    """A stream's queue: nothing lies in it."""
+
+    is_full = False
+
+
+@dataclass(eq=False, slots=True)
+class _Fetching:
+    """`FetchControl` of a member that reads a little, and tells which partitions it reads."""
+
+    member: str
+    consumption: Consumption
+    loop: VirtualTimeLoop
+    chance: random.Random
+    read: Mapping[TopicPartition, PartitionTopicInfo] = field(default_factory=dict)
+
+    async def stop(self, topics: Collection[str] | None = None) -> None:
+        """See `FetchControl.stop`; there is only one topic."""
+        for info in self.read.values():
+            info.consumed_offset = max(0, info.consumed_offset) + self.chance.randint(0, MOST_RECORDS_AT_ONCE)
+        self.consumption.released(self.member, [partition for _, partition in self.read], self.loop.now_ms)
+        self.read = {}
+
+    def start(self, assignments: Mapping[TopicPartition, PartitionTopicInfo]) -> None:
+        """See `FetchControl.start`."""
+        self.read = dict(assignments)
+        self.consumption.claimed(self.member, [partition for _, partition in self.read], self.loop.now_ms)
+
+
+class _Counted(Figures):
+    """Counts the rebalances that ended well, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = 0
+
+    def rebalanced(self, owned: int) -> None:
+        """See `Figures.rebalanced`."""
+        self.ended += 1
+
+
+@dataclass(eq=False, slots=True)
+class _Member:
+    zk: SimulatedZk
+    fetching: _Fetching
+    task: asyncio.Task[None]
+
+
+class ZooKeeperDesign:
+    """One group on a simulated ZooKeeper; `run` may be called once."""
+
+    def __init__(self, name: str, strategy: str, times: ZooKeeperTimes, weather: Weather, seed: int) -> None:
+        self._result = DesignResult(name)
+        self._strategy = strategy
+        self._times = times
+        self._weather = weather
+        self._chance = random.Random(seed)
+        self._loop = VirtualTimeLoop()
+        self._members: dict[str, _Member] = {}
+        self._figures: list[_Counted] = []
+        self._server: SimulatedZooKeeper
+        self._consumption: Consumption
+        self._partitions = 0
+        self._last: Turn | None = None
+
+    def run(self, script: ChurnScript) -> DesignResult:
+        """Play it to its end."""
+        self._server = SimulatedZooKeeper(
+            self._loop, self._chance, self._weather.delay_ms, self._times.zookeeper_session_timeout_ms
+        )
+        self._consumption = Consumption(script.partitions)
+        return run_in_virtual_time(self._play_all(script), self._loop)
+
+    async def _play_all(self, script: ChurnScript) -> DesignResult:
+        admin = self._server.connect()
+        self._partitions = script.partitions
+        await ensure_path(admin, BrokerIdZnode.ROOT)
+        for broker_id in (LEADER_ID, OTHER_ID):
+            await admin.create(BrokerIdZnode.path(broker_id), b"{}", ephemeral=True)
+        await admin.create(TopicZnode.path(TOPIC), self._topic(), make_parents=True)
+        for name in script.members:
+            self._start(name)
+        later: set[asyncio.Task[None]] = set()
+        await self._wait_until(script.begin_ms)
+        self._begin()
+        for turn in script.turns:
+            await self._wait_until(turn.at_ms)
+            self._note_settled()
+            self._last = turn
+            # What goes on for a while does so beside the turns that follow.
+            task = asyncio.create_task(self._play(turn, admin))
+            later.add(task)
+            task.add_done_callback(later.discard)
+        await self._wait_until(script.end_ms)
+        for task in later:
+            task.cancel()
+        return await self._end(script.end_ms)
+
+    async def _wait_until(self, at_ms: int) -> None:
+        await asyncio.sleep(max(0.0, at_ms / 1000 - self._loop.time()))
+
+    def _topic(self) -> bytes:
+        return TopicZnode.encode(TopicAssignment.of(None, {each: [LEADER_ID] for each in range(self._partitions)}))
+
+    def _begin(self) -> None:
+        self._consumption.begin(self._loop.now_ms)
+        self._server.reads = self._server.writes = self._server.events = 0
+        self._figures = [_restarted(figures) for figures in self._figures]
+
+    async def _end(self, now_ms: int) -> DesignResult:
+        self._note_settled()
+        self._consumption.end(now_ms)
+        for member in self._members.values():
+            member.task.cancel()
+        await asyncio.gather(*(member.task for member in self._members.values()), return_exceptions=True)
+        result, consumption = self._result, self._consumption
+        result.znode_reads, result.znode_writes = self._server.reads, self._server.writes
+        result.watch_events = self._server.events
+        result.rebalances = sum(figures.ended for figures in self._figures)
+        result.tries = sum(figures.tries for figures in self._figures)
+        result.unread_s, result.doubled_s = consumption.unread_ms / 1000, consumption.doubled_ms / 1000
+        result.longest_unread_s = consumption.longest_unread_ms / 1000
+        result.readings = consumption.readings
+        return result
+
+    def _note_settled(self) -> None:
+        if self._last is not None:
+            after_ms = max(0, self._consumption.changed_ms - self._last.at_ms)
+            self._result.settled.append(Settled(self._last, after_ms, self._consumption.is_whole))
+
+    # Turns
+
+    async def _play(self, turn: Turn, admin: SimulatedZk) -> None:
+        member = self._members.get(turn.member)
+        if turn.action is Action.START:
+            self._start(turn.member)
+        elif turn.action is Action.GROW:
+            self._partitions += turn.by
+            self._consumption.grown(self._partitions, self._loop.now_ms)
+            await admin.set(TopicZnode.path(TOPIC), self._topic())
+        elif turn.action is Action.BROKER:
+            await admin.delete(BrokerIdZnode.path(OTHER_ID))
+            await asyncio.sleep(turn.for_ms / 1000)
+            await admin.create(BrokerIdZnode.path(OTHER_ID), b"{}", ephemeral=True)
+        elif member is not None:
+            await self._befall(turn, member)
+
+    async def _befall(self, turn: Turn, member: _Member) -> None:
+        if turn.action is Action.LEAVE:
+            await self._stop(turn.member, member)
+            await member.zk.close()
+        elif turn.action is Action.DIE:
+            member.zk.die()
+            await self._stop(turn.member, member)
+        elif turn.action is Action.FREEZE:
+            member.zk.freeze()
+            self._consumption.halted(turn.member, self._loop.now_ms)
+            await asyncio.sleep(turn.for_ms / 1000)
+            self._consumption.resumed(turn.member, self._loop.now_ms)
+            await member.zk.thaw()
+        elif turn.action is Action.CUT:
+            member.zk.cut()
+            await asyncio.sleep(turn.for_ms / 1000)
+            await member.zk.mend()
+
+    def _start(self, name: str) -> None:
+        zk, figures = self._server.connect(), _Counted()
+        fetching = _Fetching(name, self._consumption, self._loop, self._chance)
+        queue = _Queue()
+        group_member = GroupMember(
+            zk,
+            RebalanceSettings(
+                GROUP_ID,
+                name,
+                strategy=self._strategy,
+                max_retries=self._times.rebalance_max_retries,
+                backoff_ms=self._times.rebalance_backoff_ms,
+            ),
+            ConsumerRegistration({TOPIC: 1}),
+            fetching,
+            Commits(ZooKeeperOffsets(zk, GROUP_ID), OFFSET_RETRIES, OFFSET_BACKOFF_MS, zk.sleep),
+            lambda _thread, _topic: queue,
+            zk.sleep,
+            figures,
+            session_timeout_ms=self._times.zookeeper_session_timeout_ms,
+            always_watch_brokers=self._times.always_watch_brokers,
+        )
+        group_member.trigger()
+        self._figures.append(figures)
+        self._members[name] = _Member(zk, fetching, asyncio.create_task(group_member.watch()))
+
+    async def _stop(self, name: str, member: _Member) -> None:
+        del self._members[name]
+        member.task.cancel()
+        self._consumption.gone(name, self._loop.now_ms)
+        await asyncio.gather(member.task, return_exceptions=True)
+
+
+def _restarted(figures: _Counted) -> _Counted:
+    figures.ended = figures.tries = 0
+    return figures

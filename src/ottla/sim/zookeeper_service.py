@@ -1,0 +1,368 @@
+"""ZooKeeper in the simulator: the real tree, sessions in virtual time, and links that may be cut.
+
+A `SimulatedZk` is what one member has of it. It behaves as the client over the wire does (`zk.kazoo_client`): calls
+made without a connection wait for one, reads whose connection is lost are asked again, and a change whose connection is
+lost raises `ConnectionLossError`: nobody knows whether it was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from ottla.sim.virtual_loop import VirtualTimeLoop
+from ottla.zk.client import ConnectionLossError, SessionEvent, SessionListener, Watcher
+from ottla.zk.tree import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    NoNodeError,
+    Operation,
+    Result,
+    Set,
+    Stat,
+    Tree,
+    WatchEvent,
+    WatchTable,
+    ZkError,
+    parent_of,
+)
+
+T = TypeVar("T")
+
+#: A client says that it lives so often in the time of its session.
+PINGS_PER_SESSION = 3
+#: What arrives in one moment keeps its order; seconds.
+APART_S = 1e-6
+
+
+class _Watch(NamedTuple):
+    """Whom to tell, in which of its sessions."""
+
+    zk: SimulatedZk
+    session_id: int
+    watcher: Watcher
+
+
+class SimulatedZooKeeper:
+    """One server. Counts what it is asked for, and how many watches fire."""
+
+    def __init__(
+        self, loop: VirtualTimeLoop, chance: random.Random, delay_ms: tuple[int, int], session_timeout_ms: int
+    ) -> None:
+        self.loop = loop
+        self.tree = Tree()
+        self.watches = WatchTable()
+        self.session_timeout_ms = session_timeout_ms
+        self.reads = 0
+        self.writes = 0
+        self.events = 0
+        self._chance = chance
+        self._delay_ms = delay_ms
+        self._sessions = 0
+
+    def connect(self) -> SimulatedZk:
+        """A new session."""
+        return SimulatedZk(self)
+
+    def new_session_id(self) -> int:
+        """An id that no session had."""
+        self._sessions += 1
+        return self._sessions
+
+    def delay_s(self) -> float:
+        """How long a message takes."""
+        return self._chance.randint(*self._delay_ms) / 1000
+
+    def since_ping_s(self) -> float:
+        """How long ago a client last said that it lives, when its link is lost."""
+        return self._chance.random() * self.session_timeout_ms / 1000 / PINGS_PER_SESSION
+
+    def execute(self, operations: Sequence[Operation], session_id: int) -> tuple[Result, ...]:
+        """A transaction. Raises `ZkError`."""
+        self.writes += sum(not isinstance(operation, Check) for operation in operations)
+        transaction = self.tree.execute(operations, session_id, self.loop.now_ms)
+        self._fire(transaction.events)
+        return transaction.results
+
+    def end_session(self, session_id: int) -> None:
+        """Its ephemeral nodes and watches go."""
+        self.watches.drop_if(lambda watch: isinstance(watch, _Watch) and watch.session_id == session_id)
+        self._fire(self.tree.expire_session(session_id, self.loop.now_ms).events)
+
+    def _fire(self, events: Sequence[WatchEvent]) -> None:
+        for watch, event in self.watches.fire(events):
+            assert isinstance(watch, _Watch)
+            self.events += 1
+            watch.zk.deliver(partial(watch.watcher, event), watch.session_id)
+
+
+class SimulatedZk:
+    """`ZkClient` of one member. `freeze`, `thaw`, `cut` and `mend` are what befalls it."""
+
+    def __init__(self, server: SimulatedZooKeeper) -> None:
+        self._server = server
+        self._loop = server.loop
+        self._session_id = server.new_session_id()
+        self._listeners: list[SessionListener] = []
+        #: Counts the connections; what was sent on an older one is lost.
+        self._link = 0
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._running = asyncio.Event()
+        self._running.set()
+        self._held: list[Callable[[], None]] = []
+        self._last_sent_s = self._last_delivered_s = 0.0
+        self._expiry: asyncio.TimerHandle | None = None
+        self._is_expired = self._is_over = False
+
+    # What befalls it
+
+    def freeze(self) -> None:
+        """The process stands still: it sends nothing, and sees nothing of what comes."""
+        self._running.clear()
+        self._fall_silent()
+
+    async def thaw(self) -> None:
+        """The process goes on; a session that has expired meanwhile is found out after a round trip."""
+        self._running.set()
+        await self._return()
+
+    def cut(self) -> None:
+        """The connection is lost, and none can be made."""
+        if self._connected.is_set():
+            self._connected.clear()
+            self._link += 1
+            self._tell(SessionEvent.SUSPENDED)
+            self._fall_silent()
+
+    async def mend(self) -> None:
+        """There is a connection again."""
+        await self._return()
+
+    def die(self) -> None:
+        """The process is gone; the server hears nothing any more."""
+        self._is_over = True
+        self._link += 1
+        self._held.clear()
+        self._fall_silent()
+
+    async def sleep(self, delay_s: float) -> None:
+        """For the member: time passes, and nothing more happens while its process stands still."""
+        await asyncio.sleep(delay_s)
+        await self._running.wait()
+
+    def _fall_silent(self) -> None:
+        if self._expiry is None:
+            timeout_s = self._server.session_timeout_ms / 1000 - self._server.since_ping_s()
+            self._expiry = self._loop.call_later(timeout_s, self._expire)
+
+    def _expire(self) -> None:
+        if not self._is_expired:
+            self._is_expired = True
+            self._server.end_session(self._session_id)
+
+    async def _return(self) -> None:
+        if not self._running.is_set() or self._is_over:
+            return
+        # What it believes is true until the server has answered.
+        await asyncio.sleep(self._server.delay_s() + self._server.delay_s())
+        if not self._running.is_set() or self._is_over:
+            return
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        was_cut = not self._connected.is_set()
+        held, self._held = self._held, []
+        if self._is_expired:
+            self._is_expired = False
+            self._link += 1
+            self._session_id = self._server.new_session_id()
+            self._connected.set()
+            self._tell(SessionEvent.EXPIRED)
+            self._tell(SessionEvent.CONNECTED)
+            return
+        self._connected.set()
+        for call in held:
+            call()
+        if was_cut:
+            self._tell(SessionEvent.CONNECTED)
+
+    def _tell(self, event: SessionEvent) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    # Messages
+
+    def deliver(self, call: Callable[[], object], session_id: int) -> None:
+        """Something is on its way from the server; it comes in order, and not while the process stands still."""
+        at_s = max(self._loop.time() + self._server.delay_s(), self._last_delivered_s + APART_S)
+        self._last_delivered_s = at_s
+        self._loop.call_at(at_s, self._arrive, call, session_id)
+
+    def _arrive(self, call: Callable[[], object], session_id: int) -> None:
+        if self._is_over or session_id != self._session_id:
+            return
+        if self._running.is_set() and self._connected.is_set() and not self._held:
+            call()
+        else:
+            self._held.append(partial(self._arrive, call, session_id))
+
+    async def _ask(self, path: str, work: Callable[[], T], *, again: bool) -> T:
+        """Have the server do something; `again` for what may be asked twice."""
+        while True:
+            await self._running.wait()
+            await self._wait_for_connection(path)
+            answer: asyncio.Future[T] = self._loop.create_future()
+            at_s = max(self._loop.time() + self._server.delay_s(), self._last_sent_s + APART_S)
+            self._last_sent_s = at_s
+            self._loop.call_at(at_s, self._serve, work, answer, self._link)
+            try:
+                result = await answer
+            except ConnectionLossError:
+                if again:
+                    continue
+                raise
+            finally:
+                await self._running.wait()
+            return result
+
+    async def _wait_for_connection(self, path: str) -> None:
+        try:
+            async with asyncio.timeout(self._server.session_timeout_ms / 1000):
+                await self._connected.wait()
+        except TimeoutError:
+            raise ConnectionLossError(path, "ZooKeeper cannot be reached") from None
+
+    def _serve(self, work: Callable[[], T], answer: asyncio.Future[T], link: int) -> None:
+        if link != self._link or self._is_expired:
+            self._answered(answer, None, ConnectionLossError("/", "lost on its way there"))
+            return
+        result, error = None, None
+        try:
+            result = work()
+        except ZkError as refused:
+            error = refused
+        at_s = max(self._loop.time() + self._server.delay_s(), self._last_delivered_s + APART_S)
+        self._last_delivered_s = at_s
+        self._loop.call_at(at_s, self._come_back, answer, result, error, link)
+
+    def _come_back(self, answer: asyncio.Future[T], result: T | None, error: ZkError | None, link: int) -> None:
+        if link != self._link:
+            result, error = None, ConnectionLossError("/", "the answer was lost")
+        self._answered(answer, result, error)
+
+    def _answered(self, answer: asyncio.Future[T], result: T | None, error: ZkError | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)  # type: ignore[arg-type]  # T may be None itself
+
+    # ZkClient
+
+    @property
+    def session_id(self) -> int:
+        """See `ZkClient.session_id`."""
+        return self._session_id
+
+    def on_session(self, listener: SessionListener) -> None:
+        """See `ZkClient.on_session`."""
+        self._listeners.append(listener)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """See `ZkClient.create`. Parents are made one by one, as over the wire."""
+        operation = Create(path, data, ephemeral, sequential)
+        try:
+            (made,) = await self.multi([operation])
+        except NoNodeError:
+            if not make_parents or parent_of(path) == "/":
+                raise
+            await self._make(parent_of(path))
+            (made,) = await self.multi([operation])
+        assert isinstance(made, str)
+        return made
+
+    async def _make(self, path: str) -> None:
+        if await self.exists(path) is None:
+            await self.create(path, make_parents=True)
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        """See `ZkClient.get`."""
+
+        def read() -> tuple[bytes | None, Stat]:
+            node = self._server.tree.get(path)
+            if watch is not None:
+                self._server.watches.watch_data(path, _Watch(self, self._session_id, watch))
+            return node.data, node.stat()
+
+        return await self._read(path, read)
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        """See `ZkClient.exists`."""
+
+        def read() -> Stat | None:
+            node = self._server.tree.nodes.get(path)
+            if watch is not None:
+                self._server.watches.watch_data(path, _Watch(self, self._session_id, watch))
+            return None if node is None else node.stat()
+
+        return await self._read(path, read)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """See `ZkClient.children`."""
+
+        def read() -> list[str]:
+            names = self._server.tree.children(path)
+            if watch is not None:
+                self._server.watches.watch_children(path, _Watch(self, self._session_id, watch))
+            return names
+
+        return await self._read(path, read)
+
+    async def _read(self, path: str, read: Callable[[], T]) -> T:
+        def counted() -> T:
+            self._server.reads += 1
+            return read()
+
+        return await self._ask(path, counted, again=True)
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """See `ZkClient.set`."""
+        (stat,) = await self.multi([Set(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """See `ZkClient.delete`."""
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
+        """See `ZkClient.multi`."""
+        if not operations:
+            return ()
+        return await self._ask(
+            operations[0].path, lambda: self._server.execute(operations, self._session_id), again=False
+        )
+
+    async def close(self) -> None:
+        """See `ZkClient.close`."""
+        if not self._is_over:
+            self._is_over = True
+            if not self._is_expired:
+                self._server.end_session(self._session_id)
+            if self._expiry is not None:
+                self._expiry.cancel()

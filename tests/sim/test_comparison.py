@@ -1,0 +1,132 @@
+"""The same churn on both designs: the same story each time, and costs that grow as they must."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.sim.churn_script import Action, ChurnScript, ScriptPlan, Turn, make_script
+from ottla.sim.comparison import Comparison, GrowthRow, compare, growth
+from ottla.sim.design import DesignResult
+
+pytestmark = pytest.mark.spec("Z8")
+
+BOTH = Comparison(("range",))
+
+
+def at(*turns: Turn, members: int = 4, partitions: int = 8) -> ChurnScript:
+    """A script of just these turns."""
+    names = tuple(f"m{number}" for number in range(1, members + 1))
+    return ChurnScript(names, partitions, turns, 60_000, 120_000)
+
+
+def test_a_seed_makes_one_script() -> None:
+    plan = ScriptPlan(turns=200)
+    assert make_script(5, plan) == make_script(5, plan)
+    assert make_script(5, plan) != make_script(6, plan)
+
+
+def test_scripts_can_be_played() -> None:
+    """Who leaves was there, nobody starts twice, and somebody always stays."""
+    for seed in range(20):
+        plan = ScriptPlan(members=3, turns=100)
+        script = make_script(seed, plan)
+        living = set(script.members)
+        for turn in script.turns:
+            if turn.action is Action.START:
+                assert turn.member not in living
+                living.add(turn.member)
+            elif turn.member:
+                assert turn.member in living
+            if turn.action in (Action.LEAVE, Action.DIE):
+                living.remove(turn.member)
+            assert 1 <= len(living) <= 2 * plan.members
+        assert script.turns[-1].at_ms < script.end_ms
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_is_the_same_each_time_and_ends_at_rest(seed: int) -> None:
+    script = make_script(seed, ScriptPlan(members=5, partitions=12, turns=12))
+    first, second = compare(script, BOTH, seed), compare(script, BOTH, seed)
+    assert first == second
+    for result in first:
+        assert len(result.settled) == len(script.turns)
+        assert result.settled[-1].is_whole, result.design
+
+
+def test_only_zookeeper_has_znodes_and_only_the_coordinator_requests() -> None:
+    zookeeper, coordinator = compare(at(Turn(60_000, Action.LEAVE, "m1")), BOTH, 1)
+    assert min(zookeeper.znode_reads, zookeeper.znode_writes, zookeeper.watch_events) > 0
+    assert not zookeeper.requests
+    assert coordinator.requests_of_rebalances
+    assert not coordinator.znode_reads
+    for result in (zookeeper, coordinator):
+        assert result.rebalances == 3, "one for each member that stays"
+        assert result.unread_s > 0
+        assert result.doubled_s == 0
+
+
+def test_a_death_is_noticed_when_the_session_ends() -> None:
+    for result in compare(at(Turn(60_000, Action.DIE, "m2")), BOTH, 1):
+        assert 4_000 <= result.settled[0].after_ms <= 9_000, result.design
+        assert result.longest_unread_s * 1000 >= 4_000, result.design
+
+
+@pytest.mark.parametrize("action", [Action.CUT, Action.FREEZE])
+def test_split_brain_who_is_away_longer_than_its_session_reads_with_its_successor(action: Action) -> None:
+    for result in compare(at(Turn(60_000, action, "m2", for_ms=20_000)), BOTH, 1):
+        assert result.doubled_s > (10 if action is Action.CUT else 0), result.design
+        assert result.settled[0].is_whole, result.design
+
+
+def test_who_is_away_shorter_than_its_session_makes_no_rebalance() -> None:
+    for result in compare(at(Turn(60_000, Action.FREEZE, "m2", for_ms=2_000)), BOTH, 1):
+        assert result.rebalances == 0, result.design
+        assert result.unread_s == pytest.approx(4.0), "two partitions for two seconds"
+
+
+def test_brokers_that_come_and_go_matter_only_where_they_are_watched() -> None:
+    script = at(Turn(60_000, Action.BROKER, for_ms=20_000))
+    zookeeper, watched, coordinator = compare(script, Comparison(("range",), watch_brokers=True), 1)
+    assert zookeeper.rebalances == coordinator.rebalances == 0
+    assert watched.rebalances == 2 * 4
+    assert watched.unread_s > 0
+
+
+def test_new_partitions_are_found_and_read() -> None:
+    for result in compare(at(Turn(60_000, Action.GROW, by=3)), BOTH, 1):
+        assert result.settled[0].is_whole, result.design
+        assert {reading.partition for reading in result.readings} == set(range(11))
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[tuple[int, int], GrowthRow]:
+    return {(row.members, row.partitions): row for row in growth(8, 32, BOTH, 3)}
+
+
+@pytest.mark.slow
+def test_reads_grow_with_the_square_of_the_members(rows: dict[tuple[int, int], GrowthRow]) -> None:
+    """The herd: every member reads the registration of every member, after every change."""
+    for members in (8, 16, 32):
+        reads = rows[members, 32].znode_reads
+        # Six changes leave a group with up to three members more or fewer; each reads up to 10 nodes besides.
+        assert (members - 3) ** 2 <= reads <= (members + 3) * (members + 3 + 10) + 32, members
+
+
+@pytest.mark.slow
+def test_writes_grow_with_the_partitions_and_not_with_the_members(rows: dict[tuple[int, int], GrowthRow]) -> None:
+    """Each is committed, released and claimed, whoever has it."""
+    for size, row in rows.items():
+        assert 2 * size[1] <= row.znode_writes <= 3 * size[1] + 10, size
+
+
+@pytest.mark.slow
+def test_watch_events_and_requests_grow_with_the_members(rows: dict[tuple[int, int], GrowthRow]) -> None:
+    for (members, _), row in rows.items():
+        assert members - 3 <= row.watch_events <= members + 3
+        assert 2 * (members - 3) <= row.requests <= 4 * (members + 3)
+
+
+def test_figures_of_a_design_can_be_compared() -> None:
+    result = DesignResult("x")
+    result.requests.update({"JoinGroup": 2, "SyncGroup": 2, "Heartbeat": 50, "OffsetCommit": 7})
+    assert result.requests_of_rebalances == 4
