@@ -58,7 +58,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return round(self._nothing.passed_s * 1000)
 
 
-def run_in_virtual_time(work: Coroutine[Any, Any, T], loop: VirtualTimeLoop) -> T:
-    """Run to the end in the loop, and close it. Tasks that are still there are cancelled."""
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+def run_in_virtual_time(work: Coroutine[Any, Any, T], loop: VirtualTimeLoop | None = None) -> T:
+    """Run to the end in the loop, or in one of its own, and close it. Tasks that are still there are cancelled."""
+    with asyncio.Runner(loop_factory=lambda: loop or VirtualTimeLoop()) as runner:
         return runner.run(work)

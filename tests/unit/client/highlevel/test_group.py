@@ -10,9 +10,9 @@ from ottla.client.highlevel.figures import Step
 from ottla.client.highlevel.rebalancer import ConsumerRebalanceFailedError
 from ottla.client.highlevel.registration import ConsumerIdInUseError
 from ottla.client.model import TopicPartition
+from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import ConsumerIdZnode, ConsumerOffsetZnode, ConsumerRegistration, PartitionOwnerZnode
-from support.virtual_time import run_virtually
 from support.zk_groups import GROUP, World, static
 
 pytestmark = pytest.mark.spec("Z6")
@@ -31,7 +31,7 @@ def virtually(scenario):
         finally:
             await world.end()
 
-    run_virtually(whole())
+    run_in_virtual_time(whole())
 
 
 def shares(world):
@@ -389,7 +389,7 @@ def test_trouble_at_each_call_of_zookeeper(troubled, trouble):
             await world.end()
 
     number = 1
-    while run_virtually(whole(number)) >= number:
+    while run_in_virtual_time(whole(number)) >= number:
         number += 1
     assert number > 10
 

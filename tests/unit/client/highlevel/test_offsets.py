@@ -10,8 +10,8 @@ from ottla.client.errors import ClientError
 from ottla.client.highlevel.commits import Commits, OffsetsNotCommittedError
 from ottla.client.highlevel.offset_stores import DualOffsets, ZooKeeperOffsets
 from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
-from support.virtual_time import run_virtually
 from support.zk_groups import GROUP, World
 
 pytestmark = pytest.mark.spec("Z5")
@@ -62,7 +62,7 @@ def test_offsets_in_zookeeper():
         with pytest.raises(ZnodeDataError, match=f"{path} holds no offset"):
             await store.fetch([P])
 
-    run_virtually(scenario())
+    run_in_virtual_time(scenario())
 
 
 def test_what_another_consumer_wrote_meanwhile_is_written_over():
@@ -76,7 +76,7 @@ def test_what_another_consumer_wrote_meanwhile_is_written_over():
         await store.commit(committed(p0=5))
         assert await store.fetch([P]) == {P: 5}
 
-    run_virtually(scenario())
+    run_in_virtual_time(scenario())
 
 
 def test_of_two_stores_the_later_offset_counts_and_both_are_written():
@@ -87,7 +87,7 @@ def test_of_two_stores_the_later_offset_counts_and_both_are_written():
         await store.commit(committed(p0=8))
         assert kafka.offsets[P] == zookeeper.offsets[P] == 8
 
-    run_virtually(scenario())
+    run_in_virtual_time(scenario())
 
 
 def test_what_kafka_refuses_does_not_go_to_zookeeper():
@@ -97,7 +97,7 @@ def test_what_kafka_refuses_does_not_go_to_zookeeper():
             await DualOffsets(kafka, zookeeper).commit(committed(p0=8))
         assert zookeeper.offsets == {}
 
-    run_virtually(scenario())
+    run_in_virtual_time(scenario())
 
 
 @pytest.mark.parametrize(("failures", "retry", "succeeds"), [(5, True, True), (6, True, False), (1, False, False)])
@@ -114,7 +114,7 @@ def test_commits_are_tried_again_as_the_settings_say(failures, retry, succeeds):
                 await commits.commit({P: 1}, retry_on_failure=retry)
             assert store.calls == (6 if retry else 1)
 
-    run_virtually(scenario())
+    run_in_virtual_time(scenario())
 
 
 def test_nothing_to_commit_asks_nobody():
@@ -123,7 +123,7 @@ def test_nothing_to_commit_asks_nobody():
         await Commits(store, 5, 1000, asyncio.sleep).commit({})
         assert store.calls == 0
 
-    run_virtually(scenario())
+    run_in_virtual_time(scenario())
 
 
 def test_offsets_are_asked_for_until_they_come():
@@ -131,4 +131,4 @@ def test_offsets_are_asked_for_until_they_come():
         store = MemoryOffsets(failures=20, offsets={P: 3})
         assert await Commits(store, 5, 1000, asyncio.sleep).fetch([P]) == {P: 3}
 
-    run_virtually(scenario())
+    run_in_virtual_time(scenario())
