@@ -399,10 +399,12 @@ class TopicManager:
         async with self._changing:
             if name in self._half_deleted:
                 return
-            found, repairs = await read_topic(
-                self._zk, name, self.broker_id, self.membership.controller_epoch, self._new_uuid
-            )
             known = self.image.topics.get(name)
+            # Tools of 0.8.2 that add partitions drop the topic's id.
+            missing_id = self._new_uuid if known is None else (lambda: known.topic_id)
+            found, repairs = await read_topic(
+                self._zk, name, self.broker_id, self.membership.controller_epoch, missing_id
+            )
             if known is not None:
                 if found.topic_id != known.topic_id or len(found.partitions) <= len(known.partitions):
                     return

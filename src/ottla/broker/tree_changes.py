@@ -1,4 +1,5 @@
-"""What others change in the tree, and this broker follows: topics made, grown, marked for deletion, settings.
+"""What others change in the tree, and this broker follows: topics made, grown, marked for deletion, settings, and what
+tools ask of the controller by way of nodes.
 
 Tools of old write the tree themselves, where newer ones ask a broker. What is due to be looked at is kept as paths: a
 watch that fires adds its node's path, and each look sets the watch again. What this broker itself has changed comes by
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ from ottla.zk.layout import (
     BrokerConfigZnode,
     ConfigChangeZnode,
     DeleteTopicZnode,
+    PreferredReplicaElectionZnode,
+    ReassignPartitionsZnode,
     TopicConfigZnode,
     TopicZnode,
     ZnodeDataError,
@@ -37,7 +41,9 @@ PAUSE_S = 0.05
 #: Nodes that are looked at together.
 LOOKS_AT_ONCE = 50
 
-_ROOTS = (TopicZnode.ROOT, DeleteTopicZnode.ROOT, ConfigChangeZnode.ROOT)
+#: Tools wait until these are gone.
+_REQUESTS = (ReassignPartitionsZnode.PATH, PreferredReplicaElectionZnode.PATH)
+_ROOTS = (TopicZnode.ROOT, DeleteTopicZnode.ROOT, ConfigChangeZnode.ROOT, *_REQUESTS)
 _TOPIC_CONFIGS = TopicConfigZnode.ROOT.removeprefix("/config/") + "/"
 _BROKER_CONFIGS = BrokerConfigZnode.path("").removeprefix("/config/")
 
@@ -108,6 +114,8 @@ class TreeChanges:
                     await self._topics.finish_deletion(name)
             elif path == ConfigChangeZnode.ROOT:
                 await self._look_at_config_changes()
+            elif path in _REQUESTS:
+                await self._look_at_request(path)
             else:
                 await self._look_at_topic(path)
         except (ConnectionLossError, SessionExpiredError) as error:
@@ -141,6 +149,27 @@ class TreeChanges:
         if known is None or len(TopicZnode.decode(name, data).partitions) > len(known.partitions):
             with suppress(NoNodeError):  # gone again
                 await self._topics.take_over(name)
+
+    async def _look_at_request(self, path: str) -> None:
+        """Answer a tool by removing its node, as a controller does: the only broker has and leads all that it may."""
+        if await self._zk.exists(path, self._changed) is None:
+            return
+        with suppress(NoNodeError):
+            data, stat = await self._zk.get(path)
+            if path == ReassignPartitionsZnode.PATH:
+                self._tell_what_stays(ReassignPartitionsZnode.decode(data))
+            await self._zk.delete(path, stat.version)
+
+    def _tell_what_stays(self, wanted: Mapping[tuple[str, int], tuple[int, ...]]) -> None:
+        for (topic, number), replicas in wanted.items():
+            known = self._topics.image.topics.get(topic)
+            if known is None or not 0 <= number < len(known.partitions):
+                log.error("partition %s-%d cannot move: it is not there", topic, number)
+            elif replicas != known.partitions[number].replicas:
+                log.error(
+                    "partition %s-%d cannot move to brokers %s and stays: this broker is the only one of its cluster",
+                    *(topic, number, ", ".join(map(str, replicas)) or "(none)"),
+                )
 
     async def _look_at_config_changes(self) -> None:
         entities: dict[str, None] = {}

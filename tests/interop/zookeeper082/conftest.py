@@ -11,7 +11,10 @@ from kazoo.client import KazooClient
 
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.old_consumers import OldConsumer
+from support.ottla_server import OttlaServer
 from support.ottla_zookeeper import OttlaZooKeeper
+
+SETTINGS = {"log.retention.ms": "-1", "offsets.topic.num.partitions": "4", "zookeeper.session.timeout.ms": "6000"}
 
 
 class Cluster(NamedTuple):
@@ -42,9 +45,32 @@ def apache_on_ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         zookeeper.stop()
 
 
-@pytest.fixture(params=[pytest.param("apache", marks=pytest.mark.long), "apache_on_ottla"])
+@pytest.fixture(scope="session")
+def ottla_on_apache_cluster(
+    tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper
+) -> Iterator[Cluster]:
+    """Our broker on Apache ZooKeeper."""
+    connect = f"{apache_zookeeper.connect}/ottla-082"
+    server = OttlaServer(
+        tmp_path_factory.mktemp("ottla-on-apache"),
+        overrides=SETTINGS,
+        arguments=["--id", "1", "--zookeeper", connect],
+    )
+    try:
+        yield Cluster(server.start().bootstrap, connect)
+    finally:
+        server.stop()
+
+
+@pytest.fixture(
+    params=[
+        "ottla_on_apache",
+        pytest.param("apache_on_ottla", marks=pytest.mark.long),
+        pytest.param("apache", marks=pytest.mark.long),
+    ]
+)
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """Each of them in turn; Apache Kafka in long runs, to see what is right."""
+    """Each of them in turn; those with Apache Kafka in long runs, to see what is right."""
     found: Cluster = request.getfixturevalue(f"{request.param}_cluster")
     return found
 

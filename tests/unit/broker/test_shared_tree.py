@@ -20,6 +20,7 @@ from ottla.env.clock import VirtualClock
 from ottla.env.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, LocalClient, SessionEvent, Watcher
+from ottla.zk.layout import PreferredReplicaElectionZnode, ReassignPartitionsZnode, TopicZnode
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import Create, Delete, Operation, Result, Set, Stat
 
@@ -307,3 +308,47 @@ def test_old_notifications_are_removed_and_those_of_others_not_followed() -> Non
         await later.stop()
 
     run(body)
+
+
+def test_a_topic_that_a_tool_of_old_has_grown_keeps_its_id() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        topic_id = broker.topics.image.topics["t"].topic_id
+        await broker.other.set("/brokers/topics/t", b'{"version":1,"partitions":{"1":[7],"0":[7]}}')
+        await broker.until(lambda: broker.partitions("t") == 2)
+        assert broker.topics.image.topics["t"].topic_id == topic_id
+        assert TopicZnode.decode("t", broker.store.tree.get("/brokers/topics/t").data).topic_id == topic_id
+
+    run(body)
+
+
+def test_tools_are_answered_by_removing_their_nodes(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        for _ in range(2):
+            moved = ReassignPartitionsZnode.encode({("t", 0): [8, 9], ("t", 1): [7], ("t", -1): [7], ("none", 0): [7]})
+            await broker.other.create(ReassignPartitionsZnode.PATH, moved)
+            elected = PreferredReplicaElectionZnode.encode([("t", 0)])
+            await broker.other.create(PreferredReplicaElectionZnode.PATH, elected)
+            await broker.until(lambda: broker.store.tree.get("/admin").children == {"delete_topics"})
+        await broker.other.create(ReassignPartitionsZnode.PATH, ReassignPartitionsZnode.encode({("t", 0): [7]}))
+        await broker.until(lambda: broker.store.tree.get("/admin").children == {"delete_topics"})
+
+    with caplog.at_level("ERROR"):
+        run(body)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2 * 4
+    assert "partition t-0 cannot move to brokers 8, 9 and stays" in messages[0]
+    assert [name in text for name, text in zip(("t-1", "t--1", "none-0"), messages[1:4], strict=True)] == [True] * 3
+
+
+def test_a_request_of_a_tool_that_makes_no_sense_is_left_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(broker: Broker) -> None:
+        await broker.other.create(ReassignPartitionsZnode.PATH, b"[")
+        await broker.until(lambda: bool(caplog.records))
+        await broker.other.set(ReassignPartitionsZnode.PATH, b'{"version":1,"partitions":[]}')
+        await broker.until(lambda: broker.store.tree.get("/admin").children == {"delete_topics"})
+
+    with caplog.at_level("ERROR"):
+        run(body)
+    assert "/admin/reassign_partitions holds no JSON" in caplog.records[0].getMessage()
