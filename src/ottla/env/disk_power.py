@@ -8,7 +8,7 @@ of names, in their order. A file whose name is lost is lost, and a folder with e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final
 
 from ottla.env.disk_memory import (
@@ -147,6 +147,11 @@ class PowerLoss:
             assert isinstance(argument, str)
             self._rename(path, argument)
 
+    def take_all(self, changes: Iterable[Change]) -> None:
+        """Several more changes happened."""
+        for change in changes:
+            self.take(change)
+
     def untake(self, change: Change) -> None:
         """The append that was taken in last did not happen after all."""
         file = self._file(change[1])
@@ -212,7 +217,7 @@ def every_moment(journal: Sequence[Change], wanted: Container[int] | None = None
     """
     power = PowerLoss()
     count = 0
-    for change in journal:
+    for number, change in enumerate(journal):
         weight = journal_bytes([change])
         for part in range(1, weight):
             if wanted is None or count + part in wanted:
@@ -220,6 +225,9 @@ def every_moment(journal: Sequence[Change], wanted: Container[int] | None = None
                 yield count + part, power
                 power.untake(change)
         power.take(change)
+        if change[0] == REPLACE:
+            # What replaces a file and is forced is forced before it gets the name.
+            power.take_all(again for again in journal[number + 1 : number + 2] if again[:2] == (FLUSH, change[1]))
         count += weight
         if weight and (wanted is None or count in wanted):
             yield count, power

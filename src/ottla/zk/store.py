@@ -131,7 +131,12 @@ class TreeStore:
         tree = Tree()
         if disk.exists(snapshot_path):
             _load_snapshot(tree, disk.read_bytes(snapshot_path), snapshot_path)
+        is_new = not disk.exists(f"{folder}/{LOG_NAME}")
         file = disk.open(f"{folder}/{LOG_NAME}", create=True)
+        if is_new and flush_on_ack:
+            # What is forced into a file is lost with its name.
+            disk.fsync_dir(folder)
+            disk.fsync_dir(folder.rpartition("/")[0] or ("/" if folder.startswith("/") else "."))
         good = _replay_log(tree, file.pread(file.size, 0), file.path)
         if good < file.size:
             file.truncate(good)

@@ -21,7 +21,7 @@ from support.ottla_zookeeper import OttlaZooKeeper
 pytestmark = [pytest.mark.spec("Z2"), pytest.mark.needs_kafka, pytest.mark.slow]
 
 STEPS = 120
-DIGEST_OF_ME = "me:qWUdu2pBWOXw6hHPTaIMtcxQ3zw="
+DIGEST_OF_ME = "me:016djjlksVQS5RgX3M7biBGyYwY="
 
 _numbers = itertools.count()
 

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.env.clock import VirtualClock
 from ottla.env.disk_memory import Change, MemoryDisk, journal_bytes, replay
+from ottla.env.disk_power import every_moment, nothing_more
+from ottla.env.executor import InlineExecutor
+from ottla.zk.acl import Acl
+from ottla.zk.sessions import FIRST_DURABLE_SESSION
 from ottla.zk.store import TreeStore
-from ottla.zk.tree import Check, Create, Delete, Operation, Set, Tree, ZkError
+from ottla.zk.tree import (
+    Check,
+    CloseSession,
+    Create,
+    Delete,
+    OpenSession,
+    Operation,
+    ServerOperation,
+    Set,
+    SetAcl,
+    Tree,
+    ZkError,
+)
 
 PATHS = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/1", "/nope/z", "bad"])
 DATA = st.sampled_from([None, b"", b"1", b"\xff\x00"])
@@ -68,11 +86,40 @@ def test_undoing_restores(transactions: list[tuple[int, list[Operation]]]) -> No
     assert not any(node.ephemeral_owner for node in tree.nodes.values())
 
 
-@given(TRANSACTIONS, st.integers(0, 10_000), st.integers(0, 25))
-def test_a_crash_keeps_a_prefix(transactions: list[tuple[int, list[Operation]]], cut: int, snapshot_at: int) -> None:
+THEIRS = FIRST_DURABLE_SESSION
+
+
+def kept_image(tree: Tree) -> tuple[object, ...]:
+    """What outlives the process: everything but the nodes of its own sessions (1 and 2)."""
+    nodes = {
+        path: (node.version, node.mzxid, node.ctime_ms, node.ephemeral_owner, node.data, node.acl)
+        for path, node in tree.nodes.items()
+        if node.ephemeral_owner not in (1, 2)
+    }
+    return nodes, dict(tree.sessions)
+
+
+SESSION_STEPS = st.sampled_from([THEIRS, THEIRS + 1]).flatmap(
+    lambda session: st.sampled_from(
+        [OpenSession(session, b"secret", 4000), CloseSession(session), SetAcl("/a", (Acl(1, "world", "anyone"),))]
+    )
+)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([1, 2, THEIRS, THEIRS, THEIRS + 1]),
+        st.one_of(st.lists(OPERATIONS, max_size=4), st.lists(SESSION_STEPS, min_size=1, max_size=1)),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS, st.integers(0, 10_000), st.integers(0, 25))
+def test_a_crash_keeps_a_prefix(
+    transactions: list[tuple[int, list[ServerOperation]]], cut: int, snapshot_at: int
+) -> None:
     journal: list[Change] = []
     store = TreeStore.open(MemoryDisk(journal=journal), "/t", VirtualClock(7))
-    images = [image(store.tree, ephemeral=False)]
+    images = [kept_image(store.tree)]
     acknowledged = [journal_bytes(journal)]
     for number, (session, operations) in enumerate(transactions):
         if number == snapshot_at:
@@ -81,11 +128,59 @@ def test_a_crash_keeps_a_prefix(transactions: list[tuple[int, list[Operation]]],
             store.execute(operations, session)
         except ZkError:
             continue
-        images.append(image(store.tree, ephemeral=False))
+        images.append(kept_image(store.tree))
         acknowledged.append(journal_bytes(journal))
     limit = cut % (journal_bytes(journal) + 1)
     found = TreeStore.open(replay(journal, limit), "/t", VirtualClock(8))
     check_links(found.tree)
     must_have = max((index for index, bytes_then in enumerate(acknowledged) if bytes_then <= limit), default=0)
+    assert {node.ephemeral_owner for node in found.tree.nodes.values()} <= {0, *found.tree.sessions}
+    assert kept_image(found.tree) in images[must_have:]
+    for session in list(found.tree.sessions):
+        found.expire_session(session)
     assert not any(node.ephemeral_owner for node in found.tree.nodes.values())
-    assert image(found.tree, ephemeral=False) in images[must_have:]
+
+
+#: A life of a tree: sessions come and go, a snapshot in the midst.
+LIFE: list[tuple[int, list[ServerOperation]] | None] = [
+    (THEIRS, [OpenSession(THEIRS, b"\0\xff" * 8, 4000)]),
+    (THEIRS, [Create("/a", b"1"), Create("/a/x", b"\xff", ephemeral=True)]),
+    (1, [Create("/mine", ephemeral=True)]),
+    (THEIRS + 1, [OpenSession(THEIRS + 1, b"p" * 16, 5000)]),
+    (THEIRS + 1, [Create("/a/y-", "ü".encode(), True, True)]),
+    (THEIRS, [SetAcl("/a", (Acl(1, "digest", "x:y"),))]),
+    None,
+    (THEIRS, [Set("/a/x", b"z" * 700)]),
+    (THEIRS, [CloseSession(THEIRS)]),
+    (THEIRS + 1, [Delete("/a/y-0000000001"), Create("/a/y-", None, True, True)]),
+    (THEIRS + 1, [CloseSession(THEIRS + 1)]),
+    (1, [Create("/last")]),
+]
+
+
+def test_after_every_byte_of_a_life_what_was_forced_is_there() -> None:
+    """The process is killed, or the power goes, after each byte that was written."""
+    journal: list[Change] = []
+    disk = MemoryDisk(journal=journal)
+    disk.mkdirs("/disk")
+    disk.fsync_dir("/")
+    store = TreeStore.open(disk, "/disk/t", VirtualClock(7), InlineExecutor(), flush_on_ack=True)
+    moments = [(journal_bytes(journal), kept_image(store.tree))]
+    for step in LIFE:
+        if step is None:
+            store.snapshot()
+            continue
+        store.execute(step[1], step[0])
+        # The flush is done within the call: from here on the transaction is acknowledged.
+        moments.append((journal_bytes(journal), kept_image(store.tree)))
+    images = [image for _, image in moments]
+    dice = random.Random(11)
+    for at, loss in every_moment(journal):
+        promised = sum(1 for bytes_then, _ in moments if bytes_then <= at) - 1
+        survivors = [loss.survivor(choice) for choice in (nothing_more, dice.randrange, dice.randrange)]
+        for left in (replay(journal, at), *survivors):
+            if promised < 0:
+                continue
+            found = TreeStore.open(left, "/disk/t", VirtualClock(8))
+            assert kept_image(found.tree) in images[promised:], at
+            check_links(found.tree)

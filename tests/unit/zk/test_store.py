@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import errno
+import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,12 +15,26 @@ from ottla.env.disk import DiskError, RealDisk
 from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import InlineExecutor
+from ottla.records.crc import crc32c
 from ottla.zk import store as store_module
+from ottla.zk.acl import OPEN_ACL, Acl
+from ottla.zk.sessions import FIRST_DURABLE_SESSION
 from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME, TreeDamaged, TreeStore
-from ottla.zk.tree import Create, Delete, NodeExistsError, Operation, Set
+from ottla.zk.tree import (
+    Create,
+    Delete,
+    NodeExistsError,
+    OpenSession,
+    Operation,
+    SessionExpiredError,
+    Set,
+    SetAcl,
+)
 
 CLOCK = VirtualClock(5000)
 SESSION = 1
+#: A session of another process.
+DURABLE = FIRST_DURABLE_SESSION + 5
 T = TypeVar("T")
 
 
@@ -87,6 +103,61 @@ def test_records_that_the_snapshot_holds_already_are_passed_over() -> None:
     log = disk.read_bytes(f"/t/{LOG_NAME}")
     store.snapshot()
     disk.write_atomic(f"/t/{LOG_NAME}", log)
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+
+@pytest.mark.parametrize("with_snapshot", [False, True])
+def test_sessions_of_other_processes_and_what_is_theirs_survive(with_snapshot: bool) -> None:
+    disk = MemoryDisk()
+    store = filled(disk)
+    acl = (Acl(1, "world", "anyone"), Acl(31, "digest", "me:x"))
+    store.execute([OpenSession(DURABLE, b"\0pass\xff", 4000)], DURABLE)
+    store.execute([OpenSession(DURABLE + 1, b"other", 5000)], DURABLE)
+    store.execute([Create("/theirs", b"1", ephemeral=True, acl=acl), Create("/e", ephemeral=True)], DURABLE)
+    store.execute([Create("/gone", ephemeral=True)], DURABLE + 1)
+    store.execute([Create("/local", ephemeral=True)], SESSION)
+    store.execute([SetAcl("/a", acl), Set("/theirs", b"2")], DURABLE)
+    store.expire_session(DURABLE + 1)
+    if with_snapshot:
+        store.snapshot()
+        assert disk.file_size(f"/t/{LOG_NAME}") == 0
+    again = TreeStore.open(disk, "/t", CLOCK)
+    assert again.tree.sessions == {DURABLE: (b"\0pass\xff", 4000)}
+    assert again.tree.ephemerals() == {DURABLE: ["/e", "/theirs"]}
+    assert again.tree.children("/") == ["a", "e", "theirs"]
+    assert again.tree.get("/theirs").stat() == store.tree.get("/theirs").stat()
+    assert (again.tree.get("/a").acl, again.tree.get("/a").aversion) == (acl, 1)
+    assert again.tree.get("/a/b").acl is OPEN_ACL
+    again.expire_session(DURABLE)
+    last = TreeStore.open(disk, "/t", CLOCK).tree
+    assert (last.children("/"), last.sessions, last.ephemerals()) == (["a"], {}, {})
+
+
+def test_an_ephemeral_node_needs_a_session_that_lives() -> None:
+    store = filled(MemoryDisk())
+    with pytest.raises(SessionExpiredError):
+        store.execute([Create("/e", ephemeral=True)], DURABLE)
+
+
+def record(value: object) -> bytes:
+    payload = json.dumps(value, separators=(",", ":")).encode()
+    return struct.pack(">II", len(payload), crc32c(payload)) + payload
+
+
+def test_trees_of_older_versions_are_read() -> None:
+    """A snapshot of format 1, and records that do not name a format; their counters went on from the cversion."""
+    disk = MemoryDisk()
+    disk.mkdirs("/t")
+    root = ["/", "", 0, 0, 3, 0, 0, 0, 1, 0]
+    node = ["/a", "x", 3, 3, 4, 10, 10, 2, 7, 1]
+    disk.write_atomic(f"/t/{SNAPSHOT_NAME}", record([1, 4, [root, node]]))
+    log = [[5, 20, [["create", "/a/n-0000000007", None, 8]]], [6, 30, [["set", "/a", "y", 3]]]]
+    disk.write_atomic(f"/t/{LOG_NAME}", b"".join(map(record, log)))
+    store = TreeStore.open(disk, "/t", CLOCK)
+    assert store.tree.last_zxid == 6
+    stat = store.tree.get("/a").stat()
+    assert (stat.version, stat.aversion, stat.children_count, stat.pzxid, stat.mzxid) == (3, 1, 1, 5, 6)
+    assert store.execute([Create("/a/n-", sequential=True)], SESSION).results == ("/a/n-0000000008",)
     assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
 
 
@@ -245,6 +316,79 @@ def test_a_flush_that_fails_is_tried_again_with_the_next_write() -> None:
     assert executor.waiting == []
     store.execute([Create("/b")], SESSION)
     assert len(executor.waiting) == 1
+
+
+class Listener:
+    """Notes what a store tells its server."""
+
+    def __init__(self) -> None:
+        self.forced_zxids: list[int] = []
+        self.failures: list[DiskError] = []
+
+    def forced(self, zxid: int) -> None:
+        self.forced_zxids.append(zxid)
+
+    def failed(self, error: DiskError) -> None:
+        self.failures.append(error)
+
+
+def in_loop(body: Callable[[], Coroutine[object, object, None]]) -> None:
+    asyncio.run(body())
+
+
+def test_a_server_is_told_what_is_forced_and_writes_of_one_turn_share_a_flush() -> None:
+    async def body() -> None:
+        executor, listener = SlowExecutor(), Listener()
+        store = TreeStore.open(MemoryDisk(), "/t", CLOCK, executor, flush_on_ack=True)
+        store.listen(listener)
+        for name in ("/a", "/b"):
+            store.execute([Create(name)], SESSION)
+        assert (store.forced_zxid, executor.waiting) == (0, [])
+        await asyncio.sleep(0)
+        store.execute([Create("/c")], SESSION)
+        store.execute([Delete("/a")], SESSION)
+        assert [store.unforced(path) for path in ("/a", "/b", "/c", "/", "/d")] == [5, 3, 4, 5, 0]
+        executor.waiting.pop()()
+        assert listener.forced_zxids == [3]
+        assert [store.unforced(path) for path in ("/a", "/b", "/c", "/")] == [5, 0, 4, 5]
+        await asyncio.sleep(0)
+        executor.waiting.pop()()
+        assert listener.forced_zxids == [3, 5]
+        assert store.unforced("/") == 0
+
+    in_loop(body)
+
+
+def test_a_server_is_told_of_a_flush_that_fails() -> None:
+    async def body() -> None:
+        disk, executor, listener = FaultyDisk(MemoryDisk()), SlowExecutor(), Listener()
+        store = TreeStore.open(disk, "/t", CLOCK, executor, flush_on_ack=True)
+        store.listen(listener)
+        disk.fail("flush", times=1)
+        store.execute([Create("/a")], SESSION)
+        await asyncio.sleep(0)
+        executor.waiting.pop()()
+        assert listener.forced_zxids == []
+        assert [error.errno for error in listener.failures] == [errno.EIO]
+        with pytest.raises(DiskError):
+            store.execute([Create("/b")], SESSION)
+
+    in_loop(body)
+
+
+def test_every_transaction_that_a_client_elsewhere_may_see_has_its_number_on_disk() -> None:
+    async def body() -> None:
+        disk = MemoryDisk()
+        store = TreeStore.open(disk, "/t", CLOCK, InlineExecutor())
+        store.execute([Create("/e", ephemeral=True)], SESSION)
+        store.listen(Listener())
+        store.execute([Set("/e", b"1")], SESSION)
+        assert store.forced_zxid == store.tree.last_zxid
+        again = TreeStore.open(disk, "/t", CLOCK)
+        assert again.tree.last_zxid == store.tree.last_zxid
+        assert list(again.tree.nodes) == ["/"]
+
+    in_loop(body)
 
 
 def test_closing_while_a_disk_thread_flushes() -> None:

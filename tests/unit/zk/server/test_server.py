@@ -1,0 +1,377 @@
+"""The server in this process: what is told when, by a disk whose flushes end when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import pytest
+
+from interop.zookeeper import raw
+from interop.zookeeper.raw import RawClient
+from ottla.env.clock import SystemClock, VirtualClock
+from ottla.env.disk import DiskError
+from ottla.env.disk_faulty import FaultyDisk
+from ottla.env.disk_memory import MemoryDisk
+from ottla.env.executor import InlineExecutor
+from ottla.env.network import NetworkError
+from ottla.env.randomness import Randomness
+from ottla.zk.client import LocalClient
+from ottla.zk.server import connection as connection_module
+from ottla.zk.server import server as server_module
+from ottla.zk.server.server import ServerSettings, ZooKeeperServer
+from ottla.zk.store import TreeStore
+from ottla.zk.tree import EventType, WatchEvent
+
+T = TypeVar("T")
+
+pytestmark = [pytest.mark.spec("Z2")]
+
+PATIENCE_S = 10.0
+SYSTEM_ERROR = -1
+
+
+class HeldExecutor(InlineExecutor):
+    """Flushes end when `let_go` is called, or at once while nobody holds them."""
+
+    def __init__(self) -> None:
+        self.held = False
+        self.waiting: list[Callable[[], None]] = []
+
+    def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        if self.held:
+            self.waiting.append(lambda: InlineExecutor.call(self, work, done))
+        else:
+            super().call(work, done)
+
+    def let_go(self) -> None:
+        """All flushes end."""
+        self.held = False
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            each()
+
+
+class Served:
+    """A server with its parts."""
+
+    def __init__(
+        self, disk: MemoryDisk | None = None, clock: VirtualClock | None = None, *, force: bool = True
+    ) -> None:
+        self.disk = FaultyDisk(disk or MemoryDisk())
+        self.clock = clock
+        self.executor = HeldExecutor()
+        self.failures: list[DiskError] = []
+        time = clock or SystemClock()
+        self.store = TreeStore.open(self.disk, "/t", time, self.executor, flush_on_ack=force)
+        settings = ServerSettings(tick_time_ms=500, max_client_connections=8)
+        self.server = ZooKeeperServer(
+            self.store, time, Randomness(1), port=0, settings=settings, on_failure=self.failures.append
+        )
+        self.clients: list[RawClient] = []
+
+    async def client(self, **options: object) -> RawClient:
+        """A client with a session."""
+        client = await in_thread(lambda: RawClient(self.server.port, **options))  # type: ignore[arg-type]
+        self.clients.append(client)
+        await in_thread(client.connect)
+        return client
+
+    @asynccontextmanager
+    async def running(self):
+        await self.server.start()
+        try:
+            yield self
+        finally:
+            self.executor.let_go()
+            await self.server.stop()
+            for client in self.clients:
+                client.close()
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.wait_for(asyncio.to_thread(work), PATIENCE_S)
+
+
+async def ask(client: RawClient, op: int, body: bytes = b"", xid: int | None = None) -> raw.Answer:
+    return await in_thread(lambda: client.ask(op, body, xid))
+
+
+async def settled(condition: Callable[[], object]) -> None:
+    async def wait() -> None:
+        while not condition():  # noqa: ASYNC110 (there is no event for what the server does inside)
+            await asyncio.sleep(0)
+
+    await asyncio.wait_for(wait(), PATIENCE_S)
+
+
+def run(body: Callable[[], Coroutine[object, object, None]]) -> None:
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
+def pending(*asked: Awaitable[object]) -> list[asyncio.Task[object]]:
+    return [asyncio.ensure_future(each) for each in asked]
+
+
+def test_nobody_is_told_of_a_change_before_it_is_on_the_disk() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            writer, reader, watcher, other = [await served.client() for _ in range(4)]
+            for path in ("/a", "/gone", "/apart"):
+                await ask(writer, raw.CREATE, raw.create(path))
+            await ask(watcher, raw.EXISTS, raw.watching("/a", True))
+            served.executor.held = True
+            writes = pending(
+                ask(writer, raw.MULTI, raw.multi([(5, raw.set_data("/a", b"new")), (2, raw.versioned("/gone"))]))
+            )
+            await settled(lambda: served.executor.waiting)
+            reads = pending(
+                ask(reader, raw.GET_DATA, raw.watching("/a")),
+                ask(other, raw.EXISTS, raw.watching("/gone")),
+            )
+            await settled(lambda: len(served.server._holding) == 4)
+            assert not any(task.done() for task in (*writes, *reads))
+            assert watcher.events == []
+            served.executor.let_go()
+            written, read, gone = await asyncio.gather(*writes, *reads)
+            assert isinstance(read, raw.Answer)
+            assert isinstance(gone, raw.Answer)
+            assert isinstance(read.result, tuple)
+            assert read.result[0] == b"new"
+            assert gone.error == -101
+            assert isinstance(written, raw.Answer)
+            assert written.zxid <= read.zxid
+            await in_thread(watcher.ping)
+            assert watcher.events == [raw.Event(3, 3, "/a")]
+
+    run(body)
+
+
+def test_what_no_unforced_change_touched_is_read_at_once() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            writer, reader = await served.client(), await served.client()
+            await ask(writer, raw.CREATE, raw.create("/a"))
+            apart = (await ask(writer, raw.CREATE, raw.create("/apart"))).zxid
+            served.executor.held = True
+            (write,) = pending(ask(writer, raw.SET_DATA, raw.set_data("/a", b"1")))
+            await settled(lambda: served.executor.waiting)
+            answer = await ask(reader, raw.GET_DATA, raw.watching("/apart"))
+            assert (answer.error, answer.zxid) == (0, apart)
+            assert (await in_thread(reader.ping)).zxid == apart
+            assert not write.done()
+            served.executor.let_go()
+            await write
+
+    run(body)
+
+
+def test_a_new_session_is_on_the_disk_before_its_client_knows_of_it() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            served.executor.held = True
+            (opening,) = pending(served.client())
+            await settled(lambda: served.executor.waiting)
+            assert not opening.done()
+            served.executor.let_go()
+            await opening
+
+    run(body)
+
+
+def test_a_disk_that_fails_ends_all_connections_and_nothing_is_told() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            writer, reader = await served.client(), await served.client()
+            served.executor.held = True
+            asked = pending(ask(writer, raw.CREATE, raw.create("/a")))
+            await settled(lambda: served.executor.waiting)
+            asked += pending(ask(reader, raw.EXISTS, raw.watching("/a")))
+            await settled(lambda: len(served.server._holding) == 2)
+            served.disk.fail("flush")
+            served.executor.let_go()
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [ConnectionError, ConnectionError]
+            assert [failure.errno for failure in served.failures] == [errno.EIO]
+
+    run(body)
+
+
+def test_a_full_disk_is_told_and_nothing_was_done() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            client = await served.client()
+            served.disk.capacity = 0
+            assert (await ask(client, raw.CREATE, raw.create("/a"))).error == SYSTEM_ERROR
+            assert (await ask(client, raw.EXISTS, raw.watching("/a"))).error == -101
+            served.disk.heal()
+            assert (await ask(client, raw.CREATE, raw.create("/a"))).error == 0
+
+    run(body)
+
+
+def test_clients_of_this_process_and_of_others_watch_one_tree() -> None:
+    async def body() -> None:
+        async with Served(force=False).running() as served:
+            local, remote = LocalClient(served.store), await served.client()
+            told: asyncio.Queue[WatchEvent] = asyncio.Queue()
+            await local.create("/a", b"1")
+            await local.get("/a", told.put_nowait)
+            await ask(remote, raw.GET_DATA, raw.watching("/a", True))
+            await ask(remote, raw.SET_DATA, raw.set_data("/a", b"2"))
+            assert await asyncio.wait_for(told.get(), PATIENCE_S) == WatchEvent(EventType.DATA_CHANGED, "/a")
+            assert remote.events == [raw.Event(3, 3, "/a")]
+            remote.events.clear()
+            await ask(remote, raw.GET_CHILDREN, raw.watching("/", True))
+            await local.create("/mine", ephemeral=True)
+            # The event comes by itself: nobody asks anything.
+            frame = await in_thread(remote.read_frame)
+            assert frame[-5:] == b"\0\0\0\1/"
+            answer = await ask(remote, raw.EXISTS, raw.watching("/mine"))
+            assert isinstance(answer.result, raw.Stat)
+            assert answer.result.ephemeral_owner == local.session_id
+
+    run(body)
+
+
+def test_a_silent_session_ends_and_its_connection_with_it() -> None:
+    async def body() -> None:
+        clock = VirtualClock(1_700_000_000_000)
+        async with Served(clock=clock).running() as served:
+            silent, alive = await served.client(timeout_ms=1000), await served.client(timeout_ms=2000)
+            await ask(silent, raw.CREATE, raw.create("/e", flags=1))
+            await ask(alive, raw.EXISTS, raw.watching("/e", True))
+            clock.advance(999)
+            served.server.expire_sessions()
+            await in_thread(alive.ping)
+            assert alive.events == []
+            clock.advance(1)
+            served.server.expire_sessions()
+            with pytest.raises(ConnectionError):
+                await in_thread(silent.read_frame)
+            await in_thread(alive.ping)
+            assert alive.events == [raw.Event(2, 3, "/e")]
+            back = await served.client(session_id=silent.session_id, password=silent.password)
+            assert (back.session_id, back.timeout_ms) == (0, 0)
+
+    run(body)
+
+
+def test_sessions_outlive_a_restart_with_their_whole_timeout() -> None:
+    async def body() -> None:
+        clock, disk = VirtualClock(1_700_000_000_000), MemoryDisk()
+        async with Served(disk, clock).running() as served:
+            client = await served.client(timeout_ms=1000)
+            await ask(client, raw.CREATE, raw.create("/e", flags=1))
+            seen = client.last_zxid
+        clock.advance(100_000)
+        async with Served(disk, clock).running() as served:
+            clock.advance(999)
+            served.server.expire_sessions()
+            options = {"session_id": client.session_id, "password": client.password, "last_zxid": seen}
+            back = await served.client(timeout_ms=1000, **options)
+            assert back.session_id == client.session_id
+            fresh = await served.client()
+            assert fresh.session_id > client.session_id
+            assert (await ask(back, raw.EXISTS, raw.watching("/e"))).error == 0
+
+    run(body)
+
+
+def test_a_client_that_does_not_read_is_read_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "MOST_QUEUED_BYTES", 200_000)
+
+    async def body() -> None:
+        async with Served().running() as served:
+            client, count = await served.client(), 1000
+            await ask(client, raw.CREATE, raw.create("/big", b"x" * 100_000))
+            frame = raw.watching("/big")
+
+            def send() -> None:
+                for _ in range(count):
+                    client.send(raw.GET_DATA, frame)
+
+            await in_thread(send)
+            (connection,) = served.server._connections
+            await settled(lambda: connection._paused)
+            assert connection.received < count / 2
+            assert connection._queued_bytes < 400_000
+
+            def receive() -> list[int]:
+                return [client.receive(raw.GET_DATA).xid for _ in range(count)]
+
+            xids = await in_thread(receive)
+            assert xids == sorted(xids)
+
+    run(body)
+
+
+def test_a_client_that_does_not_read_its_events_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "MOST_UNREAD_BYTES", 1000)
+
+    async def body() -> None:
+        async with Served().running() as served:
+            client = await served.client()
+            (connection,) = served.server._connections
+            served.executor.held = True
+            await ask(client, raw.EXISTS, raw.watching("/x", True))
+            for number in range(100):
+                served.store.watches.watch_data(f"/{number}", connection)
+            local = LocalClient(served.store)
+            changes = pending(*[local.create(f"/{number}") for number in range(100)])
+            await settled(lambda: connection.closed)
+            served.executor.let_go()
+            await asyncio.gather(*changes)
+
+    run(body)
+
+
+def test_limits_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "SESSIONLESS_S", 0.01)
+
+    async def body() -> None:
+        async with Served().running() as served:
+            idle = await in_thread(lambda: RawClient(served.server.port))
+            with pytest.raises(ConnectionError):
+                await in_thread(idle.read_frame)
+            idle.close()
+            for _ in range(8):
+                await served.client()
+            ninth = await in_thread(lambda: RawClient(served.server.port))
+            with pytest.raises(ConnectionError):
+                await in_thread(ninth.connect)
+            ninth.close()
+
+    run(body)
+
+
+def test_a_frame_may_come_in_pieces() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            client = await served.client()
+            data = b"y" * 300_000
+            await ask(client, raw.CREATE, raw.create("/big", data))
+            answer = await ask(client, raw.GET_DATA, raw.watching("/big"))
+            assert isinstance(answer.result, tuple)
+            assert answer.result[0] == data
+            whole = b"\0\0\0\x11" + (7).to_bytes(4, "big") + (raw.EXISTS).to_bytes(4, "big") + raw.watching("/big")
+            for position in range(len(whole)):
+                client.socket.send(whole[position : position + 1])
+                await asyncio.sleep(0)
+            assert (await in_thread(lambda: client.receive(raw.EXISTS))).xid == 7
+
+    run(body)
+
+
+def test_a_port_in_use_is_told() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            store = TreeStore.open(MemoryDisk(), "/t", SystemClock(), InlineExecutor())
+            second = ZooKeeperServer(store, SystemClock(), Randomness(1), port=served.server.port)
+            with pytest.raises(NetworkError, match="in use"):
+                await second.start()
+
+    run(body)
