@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import polars
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -117,6 +118,21 @@ def test_arrow_and_iteration(broker, consumer, unique):
     frame = consumer.poll_arrow(5000).to_pandas()
     assert frame["offset"][0] == 334 + rows
     assert frame["value"][0] == b"%d" % (334 + rows)
+
+
+def test_frames_of_polars_there_and_back(broker, facade, consumer, unique):
+    [p] = fill(broker, unique, 1, 300)
+    consumer.assign([p])
+    read_back = []
+    while sum(map(len, read_back)) < 300:
+        read_back.append(polars.from_arrow(consumer.poll_arrow(5000)))
+    frame = polars.concat(read_back)
+    assert frame["offset"].to_list() == list(range(300))
+    assert frame.filter(polars.col("value") == b"7")["offset"].to_list() == [7]
+    doubled = polars.DataFrame({"key": ["a", "b"], "value": [b"one", b"two"]})
+    with facade.producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        producer.send_arrow(doubled, unique).result(10)
+    assert [(r.key, r.value) for r in read(consumer, 2)] == [(b"a", b"one"), (b"b", b"two")]
 
 
 @pytest.mark.spec("C3")
