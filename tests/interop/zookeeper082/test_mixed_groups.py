@@ -1,0 +1,173 @@
+"""Groups of which some members are Apache Kafka's high-level consumers of 0.8.2.2 and some are ours."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from interop.highlevel.conftest import Cluster as OurCluster
+from interop.highlevel.conftest import Consumer, Group
+from interop.zookeeper082.conftest import Cluster
+from ottla.client import Blacklist, Whitelist
+from support.old_consumers import OldConsumer
+from support.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.needs_kafka,
+    pytest.mark.needs_082,
+    pytest.mark.slow,
+    pytest.mark.spec("Z4", "Z6", "A7"),
+]
+
+Member = Consumer | OldConsumer
+
+
+class MixedGroup:
+    """A group and its members of both makes, which are called as the test says."""
+
+    def __init__(self, cluster: Cluster, name: str, zk: KazooClient, start_old: Callable[..., OldConsumer]) -> None:
+        self.name = name
+        self.cluster = OurCluster(*cluster)
+        self.ours = Group(self.cluster, name, zk)
+        self._start_old = start_old
+
+    def start(self, make: str, name: str, topic: str, threads: int = 1, **settings: str) -> Member:
+        """A member that reads so many streams of a topic; settings by Kafka's names with underscores."""
+        if make == "ours":
+            return self.ours.start({topic: threads}, consumer_id=name, auto_commit_interval_ms=200, **settings)
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        return self._start_old(name, group=self.name, subscription=f"{topic}:{threads}", settings=named)
+
+    def wait_for_owners(self, topic: str, partitions: int, *threads: str) -> None:
+        """Until the partitions are divided among these threads as `range` does it."""
+        self.ours.wait_for_owners(topic, dict(enumerate(_ranged(partitions, sorted(threads)))))
+
+
+def _ranged(partitions: int, threads: list[str]) -> list[str]:
+    each, more = divmod(partitions, len(threads))
+    return [thread for at, thread in enumerate(threads) for _ in range(each + (at < more))]
+
+
+def values(*members: Member) -> list[int]:
+    """All that they got, in order."""
+    found: list[int] = []
+    for member in members:
+        found += member.values if isinstance(member, Consumer) else [int(got.value) for got in member.got()]
+    return sorted(found)
+
+
+@pytest.fixture
+def group(
+    cluster: Cluster, unique: str, zk: KazooClient, old_consumer: Callable[..., OldConsumer]
+) -> Iterator[MixedGroup]:
+    """A group of the test's own."""
+    made = MixedGroup(cluster, f"{unique}-group", zk, old_consumer)
+    yield made
+    made.ours.close()
+
+
+def test_both_share_partitions_by_threads_and_offsets(group: MixedGroup, unique: str) -> None:
+    group.cluster.create(unique, 5)
+    theirs = group.start("theirs", "c1", unique, 2)
+    ours = group.start("ours", "c2", unique, 2)
+    group.ours.wait_for_owners(unique, {0: "c1-0", 1: "c1-0", 2: "c1-1", 3: "c2-0", 4: "c2-1"})
+    group.cluster.produce(unique, 5, 100)
+    wait_until(lambda: values(theirs, ours) == list(range(100)), "both to read all, each its part")
+    assert {partition for partition, _, _ in ours.got} == {3, 4}
+    assert {got.partition for got in theirs.got()} == {0, 1, 2}
+    theirs.close()
+    group.ours.wait_for_owners(unique, {0: "c2-0", 1: "c2-0", 2: "c2-0", 3: "c2-1", 4: "c2-1"})
+    group.cluster.produce(unique, 5, 50, first=100)
+    wait_until(lambda: values(theirs, ours) == list(range(150)), "ours to go on where theirs had come to")
+    wait_until(lambda: group.ours.offsets(unique, 5) == [30] * 5, "ours to commit")
+    again = group.start("theirs", "c3", unique)
+    wait_until(lambda: "c3-0" in group.ours.owners(unique).values(), "theirs to be back")
+    ours.close()
+    group.wait_for_owners(unique, 5, "c3-0")
+    group.cluster.produce(unique, 5, 50, first=150)
+    wait_until(lambda: values(theirs, ours, again) == list(range(200)), "theirs to go on where ours had come to")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("storage", ["kafka", "dual"])
+@pytest.mark.parametrize("makes", [("theirs", "ours"), ("ours", "theirs")])
+def test_one_goes_on_with_the_others_offsets_in_kafka(
+    group: MixedGroup, unique: str, storage: str, makes: tuple[str, str]
+) -> None:
+    group.cluster.create(unique, 3)
+    group.cluster.produce(unique, 3, 30)
+    settings = {"offsets_storage": "kafka", "dual_commit_enabled": str(storage == "dual").lower()}
+    first = group.start(makes[0], "c1", unique, **settings)
+    wait_until(lambda: values(first) == list(range(30)), "all to be read")
+    first.close()
+    assert group.ours.offsets(unique, 3) == ([10] * 3 if storage == "dual" else [None] * 3)
+    second = group.start(makes[1], "c2", unique, **settings)
+    group.cluster.produce(unique, 3, 30, first=30)
+    wait_until(lambda: values(second) == list(range(30, 60)), "the rest to be read, and no more")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_members_come_go_and_are_killed(group: MixedGroup, unique: str, strategy: str) -> None:
+    """At rest every partition has one owner, and nothing is lost."""
+    partitions, rounds = 7, 8
+    chance = random.Random(f"mixed {strategy}")
+    group.cluster.create(unique, partitions)
+    living: dict[str, Member] = {}
+    all_of_them: list[Member] = []
+    produced = 0
+    for number in range(rounds):
+        if len(living) >= 3 or (living and chance.random() < 0.3):
+            name = chance.choice(sorted(living))
+            gone = living.pop(name)
+            if isinstance(gone, OldConsumer) and chance.random() < 0.5:
+                gone.process.kill9()
+            else:
+                gone.close()
+        if len(living) < 3:
+            name = f"c{number}"
+            make = ("ours", "theirs")[number % 2]
+            living[name] = group.start(make, name, unique, 2, partition_assignment_strategy=strategy)
+            all_of_them.append(living[name])
+        group.cluster.produce(unique, partitions, 70, first=produced)
+        produced += 70
+        expected = {f"{name}-{thread}" for name in living for thread in range(2)}
+        wait_until(
+            lambda expected=expected: is_at_rest(group.ours.owners(unique), partitions, expected),
+            lambda expected=expected: f"each of {partitions} owned, among {expected}: {group.ours.owners(unique)}",
+        )
+        wait_until(
+            lambda produced=produced: set(values(*all_of_them)) == set(range(produced)), "all to be read at least once"
+        )
+
+
+def is_at_rest(owners: dict[int, str], partitions: int, threads: set[str]) -> bool:
+    """Whether each partition has an owner that lives, and all have as many as the others, but for one."""
+    counts = Counter(owners.values())
+    shares = {counts[thread] for thread in threads}
+    return len(owners) == partitions and set(counts) <= threads and max(shares) - min(shares) <= 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["white_list", "black_list"])
+def test_filters_of_both_take_the_same_topics(group: MixedGroup, unique: str, kind: str, old_consumer) -> None:
+    topics = [f"{unique}-{name}" for name in ("a", "b", "other")]
+    group.cluster.create(topics[0], 2)
+    pattern = f"{unique}-[a-m].*" if kind == "white_list" else f"(?!{unique}-[a-m]).*"
+    theirs = old_consumer("c1", group=group.name, subscription=f"{kind}:{pattern}:1")
+    connected = group.ours.connect(consumer_id="c2")
+    topic_filter = Whitelist(pattern) if kind == "white_list" else Blacklist(pattern)
+    connected.read(connected.connector.create_message_streams_by_filter(topic_filter, 1))
+    for topic in topics[1:]:
+        group.cluster.create(topic, 2)
+    for topic in topics[:2]:
+        group.ours.wait_for_owners(topic, {0: "c1-0", 1: "c2-0"})
+    for number, topic in enumerate(topics):
+        group.cluster.produce(topic, 2, 10, first=10 * number)
+    wait_until(lambda: values(theirs, connected) == list(range(20)), "what the filters take")
+    assert group.ours.owners(topics[2]) == {}
