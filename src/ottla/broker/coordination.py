@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cluster_tree import read_cluster_id
 from ottla.env.disk import DiskError
+from ottla.env.network import NetworkError
 from ottla.zk.client import LARGEST_OVER_THE_WIRE, LARGEST_TRANSACTION, LocalClient, ZkUnreachableError
 from ottla.zk.layout import ZnodeDataError
 from ottla.zk.store import LOG_NAME, TreeDamaged, TreeStore, holds_tree
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from ottla.env.clock import Clock
     from ottla.env.disk import Disk
     from ottla.env.executor import Executor
+    from ottla.env.randomness import Randomness
     from ottla.zk.client import ZkClient
+    from ottla.zk.server.server import ZooKeeperServer
 
 log = logging.getLogger("ottla.broker")
 
@@ -35,6 +38,7 @@ class Coordination:
     zk: ZkClient
     session_timeout_ms: int = 0
     store: TreeStore | None = None
+    server: ZooKeeperServer | None = None
 
     @property
     def transaction_bytes(self) -> int:
@@ -49,6 +53,8 @@ class Coordination:
     async def close(self) -> None:
         """End the session and, for the embedded tree, force it to disk."""
         await self.zk.close()
+        if self.server is not None:
+            await self.server.stop()
         if self.store is not None:
             try:
                 self.store.close()
@@ -61,6 +67,7 @@ async def open_coordination(
     disk: Disk,
     executor: Executor,
     clock: Clock,
+    randomness: Randomness,
     failed_folders: Collection[str],
 ) -> Coordination | str:
     """Open the tree that the settings name; a text says why it cannot be, and what helps."""
@@ -72,11 +79,32 @@ async def open_coordination(
         if problem is not None:
             return problem
         store = TreeStore.open(disk, config.log_dirs[0], clock, executor, config.bool("ottla.log.flush.on.ack"))
-        return Coordination(LocalClient(store), store=store)
+        if config.int("ottla.zookeeper.port") < 0:
+            return Coordination(LocalClient(store), store=store)
+        return await _served(store, config, clock, randomness)
     except TreeDamaged as error:
         return str(error)
     except DiskError as error:
         return f"{error}. Mend the disk, or choose another folder (log.dirs)"
+
+
+async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomness: Randomness) -> Coordination | str:
+    """The embedded tree, served to other processes, too. Raises `DiskError`."""
+    from ottla.zk.server.server import ZooKeeperServer
+
+    server = ZooKeeperServer(
+        store, clock, randomness, config.listeners[0].host, config.int("ottla.zookeeper.port"), on_failure=_tree_failed
+    )
+    try:
+        await server.start()
+    except (NetworkError, DiskError) as error:
+        store.close()
+        return f"ottla.zookeeper.port: {error}"
+    return Coordination(LocalClient(store), config.int("zookeeper.session.timeout.ms"), store, server)
+
+
+def _tree_failed(error: DiskError) -> None:
+    log.critical("the tree of coordination data is not served any more: %s", error)
 
 
 async def _over_the_wire(

@@ -136,6 +136,12 @@ class Broker:
         return self.topics.broker_id
 
     @property
+    def zookeeper_port(self) -> int | None:
+        """Where the embedded tree is served to other processes; None where it is not."""
+        served = self._coordination.server if self._coordination is not None else None
+        return served.port if served is not None else None
+
+    @property
     def image(self) -> ClusterImage:
         """The cluster as this broker knows it."""
         return self.topics.image
@@ -196,7 +202,9 @@ class Broker:
                 f"files ottla-tree.* first"
             )
         failed = self.logs.failed_folders
-        coordination = await open_coordination(self.config, self.disk, self.executor, self.clock, failed)
+        coordination = await open_coordination(
+            self.config, self.disk, self.executor, self.clock, self.randomness, failed
+        )
         if isinstance(coordination, str):
             self.logs.close()
             return StartRefusal(coordination)

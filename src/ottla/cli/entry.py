@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COMMAND = "serve"
 #: Options that take a text or a number, the one that takes nothing, and the one that may be repeated.
 TEXTS = frozenset(("--host", "--data", "--properties", "--zookeeper"))
-NUMBERS = frozenset(("--port", "--id"))
+NUMBERS = frozenset(("--port", "--id", "--zookeeper-port"))
 FLAG = "--durable"
 SETTING = frozenset(("--config", "-c"))
 #: Longer numbers are nobody's port or id.
@@ -75,4 +75,5 @@ def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
         properties_file=texts.get("--properties"),
         durable=durable,
         zookeeper=texts.get("--zookeeper"),
+        zookeeper_port=numbers.get("--zookeeper-port"),
     )

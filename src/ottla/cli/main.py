@@ -59,6 +59,10 @@ def serve(
             help="Keep the coordination data in this ZooKeeper (zookeeper.connect), not beside the log.",
         ),
     ] = None,
+    zookeeper_port: Annotated[
+        int | None,
+        typer.Option(help="Let other processes into the broker's own tree: ZooKeeper's protocol on this port."),
+    ] = None,
     properties: Annotated[
         str | None, typer.Option(help="A server.properties file, as Apache Kafka's; -c and flags win over it.")
     ] = None,
@@ -66,7 +70,8 @@ def serve(
     """Run one broker until SIGTERM or Ctrl-C."""
     from ottla.cli.serve import ServeOptions, run
 
-    options = ServeOptions(host, port, data, broker_id, tuple(config or ()), properties, durable, zookeeper)
+    settings = tuple(config or ())
+    options = ServeOptions(host, port, data, broker_id, settings, properties, durable, zookeeper, zookeeper_port)
     sys.exit(run(options))
 
 

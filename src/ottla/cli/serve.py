@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from ottla import __version__
 
 if TYPE_CHECKING:
+    from ottla.broker.server import Broker
     from ottla.config.broker import BrokerConfig
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 DEFAULT_DATA = "ottla-data"
 FLUSH_ON_ACK = "ottla.log.flush.on.ack"
+ZOOKEEPER_PORT = "ottla.zookeeper.port"
 
 #: How long a thread that computes (conversion, compaction) may keep the event loop from running, seconds. Python's own
 #: 5 ms would be the loop's delay whenever one does.
@@ -46,6 +48,7 @@ class ServeOptions:
     properties_file: str | None
     durable: bool = False
     zookeeper: str | None = None
+    zookeeper_port: int | None = None
 
 
 class UsageProblem(Exception):
@@ -138,6 +141,10 @@ def _given(options: ServeOptions) -> dict[str, str]:
         if given.get("zookeeper.connect", options.zookeeper) != options.zookeeper:
             raise UsageProblem("--zookeeper and -c zookeeper.connect=… both say where ZooKeeper is; give one of them")
         given["zookeeper.connect"] = options.zookeeper
+    if options.zookeeper_port is not None:
+        port_text = str(options.zookeeper_port)
+        if given.setdefault(ZOOKEEPER_PORT, port_text) != port_text:
+            raise UsageProblem(f"--zookeeper-port {port_text} and -c {ZOOKEEPER_PORT}=… contradict each other")
     if options.broker_id is not None:
         if given.get("broker.id", str(options.broker_id)) != str(options.broker_id):
             raise UsageProblem(f"--id {options.broker_id} and -c broker.id={given['broker.id']} contradict each other")
@@ -189,9 +196,13 @@ def durability(config: BrokerConfig) -> str:
     return text + ". A loss of power may take what came since (--durable waits for the disk)"
 
 
-def _coordination(config: BrokerConfig) -> str:
-    address = config.str_or_none("zookeeper.connect")
-    return f", coordination data in ZooKeeper at {address}" if address else ""
+def _coordination(broker: Broker) -> str:
+    address = broker.config.str_or_none("zookeeper.connect")
+    if address:
+        return f", coordination data in ZooKeeper at {address}"
+    if broker.zookeeper_port is not None:
+        return f", ZooKeeper clients on {_bracketed(broker.listening[0].host)}:{broker.zookeeper_port}"
+    return ""
 
 
 def records_are_checked() -> bool:
@@ -223,7 +234,7 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
     print(
         f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: broker {broker.id} listening on {where}, "
-        f"data in {', '.join(broker.log_dirs)}{_coordination(config)}",
+        f"data in {', '.join(broker.log_dirs)}{_coordination(broker)}",
         flush=True,
     )
     print(f"durability: {durability(config)}", flush=True)

@@ -107,4 +107,9 @@ def _other_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
             f"connection.failed.authentication.delay.ms={delay} should always be less than "
             f"connections.max.idle.ms={idle} to prevent failed authentication responses from timing out",
         ),
+        (
+            not config.str_or_none("zookeeper.connect") or config.int("ottla.zookeeper.port") < 0,
+            "ottla.zookeeper.port (--zookeeper-port) serves the embedded tree, and zookeeper.connect (--zookeeper) "
+            "names another; give one of them",
+        ),
     ]

@@ -41,6 +41,7 @@ def whole_way(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOpt
         ["--port", "007"],
         ["--durable", "--port", "7"],
         ["--zookeeper", "a:1,b:2/kafka", "--id", "7"],
+        ["--zookeeper-port", "0"],
     ],
 )
 def test_plain_options_are_read_as_the_whole_command_line_reads_them(

@@ -22,6 +22,11 @@ ROWS: tuple[Row, ...] = (
         "there. `ottla serve --durable` sets it.",
     ),
     (
+        "ottla.zookeeper.port", "int", "-1", "[-1,...,65535]", "medium", "read-only", "honoured",
+        "Port on which the embedded tree is served to other processes, in ZooKeeper's protocol, at the address of the "
+        "first listener; 0 takes any free one, -1 serves it to nobody. `ottla serve --zookeeper-port` sets it.",
+    ),
+    (
         "ottla.rebalance.evidence.enable", "boolean", "true", "", "medium", "read-only", "honoured",
         "Whether the cause and cost of every rebalance is recorded in the topic `__ottla_rebalances`.",
     ),

@@ -1,4 +1,4 @@
-"""A tree of its own for each test, in the Apache ZooKeeper of the run."""
+"""A tree of its own for each test, in Apache's ZooKeeper and in ours."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from support.apache import ApacheZooKeeper
+from interop.zookeeper.conftest import Server
 from support.ottla_server import OttlaServer
 
 _numbers = itertools.count()
 
 
 @pytest.fixture
-def address(apache_zookeeper: ApacheZooKeeper) -> str:
-    """`host:port/chroot`, of a chroot that is not there yet."""
-    return f"{apache_zookeeper.connect}/brokers-of-tests/{next(_numbers)}"
+def zookeeper(server: Server) -> Server:
+    """The ZooKeeper of the tree, where `server` is a broker."""
+    return server
 
 
 @pytest.fixture
-def tree(apache_zookeeper: ApacheZooKeeper, address: str) -> Iterator[KazooClient]:
+def address(server: Server) -> str:
+    """`host:port/chroot`, of a chroot that is not there yet."""
+    return f"{server.connect}/brokers-of-tests/{next(_numbers)}"
+
+
+@pytest.fixture
+def tree(server: Server, address: str) -> Iterator[KazooClient]:
     """What another process sees of the tree and may change in it."""
-    client = KazooClient(hosts=apache_zookeeper.connect)
+    client = KazooClient(hosts=server.connect)
     client.start()
-    client.ensure_path(address.removeprefix(apache_zookeeper.connect))
-    client.chroot = address.removeprefix(apache_zookeeper.connect)
+    client.ensure_path(address.removeprefix(server.connect))
+    client.chroot = address.removeprefix(server.connect)
     yield client
     client.stop()
     client.close()

@@ -10,7 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from interop.zookeeper.brokers.test_in_the_tree import delete, make, partitions, read, send, setting
-from support.apache import ApacheKafka, ApacheZooKeeper
+from interop.zookeeper.conftest import Server
+from support.apache import ApacheKafka
 from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
@@ -37,7 +38,7 @@ def nodes(tree: KazooClient, path: str = "/") -> dict[str, bytes | None]:
 
 def test_a_broker_of_apache_kafka_is_taken_over_and_given_back(
     tmp_path: Path,
-    apache_zookeeper: ApacheZooKeeper,
+    zookeeper: Server,
     address: str,
     tree: KazooClient,
     serve: Callable[..., OttlaServer],
@@ -45,7 +46,7 @@ def test_a_broker_of_apache_kafka_is_taken_over_and_given_back(
     data = tmp_path / "kafka-logs"
     theirs = ApacheKafka(
         tmp_path / "apache",
-        zookeeper=apache_zookeeper,
+        zookeeper=zookeeper,
         broker_id=3,
         overrides={"zookeeper.connect": address, "log.dirs": str(data), "zookeeper.session.timeout.ms": "4000"},
     )
@@ -91,11 +92,9 @@ def test_a_broker_of_apache_kafka_is_taken_over_and_given_back(
         theirs.stop()
 
 
-def test_a_broker_of_apache_kafka_that_lives_keeps_us_out(
-    tmp_path: Path, apache_zookeeper: ApacheZooKeeper, address: str
-) -> None:
+def test_a_broker_of_apache_kafka_that_lives_keeps_us_out(tmp_path: Path, zookeeper: Server, address: str) -> None:
     theirs = ApacheKafka(
-        tmp_path / "apache", zookeeper=apache_zookeeper, broker_id=3, overrides={"zookeeper.connect": address}
+        tmp_path / "apache", zookeeper=zookeeper, broker_id=3, overrides={"zookeeper.connect": address}
     )
     theirs.start()
     try:
