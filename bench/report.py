@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contestants import APACHE, NAMES, OTTLA
+from contestants import APACHE, OTTLA
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 RESULTS_HEAD = "# Results\n\nEach section on a benchmark was written by the program it names, run with `--write`.\n"
@@ -16,7 +17,7 @@ RESULTS_HEAD = "# Results\n\nEach section on a benchmark was written by the prog
 
 @dataclass(frozen=True)
 class Goal:
-    """What ottla's figure divided by Apache Kafka's has to be, or (`absolute`) ottla's figure itself."""
+    """What ottla's figure divided by the other's has to be, or (`absolute`) ottla's figure itself."""
 
     limit: float
     at_least: bool
@@ -39,21 +40,22 @@ EIGHTH = Goal(0.125, at_least=False)
 
 @dataclass
 class Row:
-    """One figure of both brokers, measured several times."""
+    """One figure of both servers, measured several times."""
 
     what: str
     unit: str
     goal: Goal | None = None
-    values: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    other: str = APACHE
+    values: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def median(self, name: str) -> float:
-        """Of a broker's measurements."""
+        """Of a server's measurements."""
         return statistics.median(self.values[name])
 
     @property
     def ratio(self) -> float:
-        """Ottla's median divided by Apache Kafka's."""
-        apache = self.median(APACHE)
+        """Ottla's median divided by the other's."""
+        apache = self.median(self.other)
         return self.median(OTTLA) / apache if apache else float("nan")
 
     @property
@@ -66,23 +68,23 @@ class Row:
 
     def cells(self) -> list[str]:
         """The row of the table."""
-        shown = [f"{self.what}, {self.unit}", *(number(self.median(name)) for name in NAMES)]
+        shown = [f"{self.what}, {self.unit}", *(number(self.median(name)) for name in (self.other, OTTLA))]
         return [*shown, f"{self.ratio:.2f}", str(self.goal or ""), self.verdict]
 
 
 class Figures:
-    """All rows in their order, grouped under titles."""
+    """All rows in their order, grouped under titles; `other` is whom ottla is compared with."""
 
-    legend = f"Ratio is {OTTLA} / {APACHE}."
-
-    def __init__(self) -> None:
+    def __init__(self, other: str = APACHE) -> None:
+        self.legend = f"Ratio is {OTTLA} / {other}."
+        self._other = other
         self._groups: dict[str, dict[str, Row]] = {}
 
     def add(self, group: str, what: str, unit: str, name: str, value: float, goal: Goal | None = None) -> None:
-        """Take one measurement of one broker."""
+        """Take one measurement of one server."""
         rows = self._groups.setdefault(group, {})
         key = f"{what}, {unit}"
-        row = rows.setdefault(key, Row(what, unit, goal))
+        row = rows.setdefault(key, Row(what, unit, goal, self._other))
         row.values[name].append(value)
 
     def goals(self) -> tuple[int, int]:
@@ -93,7 +95,7 @@ class Figures:
     def tables(self) -> Iterable[str]:
         """A Markdown table for each group, readable as it is."""
         for group, rows in self._groups.items():
-            head = [group, *NAMES, "ratio", "goal", ""]
+            head = [group, self._other, OTTLA, "ratio", "goal", ""]
             yield table(head, [row.cells() for row in rows.values()])
 
 

@@ -45,9 +45,10 @@ SMALL_BROKER: Mapping[str, str] = {
 class ApacheZooKeeper:
     """A stand-alone Apache ZooKeeper server in a folder of its own."""
 
-    def __init__(self, folder: Path, *, heap: str = "256m") -> None:
+    def __init__(self, folder: Path, *, heap: str = "256m", jvm_options: tuple[str, ...] = QUICK_START) -> None:
         self.folder = folder
         self.heap = heap
+        self.jvm_options = jvm_options
         self.port = 0
         self._server: ServerProcess | None = None
 
@@ -84,9 +85,8 @@ class ApacheZooKeeper:
         }
         properties = _write_properties(self.folder / "zookeeper.properties", settings)
         server_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        self._server = ServerProcess(
-            "zookeeper", _server_command(self.heap, server_class, str(properties)), self.folder
-        )
+        command = _server_command(self.heap, server_class, str(properties), options=self.jvm_options)
+        self._server = ServerProcess("zookeeper", command, self.folder)
         self._server.wait_until_ready(lambda: _is_serving(port), START_TIMEOUT_S)
         self.port = port
         return self
