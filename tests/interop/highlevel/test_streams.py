@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -13,6 +15,8 @@ from ottla.client import Whitelist
 from ottla.client.group_offsets import NO_GENERATION
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin
+from support.java import PROJECT
+from support.processes import ServerProcess
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.spec("Z4", "Z6")]
@@ -158,3 +162,20 @@ def test_shutdown_is_quick(cluster: Cluster, group: Group, unique: str) -> None:
     assert group.members() == []
     assert group.owners(unique) == {}
     assert group.offsets(unique, 1) == [10]
+
+
+def test_the_example(cluster: Cluster, group: Group, unique: str, outputs: Path) -> None:
+    cluster.create(unique, 2)
+    cluster.produce(unique, 2, 20)
+    command = [sys.executable, str(PROJECT / "examples" / "high_level_consumer.py"), cluster.zookeeper, group.name]
+
+    def read(name: str, values: range) -> None:
+        process = ServerProcess(name, [*command, unique, "2"], outputs)
+        process.wait_until_ready(lambda: process.stdout.count("\n") >= len(values), 20)
+        assert process.terminate() == 0
+        assert sorted(int(line.split()[3]) for line in process.stdout.splitlines()) == list(values)
+        assert "owns [0, 1]" in process.stderr
+
+    read("first", range(20))
+    cluster.produce(unique, 2, 10, first=20)
+    read("second", range(20, 30))
