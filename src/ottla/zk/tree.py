@@ -116,6 +116,10 @@ Result: TypeAlias = str | Stat | None
 """What an operation gives: the path made by Create, the new Stat of Set and SetAcl, None for the others."""
 
 
+NO_CHILDREN: frozenset[str] = frozenset()
+"""What most nodes have: a set of their own would be half of their memory."""
+
+
 class Node:
     """One znode. Changed by `Tree` only."""
 
@@ -129,13 +133,25 @@ class Node:
     ) -> None:
         self.data = data
         self.acl = acl
-        self.children: set[str] = set()
+        self.children: set[str] | frozenset[str] = NO_CHILDREN
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime_ms = self.mtime_ms = now_ms
         self.version = self.aversion = 0
         #: How many children were ever made: the number that the next sequential one gets.
         self.created = 0
         self.ephemeral_owner = ephemeral_owner
+
+    def add_child(self, name: str) -> None:
+        """Note a child's name."""
+        if isinstance(self.children, frozenset):
+            self.children = {name}
+        else:
+            self.children.add(name)
+
+    def discard_child(self, name: str) -> None:
+        """Forget a child's name."""
+        if isinstance(self.children, set):
+            self.children.discard(name)
 
     @property
     def cversion(self) -> int:
@@ -447,7 +463,7 @@ class Tree:
         parent_path, _, name = path.rpartition("/")
         parent = self.get(parent_path or "/")
         self.nodes[path] = node
-        parent.children.add(name)
+        parent.add_child(name)
         parent.pzxid = node.czxid
         if node.ephemeral_owner:
             self.own(path, node)
@@ -462,7 +478,7 @@ class Tree:
         parent_path, _, name = path.rpartition("/")
         parent = self.get(parent_path or "/")
         self._forget(path)
-        parent.children.discard(name)
+        parent.discard_child(name)
         parent.pzxid = zxid
         return parent
 
@@ -498,14 +514,14 @@ class Tree:
             name = path.rpartition("/")[2]
             if node is None:
                 self._forget(path)
-                self.nodes[parent_of(path)].children.discard(name)
+                self.nodes[parent_of(path)].discard_child(name)
                 continue
             node.data, node.mzxid, node.pzxid = before.data, before.mzxid, before.pzxid
             node.mtime_ms, node.version, node.created = before.mtime_ms, before.version, before.created
             node.aversion, node.acl = before.aversion, before.acl
             if path not in self.nodes:
                 self.nodes[path] = node
-                self.nodes[parent_of(path)].children.add(name)
+                self.nodes[parent_of(path)].add_child(name)
                 if node.ephemeral_owner:
                     self.own(path, node)
 

@@ -161,8 +161,25 @@ def test_trees_of_older_versions_are_read() -> None:
     assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
 
 
+def test_large_trees_are_written_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 300)
+    disk = MemoryDisk()
+    store = filled(disk)
+    for number in range(100):
+        store.execute([Create(f"/n{number}", b"x" * 100)], SESSION)
+    store.snapshot()
+    written = disk.read_bytes(f"/t/{SNAPSHOT_NAME}")
+    for _ in range(2):
+        store.execute([Set("/n1", b"y" * (len(written) - 100))], SESSION)
+        assert disk.read_bytes(f"/t/{SNAPSHOT_NAME}") == written
+    store.execute([Set("/n1", b"z" * 400)], SESSION)
+    assert disk.read_bytes(f"/t/{SNAPSHOT_NAME}") != written
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+
 def test_a_long_log_becomes_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 300)
+    monkeypatch.setattr(store_module, "SNAPSHOT_SHARE", 0)
     disk = MemoryDisk()
     store = filled(disk)
     for number in range(20):

@@ -1,0 +1,209 @@
+"""What is in the files of a tree, its log and its snapshot. Pure.
+
+Both consist of records `length (u32) | crc32c (u32) | payload`, the payload JSON in UTF-8; node data is text in which
+each byte is one character (latin-1), so that any data survives and JSON in it stays readable.
+
+    log       [zxid, time_ms, [[kind, path, data, version, owner, acl], ...], 2]
+              kind and version as `tree.Change` has them; owner and acl are left out at the end where nobody owns the
+              node and everybody may do everything
+    snapshot  [format, last_zxid, nodes, sessions], and each node
+              [path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, created, aversion, owner, acl],
+              each session [id, password, timeout_ms]
+
+Older trees have records without the 2, and snapshots of format 1 without owners, access lists and sessions; the counts
+of created children in them are counts of created and deleted ones, from which sequential numbers went on then, too.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring as _quoted
+from typing import Any
+
+from ottla.records.crc import crc32c
+from ottla.zk.acl import OPEN_ACL, Acl, AclList
+from ottla.zk.sessions import FIRST_DURABLE_SESSION
+from ottla.zk.tree import Change, Node, SessionRecord, Tree, ZkError
+
+LOG_NAME = "ottla-tree.log"
+SNAPSHOT_NAME = "ottla-tree.snapshot"
+FORMAT = 2
+OLD_FORMAT = 1
+
+HOLE = bytes(512)
+"""A sector that was never written. No record holds so many zeros: JSON has none, and a head is short."""
+
+_HEAD = struct.Struct(">II")
+
+
+class TreeDamaged(Exception):
+    """A file of the tree cannot be read; the message says which, why, and what to do."""
+
+
+def transaction_record(zxid: int, time_ms: int, changes: Iterable[Change]) -> bytes:
+    """A record of the log. It is put together by hand: as JSON it would take five times as long."""
+    texts = []
+    for kind, path, data, version, owner, acl in changes:
+        content = "null" if data is None else _quoted(data.decode("latin-1"))
+        rest = f",{_json(_owner_and_acl(owner, acl))[1:-1]}" if owner or acl is not OPEN_ACL else ""
+        texts.append(f'["{kind}",{_quoted(path)},{content},{version}{rest}]')
+    return _record(f"[{zxid},{time_ms},[{','.join(texts)}],{FORMAT}]")
+
+
+def snapshot_record(tree: Tree) -> bytes:
+    """The whole of a snapshot: all that outlasts this process."""
+    nodes = [_node_fields(path, node) for path, node in tree.nodes.items() if outlasts(node.ephemeral_owner)]
+    sessions = [[number, _text(kept.password), kept.timeout_ms] for number, kept in tree.sessions.items()]
+    return _record(_json([FORMAT, tree.last_zxid, nodes, sessions]))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _record(text: str) -> bytes:
+    payload = text.encode()
+    return _HEAD.pack(len(payload), crc32c(payload)) + payload
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("latin-1")
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("latin-1")
+
+
+def outlasts(owner: int) -> bool:
+    """Whether what belongs to that session (0: nobody's) is still there when this process has ended."""
+    return owner == 0 or owner >= FIRST_DURABLE_SESSION
+
+
+def _node_fields(path: str, node: Node) -> list[Any]:
+    fields: list[Any] = [
+        path, _text(node.data), node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms, node.version,
+        node.created, node.aversion,
+    ]  # fmt: skip
+    return fields + _owner_and_acl(node.ephemeral_owner, node.acl)
+
+
+def _owner_and_acl(owner: int, acl: AclList) -> list[Any]:
+    """What is left out at the end of a record where it says nothing."""
+    if acl is not OPEN_ACL:
+        return [owner, acl]
+    return [owner] if owner else []
+
+
+def _acl(entries: Sequence[Sequence[Any]]) -> AclList:
+    acl = tuple(Acl(*entry) for entry in entries)
+    return OPEN_ACL if acl == OPEN_ACL else acl
+
+
+def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
+    """The record at `position` and where the next one starts; None where none is whole."""
+    if position + _HEAD.size > len(content):
+        return None
+    length, crc = _HEAD.unpack_from(content, position)
+    start = position + _HEAD.size
+    # The checksum of nothing is 0: zeros, as a loss of power leaves them at a file's end, are no record.
+    if length == 0 or start + length > len(content):
+        return None
+    payload = content[start : start + length]
+    if crc32c(payload) != crc:
+        return None
+    return json.loads(payload), start + length
+
+
+def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
+    """Make an empty tree what its snapshot says. Raises `TreeDamaged`."""
+    found = _next_record(content, 0)
+    if found is None or found[1] != len(content) or found[0][0] not in (OLD_FORMAT, FORMAT):
+        raise TreeDamaged(
+            f"{path} is damaged or of another format. Restore it from a copy, or remove it together with {LOG_NAME}: "
+            "topics are then found again by their folders, but their settings are lost."
+        )
+    _, tree.last_zxid, nodes, *rest = found[0]
+    for fields in nodes:
+        _load_node(tree, *fields)
+    for node_path in tree.nodes:
+        if node_path != "/":
+            parent, _, name = node_path.rpartition("/")
+            tree.nodes[parent or "/"].add_child(name)
+    for session_id, password, timeout_ms in rest[0] if rest else ():
+        tree.sessions[session_id] = SessionRecord(_bytes(password) or b"", timeout_ms)
+
+
+def _load_node(
+    tree: Tree,
+    path: str,
+    data: str | None,
+    czxid: int,
+    mzxid: int,
+    pzxid: int,
+    ctime_ms: int,
+    mtime_ms: int,
+    version: int,
+    created: int,
+    aversion: int,
+    owner: int = 0,
+    acl: Sequence[Sequence[Any]] | None = None,
+) -> None:
+    node = tree.nodes.get(path)
+    if node is None:
+        node = tree.nodes[path] = Node(None, czxid, ctime_ms, owner)
+        if owner:
+            tree.own(path, node)
+    node.data = _bytes(data)
+    node.mzxid, node.pzxid, node.mtime_ms = mzxid, pzxid, mtime_ms
+    node.version, node.created, node.aversion = version, created, aversion
+    if acl is not None:
+        node.acl = _acl(acl)
+
+
+def _change(
+    kind: str, path: str, data: str | None, version: int, owner: int = 0, acl: Sequence[Sequence[Any]] | None = None
+) -> Change:
+    return Change(kind, path, _bytes(data), version, owner, OPEN_ACL if acl is None else _acl(acl))
+
+
+def replay_log(tree: Tree, content: bytes, path: str) -> int:
+    """Apply the log's records that the snapshot does not hold; returns how many bytes are good."""
+    position = 0
+    while (found := _next_record(content, position)) is not None:
+        (zxid, time_ms, changes, *_), position_after = found
+        if zxid > tree.last_zxid:
+            try:
+                tree.replay(zxid, time_ms, [_change(*change) for change in changes])
+            except ZkError as error:
+                raise TreeDamaged(
+                    f"{path} does not fit its snapshot at byte {position} ({error}). Restore both from a copy, or "
+                    "remove both: topics are then found again by their folders, but their settings are lost."
+                ) from error
+        position = position_after
+    _refuse_if_torn_within(content, position, path)
+    return position
+
+
+def _refuse_if_torn_within(content: bytes, position: int, path: str) -> None:
+    """Raise `TreeDamaged` where whole records lie behind one that is not: that is no write that was cut short.
+
+    Except behind a hole, as a loss of power leaves it among writes that were not forced yet.
+    """
+    behind = _next_whole_record(content, position + 1)
+    if behind is not None and HOLE not in content[position:behind]:
+        raise TreeDamaged(
+            f"{path} is damaged at byte {position}, and goes on at byte {behind}. Restore it from a copy; or cut it "
+            f"there (truncate -s {position}), and what was changed later is lost: settings of topics and brokers"
+        )
+
+
+def _next_whole_record(content: bytes, start: int) -> int | None:
+    """Where the first whole record from `start` on begins, None where there is none."""
+    payload = content.find(b"[", start + _HEAD.size)
+    while payload >= 0:
+        if _next_record(content, payload - _HEAD.size) is not None:
+            return payload - _HEAD.size
+        payload = content.find(b"[", payload + 1)
+    return None
