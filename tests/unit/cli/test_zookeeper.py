@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME
+from support.ottla_zookeeper import OttlaZooKeeper
+
+pytestmark = [pytest.mark.spec("Z2"), pytest.mark.slow]
+
+
+def refused(*arguments: str) -> str:
+    """What `ottla zookeeper` says when it does not start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla", "zookeeper", *arguments],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_it_starts_serves_and_stops(tmp_path: Path) -> None:
+    server = OttlaZooKeeper(tmp_path).start()
+    client = KazooClient(server.connect)
+    client.start()
+    client.create("/kept", b"x")
+    client.stop()
+    client.close()
+    assert server.stop() == 0
+    assert server.server.stdout.splitlines()[-1] == "stopped"
+    assert server.server.stderr == ""
+    assert "2 nodes, 0 sessions" in server.start().server.stdout
+    server.stop()
+
+
+def test_a_folder_or_port_in_use_is_told(tmp_path: Path) -> None:
+    server = OttlaZooKeeper(tmp_path).start()
+    try:
+        said = refused("--port", "0", "--data", str(server.data))
+        assert "another process has" in said
+        assert "--data" in said
+        other = str(tmp_path / "other")
+        assert "the port is in use" in refused("--port", str(server.port), "--data", other)
+        # Nothing was left locked.
+        assert "the port is in use" in refused("--port", str(server.port), "--data", other)
+    finally:
+        server.stop()
+
+
+def test_damaged_files_are_told(tmp_path: Path) -> None:
+    (tmp_path / SNAPSHOT_NAME).write_bytes(b"not a snapshot")
+    assert f"{SNAPSHOT_NAME} is damaged" in refused("--port", "0", "--data", str(tmp_path))
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot" in refused("--port", "0", "--data", str(tmp_path / "file" / "data"))
+
+
+def test_ports_are_numbers_of_ports() -> None:
+    assert "65535" in refused("--port", "65536")
+
+
+def test_killed_in_the_middle_of_a_write_it_starts_again(tmp_path: Path) -> None:
+    server = OttlaZooKeeper(tmp_path).start()
+    client = KazooClient(server.connect)
+    client.start()
+    client.create("/kept", b"x")
+    client.stop()
+    client.close()
+    server.kill9()
+    with (server.data / LOG_NAME).open("ab") as log:
+        log.write(b"\0\0\0\x20torn")
+    server.start()
+    again = KazooClient(server.connect)
+    again.start()
+    assert again.get("/kept")[0] == b"x"
+    again.stop()
+    again.close()
+    assert server.stop() == 0
