@@ -1,4 +1,4 @@
-"""One set of test bodies for every way to a tree: in the process, and over the wire to Apache ZooKeeper."""
+"""One set of test bodies for every way to a tree: in the process, and over the wire to our server and Apache's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from interop.zookeeper.conftest import Server
 from ottla.env.clock import VirtualClock
 from ottla.env.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient, ZkClient, delete_recursive, ensure_path
@@ -31,7 +32,6 @@ from ottla.zk.tree import (
     WatchTable,
     ZkError,
 )
-from support.apache import ApacheZooKeeper
 
 Open = Callable[[], Awaitable[ZkClient]]
 """Opens another session on the tree of the test."""
@@ -41,7 +41,13 @@ pytestmark = [pytest.mark.spec("Z2")]
 _numbers = itertools.count()
 
 
-@pytest.fixture(params=["in the process", pytest.param("apache", marks=[pytest.mark.needs_kafka, pytest.mark.slow])])
+@pytest.fixture(
+    params=[
+        "in the process",
+        pytest.param("ottla_zookeeper", marks=pytest.mark.slow),
+        pytest.param("apache_zookeeper", marks=[pytest.mark.needs_kafka, pytest.mark.slow]),
+    ]
+)
 def run(request: pytest.FixtureRequest) -> Callable[[Callable[[Open], Coroutine[object, object, None]]], None]:
     """Runs a test body with a way to open sessions on an empty tree."""
 
@@ -55,8 +61,8 @@ def run(request: pytest.FixtureRequest) -> Callable[[Callable[[Open], Coroutine[
         yield open_session
 
     @asynccontextmanager
-    async def apache() -> AsyncIterator[Open]:
-        zookeeper: ApacheZooKeeper = request.getfixturevalue("apache_zookeeper")
+    async def over_the_wire() -> AsyncIterator[Open]:
+        zookeeper: Server = request.getfixturevalue(request.param)
         chroot = f"/clients-of-trees/{next(_numbers)}"
         opened = []
 
@@ -70,12 +76,13 @@ def run(request: pytest.FixtureRequest) -> Callable[[Callable[[Open], Coroutine[
             for zk in opened:
                 await zk.close()
 
-    if request.param == "apache":
-        request.getfixturevalue("apache_zookeeper")
+    is_local = request.param == "in the process"
+    if not is_local:
+        request.getfixturevalue(request.param)
 
     def run_one(body: Callable[[Open], Coroutine[object, object, None]]) -> None:
         async def whole() -> None:
-            async with (apache if request.param == "apache" else local)() as open_session:
+            async with (local if is_local else over_the_wire)() as open_session:
                 await body(open_session)
 
         asyncio.run(whole())

@@ -11,15 +11,15 @@ from contextlib import asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
+from interop.zookeeper.conftest import Server
 from ottla.zk.client import ConnectionLossError, SessionEvent, ZkUnreachableError
 from ottla.zk.kazoo_client import KazooZk, connect_kazoo
 from ottla.zk.tree import Create, EventType, SessionExpiredError, WatchEvent
-from support.apache import ApacheZooKeeper
 from support.ports import free_port
 from support.proxy import Proxy
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.spec("Z2"), pytest.mark.needs_kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.spec("Z2"), pytest.mark.slow]
 
 SESSION_MS = 4_000
 PATIENCE_S = 20
@@ -28,8 +28,8 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def proxy(apache_zookeeper: ApacheZooKeeper) -> Iterator[Proxy]:
-    with Proxy(apache_zookeeper.port) as made:
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as made:
         yield made
 
 
@@ -58,12 +58,10 @@ def expire(zk: KazooZk, servers: str) -> None:
     twin.close()
 
 
-def test_watches_survive_a_connection_that_is_lost_and_tell_what_they_missed(
-    proxy: Proxy, apache_zookeeper: ApacheZooKeeper
-) -> None:
+def test_watches_survive_a_connection_that_is_lost_and_tell_what_they_missed(proxy: Proxy, server: Server) -> None:
     async def body() -> None:
         async with session(proxy.bootstrap) as zk:
-            other = await connect_kazoo(f"{apache_zookeeper.connect}{zk.address.chroot}", SESSION_MS, 10_000)
+            other = await connect_kazoo(f"{server.connect}{zk.address.chroot}", SESSION_MS, 10_000)
             told: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
             zk.on_session(told.put_nowait)
             await zk.create("/mine", ephemeral=True)
@@ -109,15 +107,15 @@ def test_watches_survive_a_connection_that_is_lost_and_tell_what_they_missed(
     run(body)
 
 
-def test_a_session_that_expires_is_told_and_followed_by_a_new_one(apache_zookeeper: ApacheZooKeeper) -> None:
+def test_a_session_that_expires_is_told_and_followed_by_a_new_one(server: Server) -> None:
     async def body() -> None:
-        async with session(apache_zookeeper.connect) as zk:
+        async with session(server.connect) as zk:
             told: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
             zk.on_session(told.put_nowait)
             await zk.create("/mine", ephemeral=True)
             await zk.exists("/mine", told.put_nowait)
             before = zk.session_id
-            await asyncio.to_thread(expire, zk, apache_zookeeper.connect)
+            await asyncio.to_thread(expire, zk, server.connect)
             events = [await next_of(told)]
             while events[-1] is not SessionEvent.CONNECTED:
                 events.append(await next_of(told))
@@ -167,21 +165,21 @@ def test_a_change_whose_answer_is_lost_says_so_and_a_read_is_asked_again(proxy: 
     run(body)
 
 
-def test_a_server_of_the_list_that_is_away_is_passed_over(apache_zookeeper: ApacheZooKeeper) -> None:
+def test_a_server_of_the_list_that_is_away_is_passed_over(server: Server) -> None:
     async def body() -> None:
-        async with session(f"127.0.0.1:{free_port()},{apache_zookeeper.connect}") as zk:
+        async with session(f"127.0.0.1:{free_port()},{server.connect}") as zk:
             assert await zk.children("/") == []
 
     run(body)
 
 
-def test_a_chroot_is_made_where_it_is_missing(apache_zookeeper: ApacheZooKeeper) -> None:
+def test_a_chroot_is_made_where_it_is_missing(server: Server) -> None:
     async def body() -> None:
-        async with session(f"{apache_zookeeper.connect}") as zk:
+        async with session(f"{server.connect}") as zk:
             chroot = zk.address.chroot
             await zk.create("/inside", b"x")
-        async with session(f"{apache_zookeeper.connect}") as whole:
-            zk = await connect_kazoo(apache_zookeeper.connect, SESSION_MS, 10_000)
+        async with session(f"{server.connect}") as whole:
+            zk = await connect_kazoo(server.connect, SESSION_MS, 10_000)
             assert (await zk.get(f"{chroot}/inside"))[0] == b"x"
             await zk.close()
             assert await whole.exists("/inside") is None
@@ -206,9 +204,9 @@ def test_no_zookeeper_is_told_with_address_cause_and_cure(
     assert capfd.readouterr() == ("", "")
 
 
-def test_calls_after_the_end_of_a_session_say_so(apache_zookeeper: ApacheZooKeeper) -> None:
+def test_calls_after_the_end_of_a_session_say_so(server: Server) -> None:
     async def body() -> None:
-        async with session(apache_zookeeper.connect) as zk:
+        async with session(server.connect) as zk:
             await zk.close()
             with pytest.raises(ConnectionLossError, match="closed"):
                 await zk.get("/")
@@ -218,9 +216,9 @@ def test_calls_after_the_end_of_a_session_say_so(apache_zookeeper: ApacheZooKeep
     run(body)
 
 
-def test_many_calls_at_once(apache_zookeeper: ApacheZooKeeper) -> None:
+def test_many_calls_at_once(server: Server) -> None:
     async def body() -> None:
-        async with session(apache_zookeeper.connect) as zk:
+        async with session(server.connect) as zk:
             await asyncio.gather(*(zk.create(f"/{number:04}", b"x") for number in range(1_000)))
             assert await zk.children("/") == [f"{number:04}" for number in range(1_000)]
             waiting = [asyncio.create_task(zk.get(f"/{number:04}")) for number in range(1_000)]
@@ -234,9 +232,9 @@ def test_many_calls_at_once(apache_zookeeper: ApacheZooKeeper) -> None:
     run(body)
 
 
-def test_a_watch_is_told_before_the_read_that_shows_its_change(apache_zookeeper: ApacheZooKeeper) -> None:
+def test_a_watch_is_told_before_the_read_that_shows_its_change(server: Server) -> None:
     async def body() -> None:
-        async with session(apache_zookeeper.connect) as zk:
+        async with session(server.connect) as zk:
             await zk.create("/a", b"0")
             told: list[WatchEvent] = []
             for number in range(1, 50):

@@ -143,9 +143,14 @@ class ClientConnection(RemoteWatcher):
             if len(self._partial) < self._wanted:
                 return
             data = bytes(self._partial)
-        service.begin_turn(self)
-        self._work(data)
-        service.end_turn()
+        self._turn(data)
+
+    def _turn(self, data: bytes) -> None:
+        self._service.begin_turn(self)
+        try:
+            self._work(data)
+        finally:
+            self._service.end_turn()
 
     def _work(self, data: bytes) -> None:
         """Work on all frames that have come whole; keep the rest."""
@@ -192,10 +197,7 @@ class ClientConnection(RemoteWatcher):
         self._paused = False
         self._loop.add_reader(self._socket.fd, self._on_readable)
         if self._partial:
-            data = bytes(self._partial)
-            self._service.begin_turn(self)
-            self._work(data)
-            self._service.end_turn()
+            self._turn(bytes(self._partial))
 
     # Answering
 

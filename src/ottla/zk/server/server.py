@@ -39,6 +39,8 @@ SESSIONLESS_S = 10.0
 #: How soon and how late expired sessions are looked for, seconds.
 SHORTEST_LOOK_S = 0.01
 LONGEST_LOOK_S = 1.0
+#: A look that comes so much later than it was due ends no session; the next one does in any case.
+HELD_UP_MS = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class ZooKeeperServer:
         self._holding: dict[ClientConnection, None] = {}
         self._in_turn = False
         self._timer: asyncio.TimerHandle | None = None
+        self._look_due_ms = 0.0
+        self._looks_again = False
         self._received = 0
         self._sent = 0
         self._refused_hosts: set[str] = set()
@@ -295,11 +299,17 @@ class ZooKeeperServer:
         if at_ms is None:
             self._timer = None
             return
-        delay_s = (at_ms - self._clock.monotonic_ms()) / 1000.0
-        self._timer = self._loop.call_later(min(max(delay_s, SHORTEST_LOOK_S), LONGEST_LOOK_S), self._look)
+        now_ms = self._clock.monotonic_ms()
+        delay_s = min(max((at_ms - now_ms) / 1000.0, SHORTEST_LOOK_S), LONGEST_LOOK_S)
+        self._look_due_ms = now_ms + 1000.0 * delay_s
+        self._timer = self._loop.call_later(delay_s, self._look)
 
     def _look(self) -> None:
-        self.expire_sessions()
+        # Where the loop was held up, what clients have sent in the meantime is read first.
+        was_held_up = self._clock.monotonic_ms() > self._look_due_ms + HELD_UP_MS
+        if not was_held_up or self._looks_again:
+            self.expire_sessions()
+        self._looks_again = was_held_up
         self._look_later()
 
     def expire_sessions(self) -> None:

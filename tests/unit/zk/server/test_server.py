@@ -260,6 +260,24 @@ def test_a_silent_session_ends_and_its_connection_with_it() -> None:
     run(body)
 
 
+def test_a_loop_that_was_held_up_ends_no_session_before_it_has_read_what_came() -> None:
+    async def body() -> None:
+        clock = VirtualClock(1_700_000_000_000)
+        async with Served(clock=clock).running() as served:
+            silent, busy = await served.client(timeout_ms=1000), await served.client(timeout_ms=1000)
+            clock.advance(5000)
+            # The process was stopped; the timer runs before what has come is read.
+            served.server._look()
+            assert len(served.server.sessions) == 2
+            await in_thread(busy.ping)
+            served.server._look()
+            assert [session.id for session in served.server.sessions] == [busy.session_id]
+            with pytest.raises(ConnectionError):
+                await in_thread(silent.read_frame)
+
+    run(body)
+
+
 def test_sessions_outlive_a_restart_with_their_whole_timeout() -> None:
     async def body() -> None:
         clock, disk = VirtualClock(1_700_000_000_000), MemoryDisk()
