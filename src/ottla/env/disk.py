@@ -13,6 +13,7 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 #: The most parts given to one `pwritev` (IOV_MAX of Linux).
@@ -386,20 +387,27 @@ class RealDisk:
         """See `Disk.write_atomic`."""
         temporary = f"{path}.{next(_TEMPORARY)}{TEMPORARY_SUFFIX}"
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(descriptor, view) :]
-                if sync:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            os.replace(temporary, path)
+            self._write_and_replace(temporary, path, data, sync)
         except OSError as error:
+            # A full disk is not to be fuller for an attempt.
+            with suppress(OSError):
+                os.unlink(temporary)
             raise _disk_error("write", path, error) from None
         if sync:
             self.fsync_dir(os.path.dirname(path) or ".")
+
+    @staticmethod
+    def _write_and_replace(temporary: str, path: str, data: bytes, sync: bool) -> None:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
 
     def rename(self, source: str, target: str) -> None:
         """See `Disk.rename`."""

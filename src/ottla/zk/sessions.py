@@ -77,6 +77,11 @@ class SessionTable:
             self._look_later(session)
         return session
 
+    def put_off(self, session: Session, now_ms: float) -> None:
+        """Give a session that has expired its timeout once more: its end could not be written."""
+        session.touch(now_ms)
+        self._look_later(session)
+
     def close(self, session_id: int) -> bool:
         """Forget a session; says whether there was one."""
         return self._sessions.pop(session_id, None) is not None

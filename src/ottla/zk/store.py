@@ -20,7 +20,7 @@ from ottla.zk.tree import ServerOperation, Transaction, Tree, parent_of
 from ottla.zk.tree_format import LOG_NAME as LOG_NAME
 from ottla.zk.tree_format import SNAPSHOT_NAME as SNAPSHOT_NAME
 from ottla.zk.tree_format import TreeDamaged as TreeDamaged
-from ottla.zk.tree_format import load_snapshot, outlasts, replay_log, snapshot_record, transaction_record
+from ottla.zk.tree_format import load_snapshot, logged, replay_log, snapshot_records, transaction_record
 from ottla.zk.watches import WatchTable
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class TreeStore:
         self._file = file
         #: Where the last whole record of the log ends.
         self._end = file.size
-        self._snapshot_bytes = snapshot_bytes
+        #: How long the log may get.
+        self._longest = max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * snapshot_bytes)
         self._flushing = False
         self._flush_is_due = False
         self._dirty = False
@@ -107,9 +108,11 @@ class TreeStore:
         disk.mkdirs(folder)
         snapshot_path = f"{folder}/{SNAPSHOT_NAME}"
         tree = Tree()
-        snapshot = disk.read_bytes(snapshot_path) if disk.exists(snapshot_path) else b""
-        if snapshot:
+        snapshot_bytes = 0
+        if disk.exists(snapshot_path):
+            snapshot = disk.read_bytes(snapshot_path)
             load_snapshot(tree, snapshot, snapshot_path)
+            snapshot_bytes = len(snapshot)
         is_new = not disk.exists(f"{folder}/{LOG_NAME}")
         file = disk.open(f"{folder}/{LOG_NAME}", create=True)
         if is_new and flush_on_ack:
@@ -119,7 +122,7 @@ class TreeStore:
         good = replay_log(tree, file.pread(file.size, 0), file.path)
         if good < file.size:
             file.truncate(good)
-        store = TreeStore(disk, folder, clock, executor, tree, file, flush_on_ack, len(snapshot))
+        store = TreeStore(disk, folder, clock, executor, tree, file, flush_on_ack, snapshot_bytes)
         if file.size > SNAPSHOT_AT_CLOSE_BYTES:
             store._snapshot_if_possible()
         return store
@@ -163,16 +166,18 @@ class TreeStore:
             await waiting
 
     def expire_session(self, session_id: int) -> Transaction:
-        """End a session and delete its ephemeral nodes."""
+        """End a session and delete its ephemeral nodes. Raises `DiskError`."""
+        if self._failure is not None:
+            raise self._failure
         transaction = self.tree.expire_session(session_id, self._clock.now_ms())
         self._log(transaction)
         return transaction
 
     def snapshot(self) -> None:
         """Write all durable nodes into the snapshot and begin the log anew. Raises `DiskError`."""
-        content = snapshot_record(self.tree)
+        content = snapshot_records(self.tree)
         self._disk.write_atomic(f"{self._folder}/{SNAPSHOT_NAME}", content)
-        self._snapshot_bytes = len(content)
+        self._longest = max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * len(content))
         # A crash between the two leaves records that the snapshot holds already; their ids tell.
         self._file.truncate(0)
         self._end = 0
@@ -191,7 +196,7 @@ class TreeStore:
                 self._file.close()
 
     def _log(self, transaction: Transaction) -> None:
-        durable = [change for change in transaction.changes if outlasts(change.owner)]
+        durable = logged(transaction.changes)
         if not durable and self._listener is None:
             self._nothing_to_force()
             return
@@ -210,7 +215,7 @@ class TreeStore:
         else:
             self.forced_zxid = transaction.zxid
         self._flush_soon()
-        if self._end > max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * self._snapshot_bytes):
+        if self._end > self._longest:
             self._snapshot_if_possible()
 
     def _touch(self, transaction: Transaction) -> None:
@@ -225,11 +230,11 @@ class TreeStore:
             self.forced_zxid = self.tree.last_zxid
 
     def _snapshot_if_possible(self) -> None:
-        """Shorten the log. A disk that fails here costs nothing: the log is complete, the next write tries again."""
+        """Shorten the log. A disk that fails here costs nothing: the log is complete. It is tried again, not soon."""
         try:
             self.snapshot()
         except DiskError:
-            return
+            self._longest = self._end + SNAPSHOT_AFTER_BYTES
 
     def _flush_soon(self) -> None:
         """Force the log to disk in a disk thread, one flush at a time for however many transactions."""

@@ -32,6 +32,7 @@ from ottla.zk.watches import event_of
 ANY_VERSION = -1
 LARGEST_NODE = 1024 * 1024
 """The most bytes of data in a node, as ZooKeeper's `jute.maxbuffer`."""
+HIGHEST_VERSION = 2**31 - 1
 MOST_OPERATIONS = 100_000
 """The most operations of one transaction: a topic of Kafka's takes two nodes per partition."""
 
@@ -155,15 +156,15 @@ class Node:
 
     @property
     def cversion(self) -> int:
-        """How many children were made or deleted."""
-        return 2 * self.created - len(self.children)
+        """How many children were made or deleted, as an i32."""
+        changes = (2 * self.created - len(self.children)) & 0xFFFFFFFF
+        return changes if changes <= HIGHEST_VERSION else changes - 2**32
 
     def stat(self) -> Stat:
         """The node's Stat."""
-        count = len(self.children)
         return Stat(
-            self.czxid, self.mzxid, self.ctime_ms, self.mtime_ms, self.version, 2 * self.created - count, self.aversion,
-            self.ephemeral_owner, len(self.data or b""), count, self.pzxid,
+            self.czxid, self.mzxid, self.ctime_ms, self.mtime_ms, self.version, self.cversion, self.aversion,
+            self.ephemeral_owner, len(self.data or b""), len(self.children), self.pzxid,
         )  # fmt: skip
 
 
@@ -198,6 +199,11 @@ class SessionRecord(NamedTuple):
 
     password: bytes
     timeout_ms: int
+
+
+def version_after(version: int) -> int:
+    """The next version, or number of a sequential node: they are i32, and behind the highest comes the lowest."""
+    return version + 1 if version != HIGHEST_VERSION else -HIGHEST_VERSION - 1
 
 
 def parent_of(path: str) -> str:
@@ -338,6 +344,8 @@ class Tree:
             elif kind == "open":
                 self.sessions[owner] = SessionRecord(data or b"", version)
             else:
+                for owned in sorted(self._ephemerals.get(owner, ())):
+                    self._remove(owned, zxid)
                 self.sessions.pop(owner, None)
         self.last_zxid = zxid
 
@@ -373,7 +381,7 @@ class Tree:
         _check_data(path, data)
         self._remember(node, path)
         node.data, node.mzxid, node.mtime_ms = data, making.zxid, making.now_ms
-        node.version += 1
+        node.version = version_after(node.version)
         making.changes.append(Change("set", path, data, node.version, node.ephemeral_owner))
         making.events.append(event_of(EventType.DATA_CHANGED, path, node.acl))
         return node.stat()
@@ -405,7 +413,8 @@ class Tree:
             raise SessionExpiredError(path, f"session 0x{owner:x} has ended")
         self._remember(parent, parent_path)
         self._undo.append(_Before(path, None))
-        self._insert(path, Node(data, making.zxid, making.now_ms, owner, acl)).created += 1
+        self._insert(path, Node(data, making.zxid, making.now_ms, owner, acl))
+        parent.created = version_after(parent.created)
         making.changes.append(Change("create", path, data, parent.created, owner, acl))
         making.events.append(event_of(EventType.CREATED, path, acl))
         making.events.append(event_of(EventType.CHILDREN_CHANGED, parent_path, parent.acl))
@@ -446,7 +455,7 @@ class Tree:
         _check_version(path, node.aversion, operation.version)
         self._remember(node, path)
         node.acl = acl
-        node.aversion += 1
+        node.aversion = version_after(node.aversion)
         making.changes.append(Change("acl", path, None, node.aversion, node.ephemeral_owner, acl))
         return node.stat()
 

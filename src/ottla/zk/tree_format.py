@@ -5,13 +5,15 @@ each byte is one character (latin-1), so that any data survives and JSON in it s
 
     log       [zxid, time_ms, [[kind, path, data, version, owner, acl], ...], 2]
               kind and version as `tree.Change` has them; owner and acl are left out at the end where nobody owns the
-              node and everybody may do everything
-    snapshot  [format, last_zxid, nodes, sessions], and each node
+              node and everybody may do everything; the end of a session (close) ends its ephemeral nodes, too, which
+              are not listed
+    snapshot  [3, last_zxid, number of nodes], then records [nodes, sessions], and each node
               [path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, created, aversion, owner, acl],
               each session [id, password, timeout_ms]
 
-Older trees have records without the 2, and snapshots of format 1 without owners, access lists and sessions; the counts
-of created children in them are counts of created and deleted ones, from which sequential numbers went on then, too.
+Older trees have records without the 2, and snapshots that are one record: [2, last_zxid, nodes, sessions], and before
+those [1, last_zxid, nodes] without owners and access lists; the counts of created children in the oldest are counts of
+created and deleted ones, from which sequential numbers went on then, too.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ from ottla.zk.tree import Change, Node, SessionRecord, Tree, ZkError
 LOG_NAME = "ottla-tree.log"
 SNAPSHOT_NAME = "ottla-tree.snapshot"
 FORMAT = 2
-OLD_FORMAT = 1
+"""Of the records of the log."""
+SNAPSHOT_FORMAT = 3
+OLD_FORMATS = (1, 2)
+"""Of snapshots that are one record, which has no room for a tree of some gigabytes."""
+CHUNK_BYTES = 1024 * 1024
+"""About how much data the nodes of one record of a snapshot have."""
+NODE_OVERHEAD_BYTES = 100
+SESSIONS_PER_RECORD = 10_000
 
 HOLE = bytes(512)
 """A sector that was never written. No record holds so many zeros: JSON has none, and a head is short."""
@@ -52,11 +61,36 @@ def transaction_record(zxid: int, time_ms: int, changes: Iterable[Change]) -> by
     return _record(f"[{zxid},{time_ms},[{','.join(texts)}],{FORMAT}]")
 
 
-def snapshot_record(tree: Tree) -> bytes:
+def snapshot_records(tree: Tree) -> bytes:
     """The whole of a snapshot: all that outlasts this process."""
-    nodes = [_node_fields(path, node) for path, node in tree.nodes.items() if outlasts(node.ephemeral_owner)]
+    count = sum(_outlasts(node.ephemeral_owner) for node in tree.nodes.values())
+    parts = [_record(_json([SNAPSHOT_FORMAT, tree.last_zxid, count]))]
+    chunk: list[list[Any]] = []
+    size = 0
+    for path, node in tree.nodes.items():
+        if not _outlasts(node.ephemeral_owner):
+            continue
+        chunk.append(_node_fields(path, node))
+        size += NODE_OVERHEAD_BYTES + len(path) + len(node.data or b"")
+        if size > CHUNK_BYTES:
+            parts.append(_record(_json([chunk, []])))
+            chunk, size = [], 0
+    parts.append(_record(_json([chunk, []])))
     sessions = [[number, _text(kept.password), kept.timeout_ms] for number, kept in tree.sessions.items()]
-    return _record(_json([FORMAT, tree.last_zxid, nodes, sessions]))
+    starts = range(0, len(sessions), SESSIONS_PER_RECORD)
+    parts.extend(_record(_json([[], sessions[start : start + SESSIONS_PER_RECORD]])) for start in starts)
+    parts.append(_record(_json([[], []])))  # without this end a snapshot is not whole
+    return b"".join(parts)
+
+
+def logged(changes: Sequence[Change]) -> list[Change]:
+    """The changes that are to be made again after a restart, but for what the end of a session implies."""
+    ended = changes[-1].owner if changes and changes[-1].kind == "close" else 0
+    return [
+        change
+        for change in changes
+        if _outlasts(change.owner) and not (ended and change.kind == "delete" and change.owner == ended)
+    ]
 
 
 def _json(value: Any) -> str:
@@ -76,7 +110,7 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode("latin-1")
 
 
-def outlasts(owner: int) -> bool:
+def _outlasts(owner: int) -> bool:
     """Whether what belongs to that session (0: nobody's) is still there when this process has ended."""
     return owner == 0 or owner >= FIRST_DURABLE_SESSION
 
@@ -118,21 +152,37 @@ def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
 
 def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
     """Make an empty tree what its snapshot says. Raises `TreeDamaged`."""
-    found = _next_record(content, 0)
-    if found is None or found[1] != len(content) or found[0][0] not in (OLD_FORMAT, FORMAT):
+    head, *parts = _records_of_snapshot(content) or [[None]]
+    if head[0] in OLD_FORMATS and not parts:
+        parts = [[head[2], head[3] if len(head) > 3 else []]]
+    elif head[0] != SNAPSHOT_FORMAT or parts[-1:] != [[[], []]] or sum(len(nodes) for nodes, _ in parts) != head[2]:
         raise TreeDamaged(
             f"{path} is damaged or of another format. Restore it from a copy, or remove it together with {LOG_NAME}: "
             "topics are then found again by their folders, but their settings are lost."
         )
-    _, tree.last_zxid, nodes, *rest = found[0]
-    for fields in nodes:
-        _load_node(tree, *fields)
+    tree.last_zxid = head[1]
+    for nodes, sessions in parts:
+        for fields in nodes:
+            _load_node(tree, *fields)
+        for session_id, password, timeout_ms in sessions:
+            tree.sessions[session_id] = SessionRecord(_bytes(password) or b"", timeout_ms)
     for node_path in tree.nodes:
         if node_path != "/":
             parent, _, name = node_path.rpartition("/")
             tree.nodes[parent or "/"].add_child(name)
-    for session_id, password, timeout_ms in rest[0] if rest else ():
-        tree.sessions[session_id] = SessionRecord(_bytes(password) or b"", timeout_ms)
+
+
+def _records_of_snapshot(content: bytes) -> list[Any]:
+    """Its records; none where one of them is not whole."""
+    records: list[Any] = []
+    position = 0
+    while position < len(content):
+        found = _next_record(content, position)
+        if found is None:
+            return []
+        records.append(found[0])
+        position = found[1]
+    return records
 
 
 def _load_node(

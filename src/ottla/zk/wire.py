@@ -77,6 +77,8 @@ _INT = struct.Struct(">i")
 _TWO_INTS = struct.Struct(">ii")
 _LONG = struct.Struct(">q")
 _STAT = struct.Struct(">qqqqiiiqiiq")
+#: The same with a cversion that is cut to 32 bits.
+_STAT_OF_NODE = struct.Struct(">qqqqiIiqiiq")
 _REPLY = struct.Struct(">iiqi")
 _REPLY_WITH_LENGTH = struct.Struct(">iiqii")
 _EVENT = struct.Struct(">iiqiiii")
@@ -349,9 +351,9 @@ def data_reply(xid: int, zxid: int, node: Node) -> bytes:
 def node_stat(node: Node) -> bytes:
     """A node's Stat."""
     count = len(node.children)
-    return _STAT.pack(
-        node.czxid, node.mzxid, node.ctime_ms, node.mtime_ms, node.version, 2 * node.created - count, node.aversion,
-        node.ephemeral_owner, len(node.data or b""), count, node.pzxid,
+    return _STAT_OF_NODE.pack(
+        node.czxid, node.mzxid, node.ctime_ms, node.mtime_ms, node.version, 2 * node.created - count & 0xFFFFFFFF,
+        node.aversion, node.ephemeral_owner, len(node.data or b""), count, node.pzxid,
     )  # fmt: skip
 
 

@@ -221,3 +221,18 @@ def test_a_slice_reads_its_range(disk_root: tuple[Disk, str]) -> None:
     assert isinstance(file, RealFile) == (file.fileno() is not None)
     file.close()
     assert disk.open_files() > 0
+
+
+def test_a_replacement_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, path = RealDisk(), f"{tmp_path}/f"
+    disk.write_atomic(path, b"old")
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ottla.env.disk.os.write", full)
+        with pytest.raises(DiskError):
+            disk.write_atomic(path, b"new")
+    assert disk.listdir(str(tmp_path)) == ["f"]
+    assert disk.read_bytes(path) == b"old"

@@ -17,6 +17,7 @@ from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import InlineExecutor
 from ottla.records.crc import crc32c
 from ottla.zk import store as store_module
+from ottla.zk import tree_format
 from ottla.zk.acl import OPEN_ACL, Acl
 from ottla.zk.sessions import FIRST_DURABLE_SESSION
 from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME, TreeDamaged, TreeStore
@@ -427,3 +428,84 @@ def test_on_a_real_disk(tmp_path: Path) -> None:
     assert again.tree.get("/a").data == b"1"
     again.close()
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [LOG_NAME]
+
+
+def test_a_snapshot_has_as_many_records_as_the_tree_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record for all nodes ended at four gigabytes, and with it all writing."""
+    monkeypatch.setattr(tree_format, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(tree_format, "SESSIONS_PER_RECORD", 3)
+    disk = MemoryDisk()
+    store = TreeStore.open(disk, "/t", CLOCK)
+    for number in range(10):
+        store.execute([Create(f"/n{number}", b"x" * 300)], SESSION)
+        store.execute([OpenSession(FIRST_DURABLE_SESSION + number, b"p" * 16, 1000)], SESSION)
+    store.snapshot()
+    content = disk.read_bytes(f"/t/{SNAPSHOT_NAME}")
+    ends = [0]
+    while ends[-1] < len(content):
+        ends.append(ends[-1] + 8 + struct.unpack_from(">I", content, ends[-1])[0])
+    assert len(ends) > 9
+    again = TreeStore.open(disk, "/t", CLOCK)
+    assert durable(again) == durable(store)
+    assert again.tree.sessions == store.tree.sessions
+    # Wherever it is cut off, be it between two records.
+    for size in {*ends[:-1], *range(1, len(content), 97), len(content) - 1}:
+        disk.write_atomic(f"/t/{SNAPSHOT_NAME}", content[:size])
+        with pytest.raises(TreeDamaged, match="Restore it"):
+            TreeStore.open(disk, "/t", CLOCK)
+
+
+def filled_small(disk: MemoryDisk) -> TreeStore:
+    store = TreeStore.open(disk, "/t", CLOCK)
+    store.execute([Create("/a")], SESSION)
+    return store
+
+
+def test_the_end_of_a_session_is_short_however_many_nodes_it_had() -> None:
+    disk = MemoryDisk()
+    store = filled_small(disk)
+    session = FIRST_DURABLE_SESSION
+    store.execute([OpenSession(session, bytes(16), 1000)], session)
+    store.execute([Create(f"/a/{number}", ephemeral=True) for number in range(500)], session)
+    before = disk.file_size(f"/t/{LOG_NAME}")
+    store.expire_session(session)
+    assert disk.file_size(f"/t/{LOG_NAME}") - before < 100
+    assert store.tree.children("/a") == []
+    again = TreeStore.open(disk, "/t", CLOCK)
+    assert durable(again) == durable(store)
+    assert again.tree.sessions == {}
+    assert again.tree.ephemerals() == {}
+
+
+def test_a_snapshot_that_fails_is_not_tried_with_every_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
+    disk = FaultyDisk(MemoryDisk())
+    store = TreeStore.open(disk, "/t", CLOCK)
+    disk.fail("replace", f"*/{SNAPSHOT_NAME}", errno.ENOSPC)
+    tried = 0
+    snapshot = store.snapshot
+
+    def counted() -> None:
+        nonlocal tried
+        tried += 1
+        snapshot()
+
+    monkeypatch.setattr(store, "snapshot", counted)
+    for number in range(100):
+        store.execute([Create(f"/n{number}")], SESSION)
+    assert 1 <= tried <= 4
+
+
+def test_after_a_flush_that_failed_no_session_ends() -> None:
+    async def body() -> None:
+        disk, executor = FaultyDisk(MemoryDisk()), SlowExecutor()
+        store = TreeStore.open(disk, "/t", CLOCK, executor, flush_on_ack=True)
+        disk.fail("flush", times=1)
+        store.execute([Create("/a")], SESSION)
+        executor.waiting.pop()()
+        size = disk.file_size(f"/t/{LOG_NAME}")
+        with pytest.raises(DiskError):
+            store.expire_session(FIRST_DURABLE_SESSION)
+        assert disk.file_size(f"/t/{LOG_NAME}") == size
+
+    in_loop(body)

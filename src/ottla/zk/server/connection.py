@@ -7,6 +7,7 @@ queue of its connection until the flush that makes it durable has ended, and wha
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     from ottla.zk.sessions import Session
     from ottla.zk.store import TreeStore
 
+log = logging.getLogger("ottla.zk.server")
+
 #: Bytes received in one turn of the loop from one connection.
 RECEIVED_PER_TURN = 64 * 1024
 #: A client that has so many bytes of answers unread or unforced is read no further until it has taken them.
 MOST_QUEUED_BYTES = 4 * 1024 * 1024
 #: One that does not read, and whose watches fire all the same, is cut off when so many bytes wait for it.
 MOST_UNREAD_BYTES = 64 * 1024 * 1024
+#: How long a client may take for its last answers, seconds.
+LAST_ANSWERS_S = 10.0
 
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
@@ -149,6 +154,10 @@ class ClientConnection(RemoteWatcher):
         self._service.begin_turn(self)
         try:
             self._work(data)
+        except Exception:
+            # A defect of ours, which is to end neither the server nor the other clients.
+            log.exception("a request of %s:%d could not be worked on", self.peer_host, self.peer_port)
+            self.close()
         finally:
             self._service.end_turn()
 
@@ -192,7 +201,7 @@ class ClientConnection(RemoteWatcher):
 
     def _resume(self) -> None:
         """Go on with what waits, now that the client has taken its answers."""
-        if self.closed or not self._paused or self._queued_bytes > MOST_QUEUED_BYTES:
+        if self.closed or self._close_when_sent or not self._paused or self._queued_bytes > MOST_QUEUED_BYTES:
             return
         self._paused = False
         self._loop.add_reader(self._socket.fd, self._on_readable)
@@ -282,8 +291,12 @@ class ClientConnection(RemoteWatcher):
     # Ending
 
     def close_when_sent(self) -> None:
-        """Take no further request, and close once what was put is sent."""
+        """Take no further request, and close once what was put is sent, or the client does not take it."""
+        if self._close_when_sent or self.closed:
+            return
         self._close_when_sent = True
+        self._partial.clear()
+        self._loop.call_later(LAST_ANSWERS_S, self.close)
         if not self._paused:
             self._pause()
         if not self._ready and not self._held and self._unsent is None:

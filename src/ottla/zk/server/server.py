@@ -41,6 +41,8 @@ SHORTEST_LOOK_S = 0.01
 LONGEST_LOOK_S = 1.0
 #: A look that comes so much later than it was due ends no session; the next one does in any case.
 HELD_UP_MS = 100.0
+#: How old the count of all bytes may be that `mntr` tells.
+COUNT_AGAIN_MS = 5_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class ZooKeeperServer:
         self._looks_again = False
         self._received = 0
         self._sent = 0
-        self._refused_hosts: set[str] = set()
+        #: Bytes of paths and data, and when they were counted.
+        self._counted_data = (-COUNT_AGAIN_MS, 0)
 
     @property
     def port(self) -> int:
@@ -320,7 +323,7 @@ class ZooKeeperServer:
                 done = self.store.expire_session(session.id)
             except DiskError as error:
                 log.error("the end of session 0x%x cannot be written (%s); it is tried again", session.id, error)
-                self.sessions.open(session.id, session.password, session.timeout_ms, self._clock.monotonic_ms())
+                self.sessions.put_off(session, self._clock.monotonic_ms())
                 continue
             log.info("session 0x%x has expired after %d ms", session.id, session.timeout_ms)
             self.sessions.close(session.id)
@@ -343,30 +346,12 @@ class ZooKeeperServer:
         return words.answer(known, self._figures()).encode()
 
     def _figures(self) -> words.Figures:
-        tree, watchers = self.store.tree, self.store.watches.watchers()
-        clients = [
-            words.ClientFigures(
-                each.peer_host,
-                each.peer_port,
-                each.received,
-                each.sent,
-                each.session.id if each.session is not None else 0,
-                each.session.timeout_ms if each.session is not None else 0,
-            )
-            for each in self._connections
-        ]
+        tree, watches = self.store.tree, self.store.watches
         return words.Figures(
-            received=self._received + sum(client.received for client in clients),
-            sent=self._sent + sum(client.sent for client in clients),
+            connections=len(self._connections),
             outstanding=len(self._holding),
             zxid=self.store.forced_zxid,
             nodes=len(tree.nodes),
-            data_bytes=sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items()),
-            watches=self.store.watches.count,
-            watched_paths=len({path for paths in watchers.values() for path in paths}),
-            sessions={session.id: session.timeout_ms for session in self.sessions},
-            ephemerals=tree.ephemerals(),
-            clients=clients,
             settings={
                 "clientPort": self.port,
                 "tickTime": self.settings.tick_time_ms,
@@ -374,4 +359,36 @@ class ZooKeeperServer:
                 "minSessionTimeout": self.settings.agreed_timeout_ms(0),
                 "maxSessionTimeout": self.settings.agreed_timeout_ms(2**31),
             },
+            traffic=self._traffic,
+            data_bytes=self._data_bytes,
+            watches=lambda: watches.count,
+            watched_paths=lambda: len({path for paths in watches.watchers().values() for path in paths}),
+            sessions=lambda: {session.id: session.timeout_ms for session in self.sessions},
+            ephemerals=tree.ephemerals,
+            clients=lambda: [_client_figures(connection) for connection in self._connections],
         )
+
+    def _traffic(self) -> tuple[int, int]:
+        received = self._received + sum(each.received for each in self._connections)
+        return received, self._sent + sum(each.sent for each in self._connections)
+
+    def _data_bytes(self) -> int:
+        """Bytes of paths and data, as they were some seconds ago: every node has to be looked at."""
+        now_ms = self._clock.monotonic_ms()
+        counted_at_ms, size = self._counted_data
+        if now_ms >= counted_at_ms + COUNT_AGAIN_MS:
+            size = sum(len(path) + len(node.data or b"") for path, node in self.store.tree.nodes.items())
+            self._counted_data = now_ms, size
+        return size
+
+
+def _client_figures(connection: ClientConnection) -> words.ClientFigures:
+    session = connection.session
+    return words.ClientFigures(
+        connection.peer_host,
+        connection.peer_port,
+        connection.received,
+        connection.sent,
+        session.id if session is not None else 0,
+        session.timeout_ms if session is not None else 0,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla import __version__
@@ -23,20 +24,21 @@ class ClientFigures(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What the words tell of a server."""
+    """What the words tell of a server. What has to be counted is counted for the words that tell of it."""
 
-    received: int
-    sent: int
+    connections: int
     outstanding: int
     zxid: int
     nodes: int
-    data_bytes: int
-    watches: int
-    watched_paths: int
-    sessions: dict[int, int]
-    ephemerals: dict[int, list[str]]
-    clients: list[ClientFigures]
     settings: dict[str, object]
+    #: Requests received, and answers and events sent.
+    traffic: Callable[[], tuple[int, int]]
+    data_bytes: Callable[[], int]
+    watches: Callable[[], int]
+    watched_paths: Callable[[], int]
+    sessions: Callable[[], dict[int, int]]
+    ephemerals: Callable[[], dict[int, list[str]]]
+    clients: Callable[[], list[ClientFigures]]
 
 
 def answer(word: str, figures: Figures) -> str:
@@ -60,31 +62,33 @@ def _stat(figures: Figures) -> str:
     clients = "".join(
         f" /{client.host}:{client.port}[{int(client.session_id != 0)}](queued=0,recved={client.received},"
         f"sent={client.sent})\n"
-        for client in figures.clients
+        for client in figures.clients()
     )
     return f"Zookeeper version: {VERSION}\nClients:\n{clients}\n{_state(figures)}"
 
 
 def _state(figures: Figures) -> str:
+    received, sent = figures.traffic()
     return (
-        f"Received: {figures.received}\nSent: {figures.sent}\nConnections: {len(figures.clients)}\n"
+        f"Received: {received}\nSent: {sent}\nConnections: {figures.connections}\n"
         f"Outstanding: {figures.outstanding}\nZxid: 0x{figures.zxid:x}\nMode: standalone\nNode count: {figures.nodes}\n"
     )
 
 
 def _mntr(figures: Figures) -> str:
+    received, sent = figures.traffic()
     values = {
         "zk_version": VERSION,
         "zk_server_state": "standalone",
-        "zk_packets_received": figures.received,
-        "zk_packets_sent": figures.sent,
-        "zk_num_alive_connections": len(figures.clients),
+        "zk_packets_received": received,
+        "zk_packets_sent": sent,
+        "zk_num_alive_connections": figures.connections,
         "zk_outstanding_requests": figures.outstanding,
         "zk_znode_count": figures.nodes,
-        "zk_watch_count": figures.watches,
-        "zk_ephemerals_count": sum(map(len, figures.ephemerals.values())),
-        "zk_approximate_data_size": figures.data_bytes,
-        "zk_global_sessions": len(figures.sessions),
+        "zk_watch_count": figures.watches(),
+        "zk_ephemerals_count": sum(map(len, figures.ephemerals().values())),
+        "zk_approximate_data_size": figures.data_bytes(),
+        "zk_global_sessions": len(figures.sessions()),
     }
     return "".join(f"{name}\t{value}\n" for name, value in values.items())
 
@@ -97,22 +101,24 @@ def _cons(figures: Figures) -> str:
     return "".join(
         f" /{client.host}:{client.port}[1](queued=0,recved={client.received},sent={client.sent},"
         f"sid=0x{client.session_id:x},to={client.timeout_ms})\n"
-        for client in figures.clients
+        for client in figures.clients()
     )
 
 
 def _dump(figures: Figures) -> str:
-    lines = ["SessionTracker dump:", f"Session Sets ({len(figures.sessions)}):"]
-    lines += [f"0x{session_id:x}\t{timeout_ms}ms" for session_id, timeout_ms in figures.sessions.items()]
-    lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(figures.ephemerals)}):"]
-    for session_id, paths in figures.ephemerals.items():
+    sessions, ephemerals = figures.sessions(), figures.ephemerals()
+    lines = ["SessionTracker dump:", f"Session Sets ({len(sessions)}):"]
+    lines += [f"0x{session_id:x}\t{timeout_ms}ms" for session_id, timeout_ms in sessions.items()]
+    lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(ephemerals)}):"]
+    for session_id, paths in ephemerals.items():
         lines += [f"0x{session_id:x}:", *(f"\t{path}" for path in paths)]
     return "\n".join(lines) + "\n"
 
 
 def _wchs(figures: Figures) -> str:
     return (
-        f"{len(figures.clients)} connections watching {figures.watched_paths} paths\nTotal watches:{figures.watches}\n"
+        f"{figures.connections} connections watching {figures.watched_paths()} paths\n"
+        f"Total watches:{figures.watches()}\n"
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -393,3 +395,164 @@ def test_a_port_in_use_is_told() -> None:
                 await second.start()
 
     run(body)
+
+
+def test_nothing_is_worked_on_behind_the_end_of_a_session() -> None:
+    """Nor twice, when an earlier answer is sent while that of the end waits for the disk."""
+
+    async def body() -> None:
+        async with Served().running() as served:
+            client, other = await served.client(), await served.client()
+            for path in ("/a", "/apart"):
+                await ask(other, raw.CREATE, raw.create(path))
+            served.executor.held = True
+            requests = [
+                (raw.EXISTS, raw.watching("/apart")),
+                (raw.SET_DATA, raw.set_data("/a", b"1")),
+                (raw.CLOSE, b""),
+                (raw.SET_DATA, raw.set_data("/a", b"2")),
+            ]
+            frames = b"".join(
+                struct.pack(">iii", 8 + len(request), xid, op) + request for xid, (op, request) in enumerate(requests)
+            )
+            # In two pieces, the first of which holds no whole request.
+            connection = next(each for each in served.server._connections if each.session.id == client.session_id)
+            await in_thread(lambda: client.socket.sendall(frames[:10]))
+            await settled(lambda: len(connection._partial) == 10)
+            await in_thread(lambda: client.socket.sendall(frames[10:]))
+            assert (await in_thread(lambda: client.receive(raw.EXISTS))).xid == 0
+            await in_thread(lambda: client.socket.sendall(frames))
+            served.executor.let_go()
+            assert [(await in_thread(lambda op=op: client.receive(op))).xid for op, _ in requests[1:3]] == [1, 2]
+            with pytest.raises(ConnectionError):
+                await in_thread(client.read_frame)
+            node = served.store.tree.get("/a")
+            assert (node.version, node.data) == (1, b"1")
+
+    run(body)
+
+
+def test_last_answers_that_nobody_takes_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "LAST_ANSWERS_S", 0.05)
+
+    async def body() -> None:
+        async with Served().running() as served:
+            client = await served.client()
+            await ask(client, raw.CREATE, raw.create("/big", b"x" * 1_000_000))
+
+            def send() -> None:
+                # More answers than sockets hold; none is read.
+                for _ in range(20):
+                    client.send(raw.GET_DATA, raw.watching("/big"))
+                client.send(raw.CLOSE)
+
+            monkeypatch.setattr(connection_module, "MOST_QUEUED_BYTES", 1 << 30)
+            await in_thread(send)
+            await settled(lambda: not served.server._connections)
+
+    run(body)
+
+
+def test_a_defect_ends_its_connection_only(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        async with Served(force=False).running() as served:
+            unlucky, other = await served.client(), await served.client()
+            monkeypatch.setitem(served.server._requests._handlers, raw.SYNC, lambda *_: 1 // 0)
+            with pytest.raises(ConnectionError):
+                await ask(unlucky, raw.SYNC, raw.string("/"))
+            assert "could not be worked on" in caplog.text
+            await ask(other, raw.EXISTS, raw.watching("/a", True))
+            await LocalClient(served.store).create("/a")
+            await in_thread(other.read_frame)  # the event, although nobody asks anything
+
+    run(body)
+
+
+def test_a_session_whose_end_cannot_be_written_lives_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        clock = VirtualClock(1_700_000_000_000)
+        async with Served(clock=clock).running() as served:
+            client = await served.client(timeout_ms=1000)
+            clock.advance(1000)
+            served.disk.capacity = 0
+            served.server.expire_sessions()
+            assert "it is tried again" in caplog.text
+            served.disk.heal()
+            clock.advance(900)
+            await in_thread(client.ping)
+            clock.advance(900)
+            served.server.expire_sessions()
+            await in_thread(client.ping)
+            clock.advance(1000)
+            served.server.expire_sessions()
+            with pytest.raises(ConnectionError):
+                await in_thread(client.read_frame)
+
+    run(body)
+
+
+def test_asking_whether_it_lives_counts_nothing() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            counted = 0
+
+            class Nodes(dict[str, object]):
+                def items(self):
+                    nonlocal counted
+                    counted += 1
+                    return super().items()
+
+            served.store.tree.nodes = Nodes(served.store.tree.nodes)
+            for word in (b"ruok", b"srvr", b"isro", b"conf", b"envi", b"stat", b"cons"):
+                assert served.server.answer_to_word(word) is not None
+            assert counted == 0
+            for _ in range(100):
+                assert b"zk_approximate_data_size\t1\n" in (served.server.answer_to_word(b"mntr") or b"")
+            assert counted == 1
+
+    run(body)
+
+
+def test_counts_that_do_not_fit_any_more_begin_again() -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            client = await served.client()
+            node = served.store.tree.get("/")
+            node.created = node.version = 2**31 - 1
+            made = await ask(client, raw.CREATE, raw.create("/n", flags=2))
+            assert made.result == "/n2147483647"
+            made = await ask(client, raw.CREATE, raw.create("/n", flags=2))
+            assert made.result == "/n-2147483648"
+            stat = (await ask(client, raw.SET_DATA, raw.set_data("/", b""))).result
+            read = (await ask(client, raw.EXISTS, raw.watching("/"))).result
+            assert stat == read
+            assert isinstance(stat, raw.Stat)
+            assert (stat.version, stat.cversion) == (-(2**31), 0)
+
+    run(body)
+
+
+@pytest.mark.slow
+def test_a_server_that_stood_still_reads_before_it_takes_clients_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop of a server that runs alone, uvloop, calls timers first."""
+    uvloop = pytest.importorskip("uvloop")
+    stands = threading.Event()
+
+    def stand_still(*_: object) -> None:
+        stands.set()
+        assert not threading.Event().wait(1.3)
+
+    async def body() -> None:
+        async with Served().running() as served:
+            client, other = await served.client(timeout_ms=1000), await served.client()
+            monkeypatch.setitem(served.server._requests._handlers, raw.SYNC, stand_still)
+            other.send(raw.SYNC, raw.string("/"))
+
+            def ping() -> raw.Answer:
+                assert stands.wait(PATIENCE_S)
+                return client.ping()
+
+            assert (await in_thread(ping)).error == 0
+            assert (await ask(client, raw.EXISTS, raw.watching("/"))).error == 0
+
+    uvloop.run(asyncio.wait_for(body(), 30))
