@@ -185,7 +185,7 @@ class KazooZk:
         for name in self.address.chroot.split("/")[1:]:
             path = f"{path}/{name}"
             with suppress(NodeExistsError):
-                await self._once(path, partial(self._client.create_async, path, b""), _as_it_is)
+                await self._once(path, partial(self._client.create_async, path, None), _as_it_is)
 
     async def close(self) -> None:
         """See `ZkClient.close`."""

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from ottla.zk import layout
 from support.apache import ApacheKafka, ApacheZooKeeper
@@ -24,11 +23,10 @@ from support.java import java_tool
 from support.old_consumers import OldConsumer, old_tool
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
+from support.zk_trees import Nodes, dumped
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "kafka_tree_of_two_ages.json"
-#: Path to data and whether the node is ephemeral.
-Nodes = dict[str, tuple[str | None, bool]]
 
 pytestmark = pytest.mark.spec("Z1")
 
@@ -191,22 +189,6 @@ def test_what_the_paths_tell() -> None:
         "white": ({'o/l"?d|se[t]|\\d': 2}, "white_list"),
         "black": ({"(?!old).*": 1}, "black_list"),
     }
-
-
-def dumped(zk: KazooClient) -> Nodes:
-    """The whole tree, but for ZooKeeper's own nodes."""
-    found: Nodes = {}
-    waiting = ["/"]
-    while waiting:
-        path = waiting.pop()
-        try:
-            data, stat = zk.get(path)
-            children = zk.get_children(path)
-        except NoNodeError:
-            continue
-        found[path] = (data.decode() if data is not None else None, stat.ephemeralOwner != 0)
-        waiting += [f"{path.rstrip('/')}/{name}" for name in children if name != "zookeeper"]
-    return dict(sorted(found.items()))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -62,9 +63,23 @@ def ottla_on_apache_cluster(
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Our broker with its own tree, open to other processes."""
+    server = OttlaServer(
+        tmp_path_factory.mktemp("ottla"), overrides=SETTINGS, arguments=["--id", "1", "--zookeeper-port", "0"]
+    )
+    try:
+        bootstrap = server.start().bootstrap
+        yield Cluster(bootstrap, re.findall(r"ZooKeeper clients on ([^\s,]+)", server.server.stdout)[-1])
+    finally:
+        server.stop()
+
+
 @pytest.fixture(
     params=[
-        "ottla_on_apache",
+        "ottla",
+        pytest.param("ottla_on_apache", marks=pytest.mark.long),
         pytest.param("apache_on_ottla", marks=pytest.mark.long),
         pytest.param("apache", marks=pytest.mark.long),
     ]

@@ -1,0 +1,25 @@
+"""Whole trees of a ZooKeeper, to be compared."""
+
+from __future__ import annotations
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+#: Path to data and whether the node is ephemeral.
+Nodes = dict[str, tuple[str | None, bool]]
+
+
+def dumped(zk: KazooClient) -> Nodes:
+    """The whole tree, but for ZooKeeper's own nodes."""
+    found: Nodes = {}
+    waiting = ["/"]
+    while waiting:
+        path = waiting.pop()
+        try:
+            data, stat = zk.get(path)
+            children = zk.get_children(path)
+        except NoNodeError:
+            continue
+        found[path] = (data.decode() if data is not None else None, stat.ephemeralOwner != 0)
+        waiting += [f"{path.rstrip('/')}/{name}" for name in children if name != "zookeeper"]
+    return dict(sorted(found.items()))
