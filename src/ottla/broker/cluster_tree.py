@@ -246,13 +246,17 @@ def shrinking(topic: TopicImage, grown: TopicImage) -> list[Operation]:
 
 
 async def deletion(zk: ZkClient, name: str) -> list[Operation]:
-    """What removes a topic's nodes, its settings, and the mark of its deletion: those of them that are there."""
+    """What removes a topic's nodes, its settings, and the mark of its deletion: those of them that are there.
+
+    The mark goes last: where they take several transactions, what is left of them is still marked.
+    """
     paths = [TopicZnode.path(name)] if await zk.exists(TopicZnode.path(name)) is not None else []
     for path in paths:
         paths.extend(f"{path}/{child}" for child in await zk.children(path))
+    paths.reverse()
     others = (TopicConfigZnode.path(name), DeleteTopicZnode.path(name))
     paths.extend([path for path in others if await zk.exists(path) is not None])
-    return [Delete(path) for path in reversed(paths)]
+    return [Delete(path) for path in paths]
 
 
 async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes, now_ms: int) -> list[Operation]:

@@ -2,7 +2,7 @@
 
 A cluster has one broker so far. It is registered and elected in one transaction, again whenever its session has expired
 or somebody has deleted the controller's node, and stops when another broker has become controller meanwhile. Everything
-it writes as controller demands that nobody was elected since (`fence`), as in Apache Kafka.
+it writes as controller demands that nobody was elected since (`Term.fence`), as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.cluster_tree import election
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, SessionEvent
 from ottla.zk.layout import BrokerIdZnode, BrokerRegistration, ControllerEpochZnode, ControllerZnode, ZnodeDataError
-from ottla.zk.tree import Check, Create, EventType, NodeExistsError, NoNodeError, SessionExpiredError, Stat
+from ottla.zk.tree import Check, Create, NodeExistsError, NoNodeError, SessionExpiredError, Stat, ZkError
 
 if TYPE_CHECKING:
     from ottla.env.clock import Clock
@@ -32,6 +32,17 @@ EXPIRY_MARGIN_MS = 5_000
 MOST_ATTEMPTS = 20
 #: No node has this version: what demands it fails.
 NO_VERSION = -2
+
+
+class Term(NamedTuple):
+    """An election that was won: the controller's epoch, and the version that its node has until the next."""
+
+    epoch: int = 0
+    version: int = NO_VERSION
+
+    def fence(self) -> Check:
+        """What fails a transaction, with `BadVersionError`, when another was elected."""
+        return Check(ControllerEpochZnode.PATH, self.version)
 
 
 class Membership:
@@ -49,20 +60,17 @@ class Membership:
         self._clock = clock
         #: How long a node of a former process of this broker may outlive it; 0 where there is no such thing.
         self._session_timeout_ms = session_timeout_ms
-        self.controller_epoch = 0
-        self._epoch_version = 0
+        self.term = Term()
         self._is_member = False
         #: The session in which the broker is registered.
         self._session_id = 0
+        #: The brokers that were registered when that was last looked at.
+        self._told_of: frozenset[str] = frozenset()
         self._joining: asyncio.Task[None] | None = None
         #: Called when there is a connection again, and whether in a new session, in which no watch is set.
         self.on_rejoined: Callable[[bool], None] = lambda is_new: None
         #: Called with the reason when this broker cannot be a member any more.
         self.on_fatal: Callable[[str], None] = log.critical
-
-    def fence(self) -> Check:
-        """What fails a transaction, with `BadVersionError`, when another controller was elected."""
-        return Check(ControllerEpochZnode.PATH, self._epoch_version)
 
     # Joining
 
@@ -112,7 +120,7 @@ class Membership:
 
     def _elected(self, epoch: int, stat: object) -> None:
         assert isinstance(stat, Stat)
-        self.controller_epoch, self._epoch_version = epoch, stat.version
+        self.term = Term(epoch, stat.version)
 
     async def _read_epoch(self) -> None:
         data, stat = await self._zk.get(ControllerEpochZnode.PATH)
@@ -178,6 +186,7 @@ class Membership:
         self._session_id = self._zk.session_id
         self._zk.on_session(self._session_changed)
         await self._watch_controller()
+        await self._watch_others()
 
     async def stop(self) -> None:
         """Try no more."""
@@ -197,11 +206,19 @@ class Membership:
         elif event is SessionEvent.EXPIRED:
             log.warning("the session with ZooKeeper has expired: this broker registers again in a new one")
             self._end_joining()
-            self._epoch_version = NO_VERSION  # who knows who is elected meanwhile
+            self.term = Term()  # who knows who is elected meanwhile
         else:
             log.warning("connected to ZooKeeper again")
-            self._end_joining()
-            self._joining = asyncio.get_running_loop().create_task(self._rejoin())
+            self._look_again()
+
+    def _changed(self, _: WatchEvent) -> None:
+        if self._is_member:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """See to it that the broker is a member, from the beginning where that is under way."""
+        self._end_joining()
+        self._joining = asyncio.get_running_loop().create_task(self._rejoin())
 
     def _end_joining(self) -> None:
         if self._joining is not None:
@@ -217,10 +234,9 @@ class Membership:
                 if refusal is not None:
                     self.on_fatal(f"This broker could not register again: {refusal.message}")
                     return
-                log.warning(
-                    "registered as broker %d again, controller epoch %d", self._broker.id, self.controller_epoch
-                )
+                log.warning("registered as broker %d again, controller epoch %d", self._broker.id, self.term.epoch)
             await self._watch_controller()
+            await self._watch_others()
             self._session_id = session_id
         except (ConnectionLossError, SessionExpiredError) as error:
             log.warning("registering again has to wait: %s", error)
@@ -228,12 +244,28 @@ class Membership:
         except ZnodeDataError as error:
             self.on_fatal(f"This broker could not register again: {error}")
             return
+        except ZkError as error:
+            log.error("the tree is not as a cluster's has to be, and this broker may not be a member of it: %s", error)
+            return
         self.on_rejoined(is_new)
+
+    async def _watch_others(self) -> None:
+        """Tell of brokers that have registered in this tree since: nobody makes them leaders or followers."""
+        names = await self._zk.children(BrokerIdZnode.ROOT, self._changed)
+        for name in names:
+            if name != str(self._broker.id) and name not in self._told_of:
+                log.error(
+                    "another broker, %s%s, has registered in this tree. Clusters of several brokers are not there yet: "
+                    "it gets no partitions, and should be stopped",
+                    name,
+                    await self._address(name),
+                )
+        self._told_of = frozenset(names)
 
     async def _watch_controller(self) -> None:
         """Be elected again where somebody has deleted the controller's node, which is how one asks for an election."""
         for _ in range(MOST_ATTEMPTS):
-            stat = await self._zk.exists(ControllerZnode.PATH, self._controller_changed)
+            stat = await self._zk.exists(ControllerZnode.PATH, self._changed)
             if stat is None:
                 await self._elect()
                 continue
@@ -253,8 +285,3 @@ class Membership:
         except NodeExistsError:
             return
         log.warning("elected as controller again, epoch %d", epoch)
-
-    def _controller_changed(self, event: WatchEvent) -> None:
-        if self._is_member and event.type is not EventType.CREATED:
-            self._end_joining()
-            self._joining = asyncio.get_running_loop().create_task(self._rejoin())

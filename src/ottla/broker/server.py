@@ -216,6 +216,10 @@ class Broker:
             problem = f"{error}. Mend the disk, or choose another folder (log.dirs)"
         except ZkError as error:
             problem = f"ZooKeeper at {self.config.str_or_none('zookeeper.connect')} failed: {error}"
+        except asyncio.CancelledError:
+            self.logs.close()
+            await coordination.close()
+            raise
         if problem is None:
             self._coordination = coordination
             return None

@@ -28,7 +28,7 @@ from ottla.broker.cluster_tree import (
     take_producer_ids,
     write_persistent_paths,
 )
-from ottla.broker.membership import Membership
+from ottla.broker.membership import Membership, Term
 from ottla.broker.tree_refusals import TREE_ERRORS, tree_refusal
 from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
 from ottla.cluster.ids import format_uuid
@@ -182,10 +182,9 @@ class TopicManager:
             refusal = await self.membership.join()
             if refusal is not None:
                 return refusal
-            topics, repairs = await read_topics(
-                self._zk, self.broker_id, self.membership.controller_epoch, self._new_uuid
-            )
-            await self._write(repairs)
+            term = self.membership.term
+            topics, repairs = await read_topics(self._zk, self.broker_id, term.epoch, self._new_uuid)
+            await self._write(repairs, term)
         except ZnodeDataError as error:
             return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The tree of coordination data is damaged: {error}")
         brokers = {self.broker_id: self._own_image()}
@@ -261,7 +260,8 @@ class TopicManager:
                 for index, partition in enumerate(topic.partitions)
             ]
             topic = topic._replace(partitions=tuple(led))
-            await self._write(await creation(self._zk, topic, self.membership.controller_epoch))
+            term = self.membership.term
+            await self._write(await creation(self._zk, topic, term.epoch), term)
             self.image = self.image.with_topic(topic)
             log.info("adopted topic %s with %d partitions from its folders", name, len(assignment))
             if not is_internal_topic(name):
@@ -324,7 +324,8 @@ class TopicManager:
             before = self.image.topics[name]
             after = before._replace(partitions=before.partitions + tuple(self._partitions(planned)))
             try:
-                await self._write(growth(after, len(before.partitions), self.membership.controller_epoch))
+                term = self.membership.term
+                await self._write(growth(after, len(before.partitions), term.epoch), term)
                 self._publish(self.image.with_topic(after))
             except TREE_ERRORS as error:
                 if self.image.topics[name] is after:
@@ -402,9 +403,8 @@ class TopicManager:
             known = self.image.topics.get(name)
             # Tools of 0.8.2 that add partitions drop the topic's id.
             missing_id = self._new_uuid if known is None else (lambda: known.topic_id)
-            found, repairs = await read_topic(
-                self._zk, name, self.broker_id, self.membership.controller_epoch, missing_id
-            )
+            term = self.membership.term
+            found, repairs = await read_topic(self._zk, name, self.broker_id, term.epoch, missing_id)
             if known is not None:
                 if found.topic_id != known.topic_id or len(found.partitions) <= len(known.partitions):
                     return
@@ -413,7 +413,7 @@ class TopicManager:
             if problem is not None or len(found.partitions) > MOST_PARTITIONS:
                 log.error("topic %r in the tree is not served: %s", name, problem or "it has too many partitions")
                 return
-            await self._write(repairs)
+            await self._write(repairs, term)
             self._publish(self.image.with_topic(found))
             log.info("topic %s was made or grown in the tree: %d partitions", name, len(found.partitions))
 
@@ -462,7 +462,8 @@ class TopicManager:
 
     async def _create(self, topic: TopicImage) -> TopicRefusal | None:
         try:
-            await self._write(await creation(self._zk, topic, self.membership.controller_epoch))
+            term = self.membership.term
+            await self._write(await creation(self._zk, topic, term.epoch), term)
             self._publish(self.image.with_topic(topic))
         except TREE_ERRORS as error:
             if topic.name in self.image.topics:
@@ -480,12 +481,14 @@ class TopicManager:
             self.image = image
             log.exception("the change of topic %s failed and could not be taken back in full", name)
 
-    async def _write(self, operations: Sequence[Operation]) -> None:
-        """Change the tree as its controller: not any more when another was elected, and in as many transactions as it
-        takes. What is left unfinished then is mended at the next start.
+    async def _write(self, operations: Sequence[Operation], term: Term | None = None) -> None:
+        """Change the tree as its controller: not any more when another was elected (since the `term` in which they were
+        made, else since now), and in as many transactions as it takes. What is left unfinished is mended when the tree
+        is looked at again.
         """
+        fence = (term or self.membership.term).fence()
         for part in in_transactions(operations, self._transaction_bytes):
-            await self._zk.multi([self.membership.fence(), *part])
+            await self._zk.multi([fence, *part])
 
     def _publish(self, image: ClusterImage) -> None:
         """Make an image the present one, then tell the subscribers."""

@@ -212,6 +212,21 @@ def records_are_checked() -> bool:
     return walk.COMPILED
 
 
+async def _start(broker: Broker, stop: asyncio.Event) -> str | None:
+    """Start the broker; returns why it cannot, or that it was stopped while it waited for ZooKeeper."""
+    starting = asyncio.ensure_future(broker.start())
+    if broker.config.str_or_none("zookeeper.connect"):
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+            return "stopped before it was ready"
+    refusal = await starting
+    return refusal.message if refusal is not None else None
+
+
 async def _serve(config: BrokerConfig, started_s: float) -> int:
     from ottla.broker.server import Broker
 
@@ -227,9 +242,9 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
         stop.set()
 
     broker.on_fatal = failed
-    refusal = await broker.start()
+    refusal = await _start(broker, stop)
     if refusal is not None:
-        print(f"ottla serve: {refusal.message}", file=sys.stderr)
+        print(f"ottla serve: {refusal}", file=sys.stderr)
         return EXIT_REFUSED
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
     print(

@@ -62,8 +62,9 @@ log = logging.getLogger("ottla.zookeeper")
 
 T = TypeVar("T")
 
-#: Requests without an answer, as `zookeeper.max.in.flight.requests`. kazoo blocks at a few hundred.
-MOST_IN_FLIGHT = 10
+#: Requests without an answer, as `zookeeper.max.in.flight.requests`, and how many more may be asked for: beyond a few
+#: hundred kazoo would make whoever asks wait, and that is the event loop.
+MOST_IN_FLIGHT, HIGHEST_IN_FLIGHT = 10, 100
 #: How often a read is asked again whose connection was lost before the answer.
 MOST_READS = 10
 #: Bytes of a request, as ZooKeeper's `jute.maxbuffer`: a server ends the connection that sends more.
@@ -139,7 +140,7 @@ class KazooZk:
         self.address = address
         self._loop = asyncio.get_running_loop()
         self._patience_s = session_timeout_ms / 1000
-        self._in_flight = asyncio.Semaphore(most_in_flight)
+        self._in_flight = asyncio.Semaphore(min(most_in_flight, HIGHEST_IN_FLIGHT))
         self._logger = KazooLogger()
         self._client: Any = KazooClient(
             hosts=address.servers,

@@ -36,6 +36,10 @@ class Away(LocalClient):
 
     lost = False
     answers_lost = 0
+    #: Transactions that are still made before the connection is lost; None for any number.
+    left: int | None = None
+    #: Transactions that are still answered; the one after them is made, and the connection lost.
+    lost_answer_at: int | None = None
 
     def _check(self, path: str) -> None:
         if self.lost:
@@ -55,7 +59,16 @@ class Away(LocalClient):
 
     async def multi(self, operations: list[Operation]) -> tuple[Result, ...]:  # type: ignore[override]
         self._check(operations[0].path)
+        if self.left is not None:
+            self.lost = self.left <= 0
+            self.left -= 1
+        self._check(operations[0].path)
         results = await super().multi(operations)
+        if self.lost_answer_at is not None:
+            self.lost_answer_at -= 1
+            if self.lost_answer_at < 0:
+                self.lost = True
+                raise ConnectionLossError(operations[0].path, "its answer was lost")
         if self.answers_lost:
             self.answers_lost -= 1
             raise ConnectionLossError(operations[0].path, "its answer was lost")
@@ -137,7 +150,7 @@ def test_after_an_expiry_it_is_a_member_again_and_takes_up_what_was_changed() ->
         await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
         await broker.until(lambda: broker.partitions("new") == 1)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
-        assert broker.topics.membership.controller_epoch == 2
+        assert broker.topics.membership.term.epoch == 2
         assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
         await broker.other.create("/brokers/topics/newer", b'{"version":1,"partitions":{"0":[7]}}')
         await broker.until(lambda: broker.partitions("newer") == 1)
@@ -150,10 +163,10 @@ def test_a_registration_whose_answer_was_lost_is_recognized() -> None:
     async def body(broker: Broker) -> None:
         broker.zk.answers_lost = 1
         broker.zk.expire(2)
-        await broker.until(lambda: broker.topics.membership.controller_epoch == 1 and not broker.zk.answers_lost)
+        await broker.until(lambda: not broker.zk.answers_lost)
         # The connection is there again, in the same session.
         broker.tell(SessionEvent.CONNECTED)
-        await broker.until(lambda: broker.topics.membership.controller_epoch == 2)
+        await broker.until(lambda: broker.topics.membership.term.epoch == 2)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
         assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
         assert not broker.fatal
@@ -167,7 +180,7 @@ def test_an_election_whose_answer_was_lost_is_recognized() -> None:
         await broker.other.delete("/controller")
         await broker.until(lambda: not broker.zk.answers_lost)
         broker.tell(SessionEvent.CONNECTED)
-        await broker.until(lambda: broker.topics.membership.controller_epoch == 2)
+        await broker.until(lambda: broker.topics.membership.term.epoch == 2)
         assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
 
     run(body)
@@ -241,10 +254,10 @@ def test_a_broker_that_took_our_id_is_fatal() -> None:
 def test_the_controller_s_node_is_deleted_to_have_an_election() -> None:
     async def body(broker: Broker) -> None:
         await broker.other.delete("/controller")
-        await broker.until(lambda: broker.topics.membership.controller_epoch == 2)
+        await broker.until(lambda: broker.topics.membership.term.epoch == 2)
         assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
         await broker.other.delete("/controller")
-        await broker.until(lambda: broker.topics.membership.controller_epoch == 3)
+        await broker.until(lambda: broker.topics.membership.term.epoch == 3)
 
     run(body)
 
@@ -284,6 +297,57 @@ def test_large_changes_are_made_in_several_transactions() -> None:
         assert len(broker.store.tree.get("/brokers/topics/t/partitions").children) == 100
 
     run(body)
+
+
+@pytest.mark.parametrize("answer_is_lost", [False, True])
+@pytest.mark.parametrize("change", ["create", "grow", "delete"])
+def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, answer_is_lost: bool) -> None:
+    async def interrupted(broker: Broker, transactions: int) -> bool:
+        """Whether the change was interrupted after so many transactions; it is whole in the end."""
+        topics = broker.topics
+        before = {"create": 0, "grow": 10, "delete": 40}[change]
+        if before:
+            assert isinstance(await topics.create_topic(TopicSpec("t", before)), CreatedTopic)
+            await broker.until(lambda: not broker.changes._due and "t" in broker.changes._watched)
+        broker.zk.left = transactions
+        broker.zk.answers_lost = 0
+        if answer_is_lost:
+            broker.zk.left, broker.zk.lost_answer_at = None, transactions
+        if change == "create":
+            made = await topics.create_topic(TopicSpec("t", 30))
+            refusal = made if isinstance(made, TopicRefusal) else None
+        elif change == "grow":
+            refusal = await topics.create_partitions("t", 30)
+        else:
+            refusal = await topics.delete_topic("t")
+        broker.zk.lost, broker.zk.left, broker.zk.lost_answer_at = False, None, None
+        broker.changes.resume(is_new_session=False)
+        if refusal is None:
+            assert broker.partitions("t") == (0 if change == "delete" else 30)
+            return False
+        assert refusal.error is ErrorCode.REQUEST_TIMED_OUT
+        begun = transactions > 0 or answer_is_lost
+        wanted = {"create": 30, "grow": 30, "delete": 0}[change] if begun else before
+        await broker.until(lambda: broker.partitions("t") == wanted and is_whole(broker, wanted))
+        return True
+
+    def is_whole(broker: Broker, count: int) -> bool:
+        nodes = broker.store.tree.nodes
+        if count:
+            return all(f"/brokers/topics/t/partitions/{index}/state" in nodes for index in range(count))
+        return not [path for path in nodes if path.startswith(("/brokers/topics/t", "/admin/delete_topics/t"))]
+
+    async def whole() -> None:
+        for transactions in range(100):
+            broker = await Broker().started()
+            again = await interrupted(broker, transactions)
+            await broker.stop()
+            if not again:
+                assert transactions > 2, "it took several transactions"
+                return
+        raise AssertionError("it never ended")
+
+    asyncio.run(whole())
 
 
 def test_old_notifications_are_removed_and_those_of_others_not_followed() -> None:

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoNodeError
 from interop.zookeeper.conftest import Server
 from support.ottla_server import OttlaServer
 from support.ports import free_port
-from support.processes import ServerDied
+from support.processes import ServerDied, ServerProcess
 from support.proxy import Proxy
 from support.waiting import wait_until
 
@@ -163,6 +163,61 @@ def test_no_zookeeper_is_refused_with_cause_and_cure(tmp_path) -> None:
     assert len(told.splitlines()) == 1
 
 
+def test_a_broker_that_waits_can_be_stopped(serve: Serve, tree: KazooClient, address: str, tmp_path) -> None:
+    serve(overrides={"broker.id": "7"})
+    waiting = {"for the former session": address, "for ZooKeeper": f"127.0.0.1:{free_port()}"}
+    for what, where in waiting.items():
+        server = OttlaServer(tmp_path / what, arguments=["--zookeeper", where, "--id", "7"])
+        process = ServerProcess("ottla", server.command(), server.folder)
+        wait_until(lambda process=process: "ottla.broker" in process.stderr, "the broker that waits")
+        assert process.terminate(10) == 1
+        assert "stopped before it was ready" in process.stderr
+        assert "Traceback" not in process.stderr
+    assert tree.get_children("/brokers/ids") == ["7"]
+
+
+def test_a_zookeeper_that_hangs_lets_the_broker_stop(zookeeper: Server, serve: Serve, address: str) -> None:
+    with Proxy(zookeeper.port) as proxy:
+        server = serve(zookeeper=f"{proxy.bootstrap}/{address.partition('/')[2]}", overrides={"broker.id": "7"})
+        make(server, "t", 1)
+        send(server, "t", "before")
+        assert read(server, "t", 1) == ["before"]
+        proxy.hang()
+        send(server, "t", "meanwhile")
+        assert read(server, "t", 1) == ["meanwhile"]
+        assert server.stop(25) == 0
+        assert "Traceback" not in server.server.stderr
+
+
+def test_a_server_of_the_list_that_goes_away_is_replaced_within_the_session(
+    zookeeper: Server, serve: Serve, address: str, tree: KazooClient
+) -> None:
+    with Proxy(zookeeper.port) as first, Proxy(zookeeper.port) as second:
+        servers = f"{first.bootstrap},{second.bootstrap}/{address.partition('/')[2]}"
+        server = serve(zookeeper=servers, overrides={"broker.id": "7"})
+        owner = tree.exists("/brokers/ids/7").ephemeralOwner
+        used, other = (first, second) if first.connections else (second, first)
+        used.refuse(3600)
+        wait_until(lambda: "connected to ZooKeeper again" in server.server.stderr, "the other server")
+        assert other.connections
+        make(server, "t", 1)
+        tree.create("/brokers/topics/old", b'{"version":1,"partitions":{"0":[7]}}')
+        wait_until(lambda: partitions(server, "old") == 1, "the topic made in the tree")
+        assert tree.exists("/brokers/ids/7").ephemeralOwner == owner
+        assert tree.get("/controller_epoch")[0] == b"1"
+
+
+def test_another_broker_that_registers_later_is_told_of(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7"})
+    registration = b'{"version":1,"host":"elsewhere","port":9,"jmx_port":-1,"timestamp":"1"}'
+    for name in ("8", "9"):
+        tree.create(f"/brokers/ids/{name}", registration, ephemeral=True)
+        told = f"another broker, {name} at elsewhere:9, has registered"
+        wait_until(lambda told=told: told in server.server.stderr, "the log")
+    assert server.server.stderr.count("another broker, 8") == 1
+    make(server, "t", 1)
+
+
 def test_an_address_that_makes_no_sense_is_refused(tmp_path) -> None:
     server = OttlaServer(tmp_path, arguments=["--zookeeper", "127.0.0.1:zk"])
     with pytest.raises(ServerDied):
@@ -246,7 +301,7 @@ def test_the_controller_s_node_is_deleted_to_have_an_election(serve: Serve, tree
     tree.delete("/controller")
     wait_until(lambda: tree.get("/controller_epoch")[0] == b"2", "an election")
     assert node(tree, "/controller")["brokerid"] == 7
-    make(server, "t", 1)
+    wait_until(lambda: _made(server, "t"), "topics that can be made")
     assert node(tree, "/brokers/topics/t/partitions/0/state")["controller_epoch"] == 2
 
 
