@@ -84,6 +84,10 @@ class FaultyClient(LocalClient):
         await super().delete(path, version)
         await self._call(self.after, "delete", path)
 
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        await self._call(self.before, "set", path)
+        return await super().set(path, data, version)
+
     async def get(self, path: str, watch: Any = None) -> tuple[bytes | None, Stat]:
         await self._call(self.before, "get", path)
         return await super().get(path, watch)
@@ -106,6 +110,7 @@ class Member:
     zk: FaultyClient
     fetching: NotedFetching
     figures: ToldFigures
+    commits: Commits
     group_member: GroupMember
     task: asyncio.Task[None]
 
@@ -178,7 +183,7 @@ class World:
             always_watch_brokers=always,
         )
         task = asyncio.create_task(group_member.watch())
-        member = self.members[name] = Member(name, zk, fetching, figures, group_member, task)
+        member = self.members[name] = Member(name, zk, fetching, figures, commits, group_member, task)
         return member
 
     async def start(self, name: str, registration: ConsumerRegistration, **settings: Any) -> Member:

@@ -143,7 +143,7 @@ class ConnectorCore:
         if offsets is not None:
             await commits.commit_all(offsets, retry_on_failure=retry_on_failure)
         elif self._member is not None:
-            await commits.commit(self._member.rebalancer.consumed_offsets(), retry_on_failure=retry_on_failure)
+            await commits.commit(self._member.rebalancer.consumed_offsets, retry_on_failure=retry_on_failure)
 
     async def _auto_commit(self) -> None:
         while True:

@@ -22,9 +22,12 @@ from ottla.client.highlevel.rebalancer import (
     SessionOverError,
 )
 from ottla.client.highlevel.registration import register
-from ottla.zk.client import SessionEvent, ZkClient
+from ottla.zk.client import ConnectionLossError, SessionEvent, ZkClient
 from ottla.zk.layout import ConsumerRegistration
-from ottla.zk.tree import ZkError
+from ottla.zk.tree import SessionExpiredError, SessionMovedError, ZkError
+
+_PASSING = (ConnectionLossError, SessionExpiredError, SessionMovedError)
+"""Trouble with the way to ZooKeeper, which passes however long it takes."""
 
 _log = logging.getLogger("ottla.client.highlevel")
 
@@ -55,6 +58,8 @@ class GroupMember:
         self._triggered = asyncio.Event()
         self._expired = False
         self._is_registered = False
+        #: How often in a row ZooKeeper refused something.
+        self._refusals = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._listeners = Listeners(
             counted,
@@ -95,6 +100,7 @@ class GroupMember:
             except ZkError as error:
                 problem = error
                 _log.warning("%s has trouble with ZooKeeper and tries again: %s", self._settings.consumer, error)
+                self._count_refusal(waiting, error)
                 await self._sleep(self._settings.backoff_ms / 1000)
             except SessionOverError as error:
                 problem = error
@@ -103,6 +109,7 @@ class GroupMember:
                 _log.error("%s", error, exc_info=not isinstance(error, ConsumerRebalanceFailedError))
                 self._settle(waiting, error)
             else:
+                self._refusals = 0
                 self._settle(waiting, None)
             if problem is not None and (isinstance(problem, ZkError) or not self._expired):
                 self.trigger()
@@ -112,7 +119,7 @@ class GroupMember:
             # What follows happens in the session that is now; should it end, the flag is set again.
             self._expired = self._is_registered = False
             self._listeners.forget()
-            self.rebalancer.begin_session()
+            await self.rebalancer.begin_session()
             await register(
                 self._zk,
                 self._settings.group,
@@ -124,6 +131,21 @@ class GroupMember:
             self._is_registered = True
         await self._listeners.arm()
         await self.rebalancer.rebalance()
+
+    def _count_refusal(self, waiting: list[asyncio.Future[None]], error: ZkError) -> None:
+        """Tell who waits what ZooKeeper refuses again and again; it is tried on all the same."""
+        if isinstance(error, _PASSING):
+            return
+        self._refusals += 1
+        if self._refusals >= self._settings.max_retries:
+            self._refusals = 0
+            refused = ConsumerRebalanceFailedError(
+                f"ZooKeeper refuses what {self._settings.consumer} needs there ({error}), {self._settings.max_retries} "
+                "times in a row (rebalance.max.retries); see to it that clients may read and write below /consumers "
+                "and read below /brokers"
+            )
+            refused.__cause__ = error
+            self._settle(waiting, refused)
 
     def _settle(self, waiting: list[asyncio.Future[None]], error: Exception | None) -> None:
         self._waiting = [future for future in self._waiting if future not in waiting]

@@ -24,13 +24,16 @@ class OffsetStore(Protocol):
         """The offset of each partition, -1 where none is kept."""
         ...
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Keep these; metadata is kept by Kafka alone."""
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, changed_only: bool = False) -> None:
+        """Keep these; metadata is kept by Kafka alone.
+
+        With `changed_only` those of owned partitions may be left out that are as they were fetched, or committed last.
+        """
         ...
 
 
 class ZooKeeperOffsets:
-    """A node per partition, written where the offset has changed."""
+    """A node per partition."""
 
     def __init__(self, zk: ZkClient, group: str) -> None:
         self._zk = zk
@@ -47,13 +50,13 @@ class ZooKeeperOffsets:
                 found[partition] = ConsumerOffsetZnode.decode(path, (await self._zk.get(path))[0])
             except NoNodeError:
                 found[partition] = INVALID_OFFSET
-        self._checkpointed = dict(found)
+        self._checkpointed.update(found)
         return found
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, changed_only: bool = False) -> None:
         """See `OffsetStore.commit`."""
         for partition, committed in offsets.items():
-            if self._checkpointed.get(partition) != committed.offset:
+            if not changed_only or self._checkpointed.get(partition) != committed.offset:
                 await self._write(partition, committed.offset)
                 self._checkpointed[partition] = committed.offset
 
@@ -80,7 +83,7 @@ class KafkaOffsets:
         found = await (await self._group_offsets()).committed(sorted(partitions), self._timeout_ms)
         return {each: found[each].offset if each in found else INVALID_OFFSET for each in partitions}
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, changed_only: bool = False) -> None:
         """See `OffsetStore.commit`."""
         await (await self._group_offsets()).commit_all(offsets, self._timeout_ms)
 
@@ -98,7 +101,7 @@ class DualOffsets:
         in_zookeeper = await self._zookeeper.fetch(partitions)
         return {each: max(in_kafka[each], in_zookeeper[each]) for each in partitions}
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, changed_only: bool = False) -> None:
         """See `OffsetStore.commit`. What Kafka refuses does not go to ZooKeeper either."""
-        await self._kafka.commit(offsets)
-        await self._zookeeper.commit(offsets)
+        await self._kafka.commit(offsets, changed_only=changed_only)
+        await self._zookeeper.commit(offsets, changed_only=changed_only)

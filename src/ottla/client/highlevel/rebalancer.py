@@ -9,6 +9,7 @@ Source: Apache Kafka 0.8.2.2, `ZookeeperConsumerConnector.ZKRebalancerListener`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
@@ -22,6 +23,7 @@ from ottla.client.highlevel.ownership import Ownership
 from ottla.client.highlevel.partition_info import ChunkSink, FetchControl, PartitionTopicInfo
 from ottla.client.model import TopicPartition
 from ottla.zk.client import ConnectionLossError, ZkClient
+from ottla.zk.tree import ZkError
 
 _log = logging.getLogger("ottla.client.highlevel")
 
@@ -45,8 +47,13 @@ class Offsets(Protocol):
         """The offset of each partition, -1 where none is kept."""
         ...
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keep these. A ClientError where it could not be done."""
+    async def commit(self, consumed: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Keep what `consumed()` tells. A ClientError where it could not be done."""
+        ...
+
+    @property
+    def standing_still(self) -> asyncio.Lock:
+        """While it is held no commit is under way."""
         ...
 
 
@@ -99,6 +106,8 @@ class Rebalancer:
         self._figures = figures
         self._ownership = Ownership(zk, settings.group, figures)
         self._session_is_over = False
+        #: What was owned when the rebalance under way began.
+        self._had: set[TopicPartition] = set()
         self.hooks = hooks
         #: The partitions that are owned, replaced as a whole.
         self.registry: Mapping[TopicPartition, PartitionTopicInfo] = {}
@@ -111,9 +120,22 @@ class Rebalancer:
         """The session has expired: a rebalance under way ends with SessionOverError."""
         self._session_is_over = True
 
-    def begin_session(self) -> None:
-        """A new session has begun; what was owned in the old one is not any more, nor ours to commit."""
+    async def begin_session(self) -> None:
+        """A new session has begun; what was owned in the old one is not any more, so nothing more of it is handed out.
+
+        How far it was read is committed (`auto_commit`), but where somebody else has come further since. `ZkError`s.
+        """
         self._session_is_over = False
+        if not self.registry:
+            return
+        await self._fetching.stop()
+        if self._settings.auto_commit:
+            try:
+                kept = await self._offsets.fetch(self.registry)
+                ahead = {each: read for each, read in self.consumed_offsets().items() if read > kept[each]}
+                await self._commit(lambda: ahead)
+            except ClientError as error:
+                _log.warning("what was read before the session expired is not committed: %s", error)
         self.registry = {}
 
     async def rebalance(self) -> None:
@@ -125,6 +147,7 @@ class Rebalancer:
         self._figures.rebalances += 1
         failed = 0
         problem: Exception | None = None
+        self._had = set()
         while failed < settings.max_retries:
             self._figures.tries += 1
             try:
@@ -144,6 +167,7 @@ class Rebalancer:
             await self._fetching.stop()
             await self._sleep(settings.backoff_ms / 1000)
         self._figures.failed += 1
+        await self._let_go()
         why = f"the last time since {problem}" if problem else "as other consumers did not release their partitions"
         raise ConsumerRebalanceFailedError(
             f"{settings.consumer} could not rebalance in {settings.max_retries} tries (rebalance.max.retries), {why}; "
@@ -169,6 +193,10 @@ class Rebalancer:
         self._begin(Step.CLAIM)
         if not await self._ownership.claim_all(decision):
             return False
+        # Who had a partition until its claim may have committed after the look at the offsets.
+        gained = decision.keys() - self._had
+        if gained:
+            offsets = {**offsets, **await self._offsets.fetch(gained)}
         self._check_session()
         if self.hooks is not None:
             await self.hooks.before_starting_fetchers(settings.consumer, _global(assignments))
@@ -189,18 +217,31 @@ class Rebalancer:
         await self._fetching.stop()
         if self._settings.auto_commit:
             self._begin(Step.COMMIT)
-            try:
-                await self._offsets.commit(self.consumed_offsets())
-            except ClientError as error:
-                _log.warning("offsets are not committed before a rebalance, so records will be read again: %s", error)
+            await self._commit(self.consumed_offsets)
         if self.hooks is not None:
             owned: Owned = {}
             for topic, partition in self.registry:
                 owned.setdefault(topic, set()).add(partition)
             await self.hooks.before_releasing_partitions(owned)
         self._begin(Step.RELEASE)
-        await self._ownership.release()
-        self.registry = {}
+        async with self._offsets.standing_still:
+            await self._ownership.release()
+            self._had |= self.registry.keys()
+            self.registry = {}
+
+    async def _commit(self, consumed: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        try:
+            await self._offsets.commit(consumed)
+        except ClientError as error:
+            _log.warning("offsets are not committed before a rebalance, so records will be read again: %s", error)
+
+    async def _let_go(self) -> None:
+        """The rebalance is given up: nobody shall wait for what this consumer does not read."""
+        try:
+            await self._ownership.release()
+            self.registry = {}
+        except ZkError as error:
+            _log.warning("%s could not release its partitions: %s", self._settings.consumer, error)
 
     def _begin(self, step: Step) -> None:
         self._check_session()

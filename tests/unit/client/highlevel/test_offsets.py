@@ -31,7 +31,7 @@ class MemoryOffsets:
         self._count()
         return {each: self.offsets.get(each, -1) for each in partitions}
 
-    async def commit(self, offsets):
+    async def commit(self, offsets, *, changed_only=False):
         self._count()
         self.offsets.update({each: committed.offset for each, committed in offsets.items()})
 
@@ -54,7 +54,7 @@ def test_offsets_in_zookeeper():
         await store.commit(committed(p0=5))
         path = ConsumerOffsetZnode.path(GROUP, "t", 0)
         assert (await zk.get(path))[0] == b"5"
-        await store.commit(committed(p0=5, p1=1))
+        await store.commit(committed(p0=5, p1=1), changed_only=True)
         assert (await zk.get(path))[1].version == 0  # what has not changed is not written
         await store.commit(committed(p0=6))
         assert await ZooKeeperOffsets(zk, GROUP).fetch([P, Q]) == {P: 6, Q: 1}
@@ -106,12 +106,12 @@ def test_commits_are_tried_again_as_the_settings_say(failures, retry, succeeds):
         store = MemoryOffsets(failures)
         commits = Commits(store, 5, 1000, asyncio.sleep)
         if succeeds:
-            await commits.commit({P: 1}, retry_on_failure=retry)
+            await commits.commit(lambda: {P: 1}, retry_on_failure=retry)
             assert store.offsets == {P: 1}
             assert asyncio.get_running_loop().time() == pytest.approx(failures)
         else:
             with pytest.raises(OffsetsNotCommittedError, match="for a test"):
-                await commits.commit({P: 1}, retry_on_failure=retry)
+                await commits.commit(lambda: {P: 1}, retry_on_failure=retry)
             assert store.calls == (6 if retry else 1)
 
     run_in_virtual_time(scenario())
@@ -120,7 +120,7 @@ def test_commits_are_tried_again_as_the_settings_say(failures, retry, succeeds):
 def test_nothing_to_commit_asks_nobody():
     async def scenario():
         store = MemoryOffsets()
-        await Commits(store, 5, 1000, asyncio.sleep).commit({})
+        await Commits(store, 5, 1000, asyncio.sleep).commit(dict)
         assert store.calls == 0
 
     run_in_virtual_time(scenario())
