@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from interop.raw import RawConnection
 from interop.twin import Twin
 from interop.wire_json import Definitions
-from support.apache import ApacheKafka
+from support.apache import ApacheKafka, ApacheZooKeeper
 from support.brokers import RunningBroker
 from support.java import kafka_libs
+from support.old_consumers import OldConsumer
 from support.ottla_server import OttlaServer
+from support.ottla_zookeeper import OttlaZooKeeper
+from support.zk_clusters import Cluster
 
 #: What `support.apache` sets for Apache Kafka too, where tests can see a difference. Records are as old as they like.
 SETTINGS = {
@@ -101,3 +108,92 @@ def twin(
 ) -> Twin:
     """Our broker and Apache Kafka, asked the same questions. Tests that use it are marked needs_kafka."""
     return Twin(connect(shared_ottla_server), connect(apache_kafka))
+
+
+@pytest.fixture
+def apache_cluster(apache_kafka: ApacheKafka, apache_zookeeper: ApacheZooKeeper) -> Cluster:
+    """Apache Kafka 3.9.1 and Apache ZooKeeper."""
+    return Cluster(apache_kafka.bootstrap, apache_zookeeper.connect)
+
+
+@pytest.fixture(scope="session")
+def apache_on_ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Apache Kafka 3.9.1 on `ottla zookeeper`."""
+    folder = tmp_path_factory.mktemp("apache-on-ottla")
+    zookeeper = OttlaZooKeeper(folder / "zookeeper")
+    kafka = ApacheKafka(folder, zookeeper=zookeeper)
+    try:
+        zookeeper.start()
+        yield Cluster(kafka.start().bootstrap, zookeeper.connect)
+    finally:
+        kafka.stop()
+        zookeeper.stop()
+
+
+@pytest.fixture(scope="session")
+def ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """`ottla serve` on `ottla zookeeper`."""
+    folder = tmp_path_factory.mktemp("ottla-on-ottla")
+    zookeeper = OttlaZooKeeper(folder / "zookeeper")
+    server: OttlaServer | None = None
+    try:
+        zookeeper.start()
+        server = OttlaServer(folder, overrides=SETTINGS, arguments=["--zookeeper", zookeeper.connect])
+        yield Cluster(server.start().bootstrap, zookeeper.connect)
+    finally:
+        if server is not None:
+            server.stop()
+        zookeeper.stop()
+
+
+@pytest.fixture(scope="session")
+def ottla_on_apache_cluster(
+    tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper
+) -> Iterator[Cluster]:
+    """`ottla serve` on Apache ZooKeeper."""
+    connect = f"{apache_zookeeper.connect}/ottla-on-apache"
+    arguments = ["--id", "1", "--zookeeper", connect]
+    server = OttlaServer(tmp_path_factory.mktemp("ottla-on-apache"), overrides=SETTINGS, arguments=arguments)
+    try:
+        yield Cluster(server.start().bootstrap, connect)
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def embedded_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """`ottla serve` with its own tree open to other processes."""
+    arguments = ["--id", "1", "--zookeeper-port", "0"]
+    server = OttlaServer(tmp_path_factory.mktemp("embedded"), overrides=SETTINGS, arguments=arguments)
+    try:
+        bootstrap = server.start().bootstrap
+        yield Cluster(bootstrap, re.findall(r"ZooKeeper clients on ([^\s,]+)", server.server.stdout)[-1])
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def zk(cluster: Cluster) -> Iterator[KazooClient]:
+    """A client of the ZooKeeper of the cluster under test, which each folder chooses."""
+    client = KazooClient(hosts=cluster.zookeeper)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def old_consumer(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., OldConsumer]]:
+    """Starts members of a group on the high-level consumer of 0.8.2.2. Tests that use it are marked needs_082."""
+    started: list[OldConsumer] = []
+
+    def start(name: str, **wanted: Any) -> OldConsumer:
+        consumer = OldConsumer(name, tmp_path, zookeeper=cluster.zookeeper, **wanted)
+        started.append(consumer)
+        return consumer
+
+    yield start
+    for consumer in started:
+        consumer.process.kill9()

@@ -5,21 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from interop.conftest import SETTINGS
 from ottla.client.sync import ConsumerConnector, create_connector
 from ottla.zk.layout import ConsumerIdZnode, ConsumerOffsetZnode, PartitionOwnerZnode
-from support.apache import ApacheKafka, ApacheZooKeeper
-from support.ottla_server import OttlaServer
-from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
+from support.zk_clusters import Cluster
 
 QUICK = {
     "auto.offset.reset": "smallest",
@@ -28,77 +23,6 @@ QUICK = {
     "refresh.leader.backoff.ms": 100,
     "zookeeper.session.timeout.ms": 4000,
 }
-
-
-class Cluster(NamedTuple):
-    """A broker and its ZooKeeper."""
-
-    bootstrap: str
-    zookeeper: str
-
-    def create(self, topic: str, partitions: int) -> None:
-        """Make a topic and wait until all its partitions have leaders."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-        self.wait_for_leaders(topic, partitions)
-
-    def grow(self, topic: str, partitions: int) -> None:
-        """Give the topic more partitions."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
-        self.wait_for_leaders(topic, partitions)
-
-    def wait_for_leaders(self, topic: str, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-
-        def have_leaders() -> bool:
-            found = admin.list_topics(topic, 10).topics[topic].partitions
-            return len(found) == partitions and all(each.leader >= 0 for each in found.values())
-
-        wait_until(have_leaders, f"leaders of {topic}")
-
-    def produce(self, topic: str, partitions: int, count: int, first: int = 0) -> None:
-        """Records numbered from `first` on, dealt to the partitions in turn."""
-        producer = Producer({"bootstrap.servers": self.bootstrap})
-        for number in range(first, first + count):
-            producer.produce(topic, str(number), partition=number % partitions)
-        assert producer.flush(20) == 0
-
-
-@pytest.fixture
-def apache_cluster(apache_kafka: ApacheKafka, apache_zookeeper: ApacheZooKeeper) -> Cluster:
-    """Apache Kafka 3.9.1 and Apache ZooKeeper."""
-    return Cluster(apache_kafka.bootstrap, apache_zookeeper.connect)
-
-
-@pytest.fixture(scope="session")
-def apache_on_ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Apache Kafka 3.9.1 on `ottla zookeeper`."""
-    folder = tmp_path_factory.mktemp("highlevel")
-    zookeeper = OttlaZooKeeper(folder / "zookeeper")
-    kafka = ApacheKafka(folder, zookeeper=zookeeper)
-    try:
-        zookeeper.start()
-        yield Cluster(kafka.start().bootstrap, zookeeper.connect)
-    finally:
-        kafka.stop()
-        zookeeper.stop()
-
-
-@pytest.fixture(scope="session")
-def ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """`ottla serve` on `ottla zookeeper`."""
-    folder = tmp_path_factory.mktemp("highlevel-ottla")
-    zookeeper = OttlaZooKeeper(folder / "zookeeper")
-    server: OttlaServer | None = None
-    try:
-        zookeeper.start()
-        server = OttlaServer(folder, overrides=SETTINGS, arguments=["--zookeeper", zookeeper.connect])
-        yield Cluster(server.start().bootstrap, zookeeper.connect)
-    finally:
-        if server is not None:
-            server.stop()
-        zookeeper.stop()
 
 
 @pytest.fixture(params=["ottla", "apache", pytest.param("apache_on_ottla", marks=pytest.mark.long)])
@@ -208,18 +132,6 @@ class Group:
     def close(self) -> None:
         for consumer in self.consumers:
             consumer.close()
-
-
-@pytest.fixture
-def zk(cluster: Cluster) -> Iterator[KazooClient]:
-    """A client of the cluster's ZooKeeper."""
-    client = KazooClient(hosts=cluster.zookeeper)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -13,21 +12,6 @@ from support.old_consumers import OldConsumer
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.needs_082, pytest.mark.slow, pytest.mark.spec("Z4", "Z6", "A7")]
-
-
-@pytest.fixture
-def old_consumer(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., OldConsumer]]:
-    """Starts members of a group on the consumer of 0.8.2.2."""
-    started: list[OldConsumer] = []
-
-    def start(name: str, **wanted: object) -> OldConsumer:
-        consumer = OldConsumer(name, tmp_path, zookeeper=cluster.zookeeper, **wanted)  # type: ignore[arg-type]
-        started.append(consumer)
-        return consumer
-
-    yield start
-    for consumer in started:
-        consumer.process.kill9()
 
 
 def values(consumer: OldConsumer) -> list[int]:

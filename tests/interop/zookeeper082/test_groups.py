@@ -5,37 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from interop.zookeeper082.conftest import Cluster
 from ottla.zk.layout import ConsumerIdZnode, ConsumerOffsetZnode, PartitionOwnerZnode
 from support.old_consumers import OldConsumer
 from support.waiting import wait_until
+from support.zk_clusters import Cluster
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.needs_082, pytest.mark.slow, pytest.mark.spec("Z4", "Z6", "A7")]
 
 StartConsumer = Callable[..., OldConsumer]
-
-
-def create(cluster: Cluster, topic: str, partitions: int) -> None:
-    """Make a topic and wait until all its partitions have leaders."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-    wait_until(
-        lambda: [p.leader for p in admin.list_topics(topic, 10).topics[topic].partitions.values()] == [1] * partitions,
-        f"leaders of {topic}",
-    )
-
-
-def produce(cluster: Cluster, topic: str, partitions: int, count: int, first: int = 0) -> None:
-    """Messages numbered from `first` on, dealt to the partitions in turn."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for number in range(first, first + count):
-        producer.produce(topic, str(number), key=b"k", partition=number % partitions)
-    assert producer.flush(20) == 0
 
 
 def owners(zk: KazooClient, group: str, topic: str) -> dict[int, str]:
@@ -65,8 +45,8 @@ def values(*consumers: OldConsumer) -> list[int]:
 def test_two_consumers_share_five_partitions_by_threads(
     cluster: Cluster, zk: KazooClient, unique: str, old_consumer: StartConsumer
 ) -> None:
-    create(cluster, unique, 5)
-    produce(cluster, unique, 5, 50)
+    cluster.create(unique, 5)
+    cluster.produce(unique, 5, 50)
     group = f"{unique}-group"
     first = old_consumer("c1", group=group, subscription=f"{unique}:2")
     wait_until(lambda: values(first) == list(range(50)), "the first to read all")
@@ -76,7 +56,7 @@ def test_two_consumers_share_five_partitions_by_threads(
     wait_until(lambda: owners(zk, group, unique) == expected, "each partition to have its owner")
     registration = ConsumerIdZnode.decode("", zk.get(ConsumerIdZnode.path(group, first.id))[0])
     assert (dict(registration.subscription), registration.pattern) == ({unique: 2}, "static")
-    produce(cluster, unique, 5, 50, first=50)
+    cluster.produce(unique, 5, 50, first=50)
     wait_until(lambda: set(values(first, second)) == set(range(100)), "both to read all")
     assert {got.partition for got in second.got()} <= {3, 4}
     second.close()
@@ -92,7 +72,7 @@ def test_two_consumers_share_five_partitions_by_threads(
 def test_a_killed_consumer_is_followed_by_the_other(
     cluster: Cluster, zk: KazooClient, unique: str, old_consumer: StartConsumer
 ) -> None:
-    create(cluster, unique, 4)
+    cluster.create(unique, 4)
     group = f"{unique}-group"
     first = old_consumer("c1", group=group, subscription=f"{unique}:1")
     second = old_consumer("c2", group=group, subscription=f"{unique}:1")
@@ -100,7 +80,7 @@ def test_a_killed_consumer_is_followed_by_the_other(
     wait_until(lambda: (found := owners(zk, group, unique)) and len(found) == 4 and set(found.values()) == both, "both")
     first.process.kill9()
     wait_until(lambda: list(owners(zk, group, unique).values()) == [f"{second.id}-0"] * 4, "one to have all")
-    produce(cluster, unique, 4, 20)
+    cluster.produce(unique, 4, 20)
     wait_until(lambda: values(second) == list(range(20)), "it to read all")
     second.close()
 
@@ -110,8 +90,8 @@ def test_a_killed_consumer_is_followed_by_the_other(
 def test_offsets_in_kafka_are_found_again(
     cluster: Cluster, zk: KazooClient, unique: str, old_consumer: StartConsumer, storage: str
 ) -> None:
-    create(cluster, unique, 2)
-    produce(cluster, unique, 2, 10)
+    cluster.create(unique, 2)
+    cluster.produce(unique, 2, 10)
     group = f"{unique}-group"
     settings = {"offsets.storage": "kafka", "dual.commit.enabled": str(storage == "dual").lower()}
     first = old_consumer("c1", group=group, subscription=f"{unique}:1", settings=settings)
@@ -119,7 +99,7 @@ def test_offsets_in_kafka_are_found_again(
     first.close()
     assert offsets(zk, group, unique, 2) == ([5, 5] if storage == "dual" else [None, None])
     second = old_consumer("c2", group=group, subscription=f"{unique}:1", settings=settings)
-    produce(cluster, unique, 2, 4, first=10)
+    cluster.produce(unique, 2, 4, first=10)
     wait_until(lambda: values(second) == list(range(10, 14)), "the rest to be read, and no more")
     second.close()
 
@@ -130,16 +110,16 @@ def test_a_topic_that_a_filter_takes_is_consumed_when_it_is_made(
     cluster: Cluster, zk: KazooClient, unique: str, old_consumer: StartConsumer, kind: str
 ) -> None:
     mine, other = f"{unique}-mine", f"{unique}-other"
-    create(cluster, mine, 1)
-    produce(cluster, mine, 1, 3)
+    cluster.create(mine, 1)
+    cluster.produce(mine, 1, 3)
     group = f"{unique}-group"
     pattern = f"{unique}-m.*|{unique}-n.*" if kind == "white_list" else f"(?!{unique}-[mn]).*"
     consumer = old_consumer("c1", group=group, subscription=f"{kind}:{pattern}:1")
     wait_until(lambda: values(consumer) == [0, 1, 2], "what is there")
     new = f"{unique}-new"
     for topic in (other, new):
-        create(cluster, topic, 1)
-        produce(cluster, topic, 1, 2)
+        cluster.create(topic, 1)
+        cluster.produce(topic, 1, 2)
     wait_until(lambda: len(values(consumer)) == 5, "what came later")
     assert {got.topic for got in consumer.got()} == {mine, new}
     registration = ConsumerIdZnode.decode("", zk.get(ConsumerIdZnode.path(group, consumer.id))[0])

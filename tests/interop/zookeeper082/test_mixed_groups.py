@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from interop.highlevel.conftest import Cluster as OurCluster
 from interop.highlevel.conftest import Consumer, Group
-from interop.zookeeper082.conftest import Cluster
 from ottla.client import Blacklist, Whitelist
 from support.old_consumers import OldConsumer
 from support.waiting import wait_until
+from support.zk_clusters import Cluster
 
 pytestmark = [
     pytest.mark.needs_kafka,
@@ -31,7 +30,7 @@ class MixedGroup:
 
     def __init__(self, cluster: Cluster, name: str, zk: KazooClient, start_old: Callable[..., OldConsumer]) -> None:
         self.name = name
-        self.cluster = OurCluster(*cluster)
+        self.cluster = cluster
         self.ours = Group(self.cluster, name, zk)
         self._start_old = start_old
 

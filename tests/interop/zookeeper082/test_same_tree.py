@@ -20,13 +20,13 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
-from interop.zookeeper082.conftest import Cluster
 from ottla.zk.layout import ConsumerOffsetZnode
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.java import java_tool
 from support.old_consumers import OldConsumer, old_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
+from support.zk_clusters import Cluster
 from support.zk_trees import Nodes, dumped
 
 pytestmark = [

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
-from interop.zookeeper082.conftest import Cluster
 from ottla.zk.layout import ConsumerOffsetZnode, TopicConfigZnode, TopicZnode
 from support.old_consumers import old_tool
 from support.waiting import wait_until
+from support.zk_clusters import Cluster
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.needs_082, pytest.mark.slow, pytest.mark.spec("Z1", "L7")]
 
