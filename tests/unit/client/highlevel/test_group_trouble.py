@@ -96,12 +96,12 @@ def test_a_commit_that_takes_long_does_not_undo_that_of_a_rebalance():
             info.consumed_offset = 15
         member.zk.before = slow_to_write_once
         slow = asyncio.create_task(member.commits.commit(rebalancer.consumed_offsets, retry_on_failure=False))
-        await asyncio.sleep(0.01)
+        await world.settle(0.01)
         for info in member.fetching.fetched.values():
             info.consumed_offset = 20
         second = world.join("c2", ONE)
         joining = asyncio.create_task(second.group_member.rebalance_now())
-        await asyncio.sleep(5)
+        await world.settle(5)
         held.set()
         await asyncio.gather(slow, joining)
         await world.settle()
