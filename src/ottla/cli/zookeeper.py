@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla import __version__
-from ottla.cli.serve import EXIT_REFUSED, process_start_s
+from ottla.cli.serve import EXIT_REFUSED, THREAD_SWITCH_S, process_start_s
 
 if TYPE_CHECKING:
     from ottla.env.clock import SystemClock
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 #: As brokers lock their folders, so that none of them has this one at the same time.
 LOCK_NAME = ".lock"
-#: One forces the log to disk.
-DISK_THREADS = 1
+#: One forces the log to disk, one writes snapshots.
+DISK_THREADS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ def run(options: ZooKeeperOptions) -> int:
     from ottla.env.limits import raise_open_files_limit
 
     raise_open_files_limit()
+    sys.setswitchinterval(THREAD_SWITCH_S)
     logging.basicConfig(
         level=os.environ.get("OTTLA_LOG_LEVEL", "WARNING").upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

@@ -19,8 +19,16 @@ from ottla.env.disk import DiskError
 from ottla.zk.tree import ServerOperation, Transaction, Tree, parent_of
 from ottla.zk.tree_format import LOG_NAME as LOG_NAME
 from ottla.zk.tree_format import SNAPSHOT_NAME as SNAPSHOT_NAME
+from ottla.zk.tree_format import (
+    Captured,
+    captured,
+    load_snapshot,
+    logged,
+    replay_log,
+    snapshot_records,
+    transaction_record,
+)
 from ottla.zk.tree_format import TreeDamaged as TreeDamaged
-from ottla.zk.tree_format import load_snapshot, logged, replay_log, snapshot_records, transaction_record
 from ottla.zk.watches import WatchTable
 
 if TYPE_CHECKING:
@@ -95,6 +103,9 @@ class TreeStore:
         self._touched: dict[str, int] = {}
         self._touched_next: dict[str, int] = {}
         self._listener: StoreListener | None = None
+        #: Where the log goes on behind the snapshot that a disk thread writes, None where none does.
+        self._cut_at: int | None = None
+        self._snapshot_is_there = False
 
     @staticmethod
     def open(
@@ -175,18 +186,76 @@ class TreeStore:
 
     def snapshot(self) -> None:
         """Write all durable nodes into the snapshot and begin the log anew. Raises `DiskError`."""
-        content = snapshot_records(self.tree)
-        self._disk.write_atomic(f"{self._folder}/{SNAPSHOT_NAME}", content)
-        self._longest = max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * len(content))
+        self._longest = self._write_snapshot(captured(self.tree))
         # A crash between the two leaves records that the snapshot holds already; their ids tell.
         self._file.truncate(0)
         self._end = 0
+
+    def _write_snapshot(self, found: Captured) -> int:
+        """Write it; returns how long the log may get now. Raises `DiskError`."""
+        content = snapshot_records(found)
+        self._disk.write_atomic(f"{self._folder}/{SNAPSHOT_NAME}", content)
+        return max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * len(content))
+
+    def snapshot_soon(self) -> None:
+        """The same in a disk thread: the log, which goes on meanwhile, is cut when the snapshot is there.
+
+        A disk that fails here costs nothing: the log is complete. It is tried again, not soon.
+        """
+        if self._executor is None:
+            self._snapshot_if_possible()
+        elif self._cut_at is None:
+            self._cut_at = self._end
+            found = captured(self.tree)
+            self._executor.call(lambda: self._write_snapshot(found), self._snapshot_written)
+
+    def _snapshot_written(self, longest: int | None, error: BaseException | None) -> None:
+        if longest is None:
+            self._cut_at = None
+            self._longest = self._end + SNAPSHOT_AFTER_BYTES
+            return
+        self._longest = longest
+        self._snapshot_is_there = True
+        self._cut_if_due()
+
+    def _cut_if_due(self) -> None:
+        """Take out of the log what the snapshot holds, unless a disk thread is at work on the file."""
+        if not self._snapshot_is_there or self._flushing or self._closed or self._failure is not None:
+            return
+        assert self._cut_at is not None
+        start, self._cut_at, self._snapshot_is_there = self._cut_at, None, False
+        try:
+            if start == self._end:
+                self._file.truncate(0)
+                self._end = 0
+                return
+            rest = self._file.pread(self._end - start, start)
+        except DiskError:
+            # The log is complete: what the snapshot holds is passed over when it is read.
+            self._longest = self._end + SNAPSHOT_AFTER_BYTES
+            return
+        self._begin_log_with(rest)
+
+    def _begin_log_with(self, records: bytes) -> None:
+        """Replace the log by one of these records. Where that fails, nobody knows which of the two is there."""
+        path = self._file.path
+        try:
+            self._disk.write_atomic(path, records)
+            file = self._disk.open(path)
+        except DiskError as error:
+            self._failure = error
+            self._tell_listener(error)
+            return
+        self._file.close()
+        self._file = file
+        self._end = file.size
 
     def close(self) -> None:
         """Force the log to disk and close it; a long one is replaced by a snapshot."""
         self._closed = True
         try:
-            if self._file.size > SNAPSHOT_AT_CLOSE_BYTES:
+            # One that a disk thread still writes is older, and might replace this one.
+            if self._file.size > SNAPSHOT_AT_CLOSE_BYTES and self._cut_at is None:
                 self._snapshot_if_possible()
             if self._dirty or self._flushing:
                 self._file.flush()
@@ -216,7 +285,7 @@ class TreeStore:
             self.forced_zxid = transaction.zxid
         self._flush_soon()
         if self._end > self._longest:
-            self._snapshot_if_possible()
+            self.snapshot_soon()
 
     def _touch(self, transaction: Transaction) -> None:
         touched, zxid = self._touched_next, transaction.zxid
@@ -276,8 +345,10 @@ class TreeStore:
             return
         if error is not None:
             self._dirty = True
-        elif self._dirty:
-            self._flush_soon()
+        else:
+            self._cut_if_due()
+            if self._dirty:
+                self._flush_soon()
         self._tell_listener(error)
 
     def _tell_listener(self, error: BaseException | None) -> None:

@@ -18,11 +18,12 @@ created and deleted ones, from which sequential numbers went on then, too.
 
 from __future__ import annotations
 
+import gc
 import json
 import struct
 from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring as _quoted
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.records.crc import crc32c
 from ottla.zk.acl import OPEN_ACL, Acl, AclList
@@ -36,7 +37,7 @@ FORMAT = 2
 SNAPSHOT_FORMAT = 3
 OLD_FORMATS = (1, 2)
 """Of snapshots that are one record, which has no room for a tree of some gigabytes."""
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 256 * 1024
 """About how much data the nodes of one record of a snapshot have."""
 NODE_OVERHEAD_BYTES = 100
 SESSIONS_PER_RECORD = 10_000
@@ -61,24 +62,53 @@ def transaction_record(zxid: int, time_ms: int, changes: Iterable[Change]) -> by
     return _record(f"[{zxid},{time_ms},[{','.join(texts)}],{FORMAT}]")
 
 
-def snapshot_records(tree: Tree) -> bytes:
-    """The whole of a snapshot: all that outlasts this process."""
-    count = sum(_outlasts(node.ephemeral_owner) for node in tree.nodes.values())
-    parts = [_record(_json([SNAPSHOT_FORMAT, tree.last_zxid, count]))]
+class Captured(NamedTuple):
+    """What of a tree outlasts this process, as it was when it was taken: nothing changes it, a thread may write it."""
+
+    zxid: int
+    nodes: list[tuple[Any, ...]]
+    sessions: list[list[Any]]
+
+
+def captured(tree: Tree) -> Captured:
+    """The tree as it is now; a third of a microsecond a node."""
+    # The collector would look at all that is here again and again while so much is made, for ten times as long.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _captured(tree)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _captured(tree: Tree) -> Captured:
+    nodes = [
+        (
+            path, node.data, node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms, node.version,
+            node.created, node.aversion, node.ephemeral_owner, node.acl,
+        )
+        for path, node in tree.nodes.items()
+        if _outlasts(node.ephemeral_owner)
+    ]  # fmt: skip
+    sessions = [[number, _text(kept.password), kept.timeout_ms] for number, kept in tree.sessions.items()]
+    return Captured(tree.last_zxid, nodes, sessions)
+
+
+def snapshot_records(found: Captured) -> bytes:
+    """The whole of a snapshot. In chunks, so that a thread which makes it lets others run."""
+    parts = [_record(_json([SNAPSHOT_FORMAT, found.zxid, len(found.nodes)]))]
     chunk: list[list[Any]] = []
     size = 0
-    for path, node in tree.nodes.items():
-        if not _outlasts(node.ephemeral_owner):
-            continue
-        chunk.append(_node_fields(path, node))
-        size += NODE_OVERHEAD_BYTES + len(path) + len(node.data or b"")
+    for path, data, *rest in found.nodes:
+        chunk.append(_node_fields(path, data, rest))
+        size += NODE_OVERHEAD_BYTES + len(path) + len(data or b"")
         if size > CHUNK_BYTES:
             parts.append(_record(_json([chunk, []])))
             chunk, size = [], 0
     parts.append(_record(_json([chunk, []])))
-    sessions = [[number, _text(kept.password), kept.timeout_ms] for number, kept in tree.sessions.items()]
-    starts = range(0, len(sessions), SESSIONS_PER_RECORD)
-    parts.extend(_record(_json([[], sessions[start : start + SESSIONS_PER_RECORD]])) for start in starts)
+    starts = range(0, len(found.sessions), SESSIONS_PER_RECORD)
+    parts.extend(_record(_json([[], found.sessions[start : start + SESSIONS_PER_RECORD]])) for start in starts)
     parts.append(_record(_json([[], []])))  # without this end a snapshot is not whole
     return b"".join(parts)
 
@@ -115,12 +145,9 @@ def _outlasts(owner: int) -> bool:
     return owner == 0 or owner >= FIRST_DURABLE_SESSION
 
 
-def _node_fields(path: str, node: Node) -> list[Any]:
-    fields: list[Any] = [
-        path, _text(node.data), node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms, node.version,
-        node.created, node.aversion,
-    ]  # fmt: skip
-    return fields + _owner_and_acl(node.ephemeral_owner, node.acl)
+def _node_fields(path: str, data: bytes | None, rest: Sequence[Any]) -> list[Any]:
+    *numbers, owner, acl = rest
+    return [path, _text(data), *numbers, *_owner_and_acl(owner, acl)]
 
 
 def _owner_and_acl(owner: int, acl: AclList) -> list[Any]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +30,8 @@ from ottla.zk.tree import (
     Tree,
     ZkError,
 )
+
+T = TypeVar("T")
 
 PATHS = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/1", "/nope/z", "bad"])
 DATA = st.sampled_from([None, b"", b"1", b"\xff\x00"])
@@ -158,21 +163,57 @@ LIFE: list[tuple[int, list[ServerOperation]] | None] = [
 ]
 
 
-def test_after_every_byte_of_a_life_what_was_forced_is_there() -> None:
-    """The process is killed, or the power goes, after each byte that was written."""
+class HoldingExecutor(InlineExecutor):
+    """Does its work at once, but for what is held until `let_go`."""
+
+    def __init__(self) -> None:
+        self.holds = False
+        self.held: list[Callable[[], None]] = []
+
+    def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        if not self.holds:
+            super().call(work, done)
+            return
+        self.held.append(lambda: InlineExecutor.call(self, work, done))
+
+    def let_go(self) -> None:
+        held, self.held = self.held, []
+        for each in held:
+            each()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begin", [None, 3, 6, 9])
+def test_after_every_byte_of_a_life_what_was_forced_is_there(begin: int | None) -> None:
+    """The process is killed, or the power goes, after each byte that was written.
+
+    The snapshot of the life is made at once, or by a disk thread, which begins with step `begin` and ends with the
+    one behind it or at the end.
+    """
     journal: list[Change] = []
     disk = MemoryDisk(journal=journal)
     disk.mkdirs("/disk")
     disk.fsync_dir("/")
-    store = TreeStore.open(disk, "/disk/t", VirtualClock(7), InlineExecutor(), flush_on_ack=True)
+    executor = HoldingExecutor()
+    store = TreeStore.open(disk, "/disk/t", VirtualClock(7), executor, flush_on_ack=True)
     moments = [(journal_bytes(journal), kept_image(store.tree))]
-    for step in LIFE:
+    for number, step in enumerate(LIFE):
+        if begin is not None and number in (begin, len(LIFE) - 1):
+            executor.let_go()
+            executor.holds = True
+            store.snapshot_soon()
+            executor.holds = False
         if step is None:
-            store.snapshot()
+            if begin is None:
+                store.snapshot()
             continue
         store.execute(step[1], step[0])
+        if number == (begin or 0) + 1:
+            executor.let_go()
         # The flush is done within the call: from here on the transaction is acknowledged.
         moments.append((journal_bytes(journal), kept_image(store.tree)))
+    executor.let_go()
+    assert disk.file_size("/disk/t/ottla-tree.log") < (begin is None) * 10_000 + 300
     images = [image for _, image in moments]
     dice = random.Random(11)
     for at, loss in every_moment(journal):

@@ -409,6 +409,59 @@ def test_every_transaction_that_a_client_elsewhere_may_see_has_its_number_on_dis
     in_loop(body)
 
 
+def test_a_disk_thread_writes_the_snapshot_while_the_log_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
+    disk, executor = MemoryDisk(), SlowExecutor()
+    store = TreeStore.open(disk, "/t", CLOCK, executor, flush_on_ack=True)
+    store.execute([Create("/big", b"x" * 3000)], SESSION)
+    store.execute([Create("/later", b"y" * 100)], SESSION)
+    flush, write_snapshot = executor.waiting
+    executor.waiting.clear()
+    store.execute([Set("/big", b"z")], SESSION)
+    write_snapshot()
+    assert disk.file_size(f"/t/{LOG_NAME}") > 3000, "a flush is under way: the file stays"
+    flush()
+    assert 0 < disk.file_size(f"/t/{LOG_NAME}") < 400
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+    store.execute([Create("/last")], SESSION)
+    for each in executor.waiting:
+        each()
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+
+def test_a_snapshot_that_a_disk_thread_still_writes_replaces_none_that_is_newer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
+    monkeypatch.setattr(store_module, "SNAPSHOT_AT_CLOSE_BYTES", 10)
+    disk, executor = MemoryDisk(), SlowExecutor()
+    store = TreeStore.open(disk, "/t", CLOCK, executor)
+    store.execute([Create("/big", b"x" * 3000)], SESSION)
+    store.execute([Create("/later")], SESSION)
+    before = durable(store)
+    store.close()
+    for each in executor.waiting:
+        each()
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == before
+
+
+@pytest.mark.parametrize("operation", ["replace", "open"])
+def test_a_log_that_cannot_be_begun_anew_ends_the_store(monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
+    disk, executor = FaultyDisk(MemoryDisk()), SlowExecutor()
+    store = TreeStore.open(disk, "/t", CLOCK, executor)
+    store.execute([Create("/big", b"x" * 3000)], SESSION)
+    store.execute([Create("/later")], SESSION)
+    before = durable(store)
+    disk.fail(operation, f"*/{LOG_NAME}", errno.EIO)
+    while executor.waiting:
+        executor.waiting.pop(0)()
+    with pytest.raises(DiskError):
+        store.execute([Create("/b")], SESSION)
+    disk.heal()
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == before
+
+
 def test_closing_while_a_disk_thread_flushes() -> None:
     executor = SlowExecutor()
     store = TreeStore.open(MemoryDisk(), "/t", CLOCK, executor)
