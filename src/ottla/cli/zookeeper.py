@@ -128,6 +128,6 @@ def _open(disk: RealDisk, folder: str, clock: SystemClock, executor: DiskExecuto
     from ottla.zk.store import TreeDamaged, TreeStore
 
     try:
-        return TreeStore.open(disk, folder, clock, executor, flush_on_ack=True)
+        return TreeStore.open(disk, folder, clock, executor, flush_on_ack=True, waits_for_disk=True)
     except TreeDamaged as damaged:
         raise CannotStart(str(damaged)) from damaged

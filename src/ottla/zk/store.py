@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.env.disk import DiskError
+from ottla.zk.flushes import FlushPace
 from ottla.zk.tree import ServerOperation, Transaction, Tree, parent_of
 from ottla.zk.tree_format import LOG_NAME as LOG_NAME
 from ottla.zk.tree_format import SNAPSHOT_NAME as SNAPSHOT_NAME
@@ -76,6 +77,7 @@ class TreeStore:
         file: DiskFile,
         flush_on_ack: bool = False,
         snapshot_bytes: int = 0,
+        waits_for_disk: bool = False,
     ) -> None:
         self.tree = tree
         self._disk = disk
@@ -91,6 +93,9 @@ class TreeStore:
         self._flush_is_due = False
         self._dirty = False
         self._closed = False
+        self._pace = FlushPace() if waits_for_disk else None
+        #: The sessions of other processes that have asked for something since the last flush.
+        self.askers: set[int] = set()
         self._flush_on_ack = flush_on_ack and executor is not None
         #: Who waits for the flush under way, and who for the one after it.
         self._waiting: list[asyncio.Future[None]] = []
@@ -109,10 +114,16 @@ class TreeStore:
 
     @staticmethod
     def open(
-        disk: Disk, folder: str, clock: Clock, executor: Executor | None = None, flush_on_ack: bool = False
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        executor: Executor | None = None,
+        flush_on_ack: bool = False,
+        waits_for_disk: bool = False,
     ) -> TreeStore:
         """Read the tree in `folder`, or begin an empty one.
 
+        With `waits_for_disk` the loop waits for a disk that is quick, see `flushes`: it has nothing else to do.
         A torn record at the end of the log, which was never acknowledged, is cut off. Raises `TreeDamaged` where
         anything before it cannot be read, `DiskError` where the disk fails.
         """
@@ -133,7 +144,7 @@ class TreeStore:
         good = replay_log(tree, file.pread(file.size, 0), file.path)
         if good < file.size:
             file.truncate(good)
-        store = TreeStore(disk, folder, clock, executor, tree, file, flush_on_ack, snapshot_bytes)
+        store = TreeStore(disk, folder, clock, executor, tree, file, flush_on_ack, snapshot_bytes, waits_for_disk)
         if file.size > SNAPSHOT_AT_CLOSE_BYTES:
             store._snapshot_if_possible()
         return store
@@ -325,7 +336,25 @@ class TreeStore:
         self._waiting, self._waiting_next = self._waiting_next, []
         self._touched, self._touched_next = self._touched_next, self._touched
         zxid = self.tree.last_zxid
-        self._executor.call(self._file.flush, lambda _, error: self._flushed(zxid, error))
+        clients = len(self.askers)
+        self.askers.clear()
+        if self._pace is None:
+            self._executor.call(self._file.flush, lambda _, error: self._flushed(zxid, error))
+        elif not self._pace.is_waited_for(zxid - self.forced_zxid, clients):
+            self._executor.call(self._flush_timed, lambda _, error: self._flushed(zxid, error))
+        else:
+            try:
+                self._flush_timed()
+            except DiskError as failure:
+                self._flushed(zxid, failure)
+            else:
+                self._flushed(zxid, None)
+
+    def _flush_timed(self) -> None:
+        assert self._pace is not None
+        begun_ms = self._clock.monotonic_ms()
+        self._file.flush()
+        self._pace.took(self._clock.monotonic_ms() - begun_ms)
 
     def _flushed(self, zxid: int, error: BaseException | None) -> None:
         self._flushing = False

@@ -221,19 +221,9 @@ def check_path(path: str) -> None:
         raise BadArgumentsError(path, "a path has no empty part, no . or .. as a part, and no unprintable characters")
 
 
-class _Before(NamedTuple):
-    """A node as it was before a transaction touched it; `node` is None where there was none."""
-
-    path: str
-    node: Node | None
-    data: bytes | None = None
-    mzxid: int = 0
-    pzxid: int = 0
-    mtime_ms: int = 0
-    version: int = 0
-    created: int = 0
-    aversion: int = 0
-    acl: AclList = OPEN_ACL
+_Before: TypeAlias = tuple[str, Node, bytes | None, int, int, int, int, int, int, AclList]
+"""A node as it was before a transaction changed it: path, node, data, mzxid, pzxid, mtime_ms, version, created,
+aversion, acl. Every change makes one, so it is no class."""
 
 
 class _SessionBefore(NamedTuple):
@@ -267,7 +257,8 @@ class Tree:
         self.sessions: dict[int, SessionRecord] = {}
         self.last_zxid = 0
         self._ephemerals: dict[int, set[str]] = {}
-        self._undo: list[_Before | _SessionBefore] = []
+        #: How to take the last transaction back; a path alone is that of a node which it made.
+        self._undo: list[_Before | str | _SessionBefore] = []
 
     # Reading
 
@@ -412,7 +403,7 @@ class Tree:
         if owner >= FIRST_DURABLE_SESSION and owner not in self.sessions:
             raise SessionExpiredError(path, f"session 0x{owner:x} has ended")
         self._remember(parent, parent_path)
-        self._undo.append(_Before(path, None))
+        self._undo.append(path)
         self._insert(path, Node(data, making.zxid, making.now_ms, owner, acl))
         parent.created = version_after(parent.created)
         making.changes.append(Change("create", path, data, parent.created, owner, acl))
@@ -504,7 +495,7 @@ class Tree:
     def _remember(self, node: Node, path: str) -> None:
         """Keep how a node is before it changes."""
         self._undo.append(
-            _Before(
+            (
                 path, node, node.data, node.mzxid, node.pzxid, node.mtime_ms, node.version, node.created, node.aversion,
                 node.acl,
             )
@@ -519,18 +510,17 @@ class Tree:
                 else:
                     self.sessions[before.session_id] = before.record
                 continue
-            path, node = before.path, before.node
-            name = path.rpartition("/")[2]
-            if node is None:
-                self._forget(path)
-                self.nodes[parent_of(path)].discard_child(name)
+            if isinstance(before, str):
+                self._forget(before)
+                self.nodes[parent_of(before)].discard_child(before.rpartition("/")[2])
                 continue
-            node.data, node.mzxid, node.pzxid = before.data, before.mzxid, before.pzxid
-            node.mtime_ms, node.version, node.created = before.mtime_ms, before.version, before.created
-            node.aversion, node.acl = before.aversion, before.acl
+            path, node = before[:2]
+            (
+                node.data, node.mzxid, node.pzxid, node.mtime_ms, node.version, node.created, node.aversion, node.acl
+            ) = before[2:]  # fmt: skip
             if path not in self.nodes:
                 self.nodes[path] = node
-                self.nodes[parent_of(path)].add_child(name)
+                self.nodes[parent_of(path)].add_child(path.rpartition("/")[2])
                 if node.ephemeral_owner:
                     self.own(path, node)
 

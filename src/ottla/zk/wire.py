@@ -141,10 +141,13 @@ class Reader:
 
     def _take(self, size: int) -> int:
         start = self.position
-        if size < 0 or start + size > self.end:
-            raise WireError(f"{size} bytes are wanted where {self.end - start} are left")
+        if start + size > self.end:
+            raise self._too_short(size)
         self.position = start + size
         return start
+
+    def _too_short(self, size: int) -> WireError:
+        return WireError(f"{size} bytes are wanted where {self.end - self.position} are left")
 
     def read_int(self) -> int:
         """An i32."""
@@ -162,11 +165,20 @@ class Reader:
 
     def read_buffer(self) -> bytes | None:
         """Bytes with their length; None for none."""
-        length = self.read_int()
-        if length == -1:
+        start = self.position + 4
+        if start > self.end:
+            raise self._too_short(4)
+        length: int = _INT.unpack_from(self.data, start - 4)[0]
+        stop = start + length
+        if length < 0:
+            if length != -1:
+                raise WireError(f"{length} is no length")
+            self.position = start
             return None
-        start = self._take(length)
-        return self.data[start : start + length]
+        if stop > self.end:
+            raise self._too_short(4 + length)
+        self.position = stop
+        return self.data[start:stop]
 
     def read_string(self) -> str:
         """A string."""
@@ -177,6 +189,11 @@ class Reader:
             return content.decode()
         except UnicodeDecodeError as error:
             raise WireError(f"a string is not UTF-8 ({error})") from error
+
+    def read_multi_header(self) -> tuple[int, bool]:
+        """The type of an operation of a multi, and whether it is the end of it."""
+        op, is_end, _ = _MULTI_HEADER.unpack_from(self.data, self._take(_MULTI_HEADER.size))
+        return op, is_end
 
     def read_vector(self, element: Callable[[], T]) -> list[T]:
         """Elements, each of which takes at least one byte."""
@@ -291,8 +308,7 @@ def multi(data: bytes, position: int, end: int) -> tuple[list[int], list[Operati
     ops: list[int] = []
     operations: list[Operation] = []
     while True:
-        op, is_end = reader.read_int(), reader.read_bool()
-        reader.read_int()
+        op, is_end = reader.read_multi_header()
         if is_end:
             return ops, operations
         decode = _WITHIN_MULTI.get(op)

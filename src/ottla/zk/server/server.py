@@ -175,6 +175,7 @@ class ZooKeeperServer:
         self._in_turn = True
         session = connection.session
         if session is not None:
+            self.store.askers.add(session.id)
             session.touch(self._clock.monotonic_ms())
 
     def has_output(self, connection: ClientConnection) -> None:
