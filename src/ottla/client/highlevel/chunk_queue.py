@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from ottla.client.consumer.completed_fetch import CompletedFetch
+from ottla.client.errors import ForkedError
 from ottla.client.highlevel.partition_info import PartitionTopicInfo
 
 
@@ -38,6 +40,7 @@ class ChunkQueue:
         #: Called, with `changed` held, to drop the chunk that is being read.
         self.drop_current: Callable[[], None] | None = None
         self._max_chunks = max_chunks
+        self._process = os.getpid()
 
     @property
     def is_full(self) -> bool:
@@ -52,7 +55,12 @@ class ChunkQueue:
                 self.changed.notify()
 
     def take(self, timeout_s: float | None) -> FetchedDataChunk | None:
-        """The next chunk, with `changed` held; None where none came in time (None: however long), or it ended."""
+        """The next chunk, with `changed` held; None where none came in time (None: however long), or it ended.
+
+        ForkedError in another process: nothing is fetched there.
+        """
+        if os.getpid() != self._process:
+            raise ForkedError("stream of a connector")
         if not self.changed.wait_for(lambda: self.chunks or self.ended, timeout_s) or self.ended:
             return None
         was_full = self.is_full

@@ -167,7 +167,7 @@ class ConsumerConnector:
 
     def _streams(self, queues: list[ChunkQueue], decoders: Decoders) -> Streams:
         config = self.config
-        return [KafkaStream(queue, decoders, config.consumer_timeout_ms, config.client_id) for queue in queues]
+        return [KafkaStream(queue, decoders, config.consumer_timeout_ms, config.client_id, self) for queue in queues]
 
 
 def _decoders(key: object, value: object) -> Decoders:

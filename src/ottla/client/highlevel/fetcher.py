@@ -58,6 +58,7 @@ class ConsumerFetcher:
         self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
         self._changed = asyncio.Event()
         self._decoding = Decoding()
+        self._has_fetched = False
 
     def add(self, infos: Mapping[TopicPartition, PartitionTopicInfo]) -> None:
         """Fetch these, too."""
@@ -73,8 +74,14 @@ class ConsumerFetcher:
         while self._partitions:
             try:
                 await self._round()
+                self._has_fetched = True
             except ClientError as error:
-                _log.warning("broker %d is not fetched from: %s", self._node_id, error)
+                # Told aloud once: until the broker is back, every try of the leader finder ends here.
+                level = logging.WARNING if self._has_fetched else logging.INFO
+                _log.log(level, "broker %d is not fetched from: %s", self._node_id, error)
+                self._leave(list(self._partitions))
+            except Exception:
+                _log.exception("the fetcher of broker %d broke", self._node_id)
                 self._leave(list(self._partitions))
 
     async def _round(self) -> None:

@@ -45,6 +45,8 @@ class LeaderFinder:
                 await self._look()
             except (ClientError, ZkError) as error:
                 _log.warning("leaders are not known of %s: %s", _some_of(self.no_leader), error)
+            except Exception:
+                _log.exception("the search for leaders broke, and goes on")
             await asyncio.sleep(self._backoff_s)
             if self.no_leader:
                 self._some.set()

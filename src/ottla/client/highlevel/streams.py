@@ -111,17 +111,61 @@ class MessageAndMetadata(Generic[K, V]):
         return f"MessageAndMetadata({self.topic}-{self.partition}, offset {self.offset})"
 
 
+class _Current:
+    """The chunk that a stream's thread is in, and its decoded records."""
+
+    __slots__ = ("chunk", "index", "records")
+
+    def __init__(self) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """Hand out none of it any more."""
+        self.chunk: FetchedDataChunk | None = None
+        self.records: list[ConsumerRecord[Any, Any]] = []
+        self.index = 0
+
+    def begin(self, chunk: FetchedDataChunk) -> None:
+        """Hand out this chunk."""
+        info, fetch = chunk.info, chunk.fetch
+        if info.consumed_offset < fetch.position:
+            _log.error(
+                "%s was consumed up to offset %d, and its next chunk begins at %d: records may be lost",
+                info.partition, info.consumed_offset, fetch.position,
+            )  # fmt: skip
+            info.consumed_offset = fetch.position
+        self.chunk = chunk
+
+    def decode_next(self) -> bool:
+        """Decode the next batch of the chunk; False where there is none. CorruptBatchError."""
+        chunk = self.chunk
+        if chunk is None:
+            return False
+        if chunk.fetch.is_drained:
+            # What holds no records (markers of transactions, what was compacted away) is passed over, too.
+            chunk.info.consumed_offset = max(chunk.info.consumed_offset, chunk.fetch.position)
+            self.drop()
+            return False
+        try:
+            if chunk.fetch.error is not None:
+                raise chunk.fetch.error
+            self.records, self.index = chunk.fetch.take(sys.maxsize), 0
+        except CorruptBatchError as error:
+            raise _unreadable(chunk.info.partition, error) from error
+        return True
+
+
 class ConsumerIterator(Generic[K, V]):
     """Hands out the records of a stream, chunk by chunk. It ends when the connector is shut down."""
 
-    def __init__(self, queue: ChunkQueue, decoders: Decoders, timeout_ms: int) -> None:
+    def __init__(self, queue: ChunkQueue, decoders: Decoders, timeout_ms: int, connector: object = None) -> None:
         self._queue = queue
         self._decoders = decoders
         self._timeout_ms = timeout_ms
-        self._chunk: FetchedDataChunk | None = None
-        self._records: list[ConsumerRecord[Any, Any]] = []
-        self._index = 0
-        queue.drop_current = self._drop_current
+        self._current = _Current()
+        #: Who reads a stream needs its connector, be it that nobody else has it any more. The queue must not know it.
+        self._connector = connector
+        queue.drop_current = self._current.drop
 
     def __iter__(self) -> Self:
         return self
@@ -130,56 +174,26 @@ class ConsumerIterator(Generic[K, V]):
         """The next record; it counts as consumed from now on.
 
         Waits for it, up to `consumer.timeout.ms`: ConsumerTimeoutError. CorruptBatchError, again and again, where a
-        batch is damaged.
+        batch is damaged. ForkedError in another process than the connector's.
         """
+        current = self._current
         with self._queue.changed:
-            while self._index >= len(self._records):
-                if not self._decode_next():
+            while current.index >= len(current.records):
+                if not current.decode_next():
                     chunk = self._queue.take(self._timeout_ms / 1000 if self._timeout_ms >= 0 else None)
                     if chunk is not None:
-                        self._begin(chunk)
+                        current.begin(chunk)
                     elif self._queue.ended:
                         raise StopIteration
                     else:
                         raise ConsumerTimeoutError(
                             f"no record within {self._timeout_ms} ms (consumer.timeout.ms)", retriable=True
                         )
-            record = self._records[self._index]
-            self._index += 1
-            assert self._chunk is not None
-            self._chunk.info.consumed_offset = record.offset + 1
+            record = current.records[current.index]
+            current.index += 1
+            assert current.chunk is not None
+            current.chunk.info.consumed_offset = record.offset + 1
         return MessageAndMetadata(record, self._decoders)
-
-    def _begin(self, chunk: FetchedDataChunk) -> None:
-        info, fetch = chunk.info, chunk.fetch
-        if info.consumed_offset < fetch.position:
-            _log.error(
-                "%s was consumed up to offset %d, and its next chunk begins at %d: records may be lost",
-                info.partition, info.consumed_offset, fetch.position,
-            )  # fmt: skip
-            info.consumed_offset = fetch.position
-        self._chunk = chunk
-
-    def _decode_next(self) -> bool:
-        """Decode the next batch of the chunk at hand; False where there is none."""
-        chunk = self._chunk
-        if chunk is None:
-            return False
-        if chunk.fetch.is_drained:
-            # What holds no records (markers of transactions, what was compacted away) is passed over, too.
-            chunk.info.consumed_offset = max(chunk.info.consumed_offset, chunk.fetch.position)
-            self._drop_current()
-            return False
-        try:
-            if chunk.fetch.error is not None:
-                raise chunk.fetch.error
-            self._records, self._index = chunk.fetch.take(sys.maxsize), 0
-        except CorruptBatchError as error:
-            raise _unreadable(chunk.info.partition, error) from error
-        return True
-
-    def _drop_current(self) -> None:
-        self._chunk, self._records, self._index = None, [], 0
 
 
 class KafkaStream(Generic[K, V]):
@@ -188,10 +202,12 @@ class KafkaStream(Generic[K, V]):
     Records of one partition come in the order of their offsets; partitions take turns by chunks.
     """
 
-    def __init__(self, queue: ChunkQueue, decoders: Decoders, timeout_ms: int, client_id: str) -> None:
+    def __init__(
+        self, queue: ChunkQueue, decoders: Decoders, timeout_ms: int, client_id: str, connector: object = None
+    ) -> None:
         self.queue = queue
         self.client_id = client_id
-        self._iterator: ConsumerIterator[K, V] = ConsumerIterator(queue, decoders, timeout_ms)
+        self._iterator: ConsumerIterator[K, V] = ConsumerIterator(queue, decoders, timeout_ms, connector)
 
     def __iter__(self) -> ConsumerIterator[K, V]:
         """The stream's one iterator: a second loop goes on where the first one was left."""

@@ -34,7 +34,7 @@ class Group:
         self.tree = SharedTree()
         self.tree.brokers(fakes.ports)
         self.connectors: list[ConsumerConnector] = []
-        self.sessions: dict[ConsumerConnector, TreeSession] = {}
+        self.sessions: dict[str, TreeSession] = {}
 
     def topic(self, name: str, *leaders: int) -> list[Any]:
         """The topic at the brokers and in ZooKeeper."""
@@ -52,7 +52,7 @@ class Group:
         named = {name.replace("_", "."): value for name, value in settings.items()}
         made = ConsumerConnector(parse_highlevel_config(QUICK | named), open_zk)
         self.connectors.append(made)
-        self.sessions[made] = opened[0]
+        self.sessions[made.consumer_id] = opened[0]
         return made
 
     def owners(self, topic: str = "t", group: str = "g") -> dict[int, str]:
@@ -65,6 +65,10 @@ class Group:
         self.tree.answers = True
         for each in self.connectors:
             each.shutdown()
+        wait_until(
+            lambda: not [each for each in threading.enumerate() if each.name.endswith("-connector")],
+            "the end of connectors that were dropped",
+        )
         self.tree.close()
 
 

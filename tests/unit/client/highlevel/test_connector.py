@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 import time
 
 import pytest
 
-from ottla.client.errors import ClientClosedError, IllegalStateError, InvalidArgumentError, InvalidConfigError
+from ottla.client.errors import (
+    ClientClosedError,
+    ForkedError,
+    IllegalStateError,
+    InvalidArgumentError,
+    InvalidConfigError,
+)
 from ottla.client.highlevel.commits import OffsetsNotCommittedError
 from ottla.client.highlevel.connector import ZooKeeperUnreachableError, create_connector
 from ottla.client.highlevel.rebalancer import ConsumerRebalanceFailedError
@@ -191,7 +199,7 @@ def test_a_new_session_registers_again_and_reads_on(group, read):
     connector = group.connect()
     reader = read(connector.create_message_streams({"t": 1})["t"][0])
     reader.wait_for(10)
-    group.sessions[connector].expire()
+    group.sessions[connector.consumer_id].expire()
     wait_until(lambda: group.owners(), "the claim in the new session")
     assert group.tree.children("/consumers/g/ids") == [connector.consumer_id]
     group.fakes.fill(P, 10)
@@ -448,3 +456,43 @@ def test_no_zookeeper():
 def test_an_address_that_makes_no_sense():
     with pytest.raises(InvalidConfigError, match=r"zookeeper\.connect=127.0.0.1:port"):
         create_connector(group_id="g", zookeeper_connect="127.0.0.1:port")
+
+
+def test_who_reads_a_stream_keeps_the_connector(group):
+    group.topic("t", 0)
+    group.fakes.fill(P, 10)
+    iterator = iter(group.connect().create_message_streams({"t": 1})["t"][0])
+    group.connectors.clear()
+    gc.collect()
+    assert [next(iterator).offset for _ in range(10)] == list(range(10))
+    with pytest.warns(ResourceWarning, match="dropped without close"):  # noqa: PT031
+        del iterator
+        gc.collect()
+    wait_until(lambda: not group.tree.children("/consumers/g/ids"), "its leave")
+
+
+def test_a_connector_that_nobody_has_any_more_leaves_its_group(group):
+    group.topic("t", 0)
+    group.connect().create_message_streams({"t": 1})
+    assert group.owners()
+    with pytest.warns(ResourceWarning, match="dropped without close"):  # noqa: PT031
+        group.connectors.clear()
+        gc.collect()
+    wait_until(lambda: not group.owners() and not group.tree.children("/consumers/g/ids"), "its leave")
+
+
+def test_a_forked_process_is_told(group):
+    group.topic("t", 0)
+    connector = group.connect()
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for call in (connector.commit_offsets, lambda: next(iter(stream))):
+                with pytest.raises(ForkedError):
+                    call()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
