@@ -406,6 +406,10 @@ class PartitionLog:
             self._unsynced = []
         self._unsynced.append(path)
 
+    def doubt_folder(self) -> None:
+        """The names of files may not be on the disk: the next flush has to force them, too."""
+        self._folder_changed = True
+
     # -- reading
 
     def read(

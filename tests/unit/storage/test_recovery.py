@@ -6,6 +6,7 @@ import pytest
 
 from ottla.env.disk import Disk
 from ottla.env.disk_memory import REPLACE, Change, MemoryDisk, journal_bytes, replay
+from ottla.env.disk_power import PowerLoss, nothing_more
 from ottla.records.batch import patch_batch, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import PartitionLog
@@ -459,3 +460,22 @@ def test_only_what_is_not_flushed_is_read(monkeypatch: pytest.MonkeyPatch) -> No
     again = open_log(disk, "/data", log.config, recovery_point=600)
     assert again.log_end_offset == 603
     assert len(set(read)) <= 2
+
+
+@pytest.mark.spec("L2")
+def test_segments_of_a_killed_process_survive_a_loss_of_power_once_they_are_flushed() -> None:
+    """It had not forced their names when it died, and whoever goes on has to."""
+    journal: list[Change] = []
+    disk = MemoryDisk(journal=journal)
+    disk.mkdirs("/data")
+    disk.fsync_dir("/")
+    log = filled((disk, "/data"))
+    assert len(log.segments) > 2
+    killed(log)
+    log = open_log(disk, "/data", log_config(**CONFIG))
+    log.flush()
+    assert log.recovery_point == 90
+    power = PowerLoss()
+    power.take_all(journal)
+    left = open_log(power.survivor(nothing_more), "/data", log_config(**CONFIG), recovery_point=log.recovery_point)
+    check_whole(left, 90)
