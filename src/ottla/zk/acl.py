@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.zk.errors import InvalidAclError, NoAuthError
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
 
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
 EVERYTHING = READ | WRITE | CREATE | DELETE | ADMIN
@@ -117,14 +119,18 @@ def _is_valid(scheme: str, who: str) -> bool:
 def _matches(scheme: str, known: str, who: str) -> bool:
     if scheme != IP_SCHEME:
         return known == who
+    from ipaddress import ip_address
+
     network = _network(who)
     try:
-        return network is not None and ipaddress.ip_address(known) in network
+        return network is not None and ip_address(known) in network
     except ValueError:
         return False
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(text: str) -> IPv4Network | IPv6Network | None:
+    import ipaddress  # not at the start of every broker: it takes milliseconds
+
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:

@@ -248,3 +248,38 @@ def test_a_watch_is_told_before_the_read_that_shows_its_change(server: Server) -
                 await write
 
     run(body)
+
+
+def test_a_connection_thread_that_fails_is_replaced_by_a_new_session(
+    server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def body() -> None:
+        async with session(server.connect) as zk:
+            told: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
+            zk.on_session(told.put_nowait)
+            before = zk.session_id
+            connection = zk._client._connection
+            read = connection._read_socket
+
+            def fails(timeout: float) -> object:
+                connection._read_socket = read
+                raise RuntimeError("an answer to another request")
+
+            connection._read_socket = fails
+            with pytest.raises((ConnectionLossError, SessionExpiredError)):
+                await zk.create("/a")
+            assert await next_of(told) is SessionEvent.EXPIRED
+            assert await next_of(told) is SessionEvent.CONNECTED
+            assert zk.session_id != before
+            await zk.create("/b")
+
+    run(body)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_name_that_nobody_knows_is_told() -> None:
+    async def body() -> None:
+        with pytest.raises(ZkUnreachableError, match=r"nowhere\.invalid"):
+            await connect_kazoo("nowhere.invalid:2181", SESSION_MS, 300)
+
+    run(body)

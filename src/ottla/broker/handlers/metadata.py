@@ -38,6 +38,9 @@ TOPIC_OPERATIONS = 0b1101_1111_1000
 #: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
+#: Why a topic could not be made now and may be made later.
+TRY_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+
 #: Encoded answers that are kept, and their bytes together: a request may name a million topics.
 CACHED_ANSWERS = 256
 CACHED_BYTES = 8 * 1024 * 1024
@@ -86,8 +89,10 @@ async def _create_and_answer(context: RequestContext, request: MetadataRequest, 
     errors: dict[str, ErrorCode] = {}
     for name in missing:
         refusal = await context.broker.topics.ensure_topic(name)
-        if refusal is not None and refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            errors[name] = refusal.error
+        if refusal is None or refusal.error is ErrorCode.TOPIC_ALREADY_EXISTS:
+            continue
+        # Clients ask again for a topic whose leader is to come; of a ZooKeeper that is away they know nothing.
+        errors[name] = ErrorCode.LEADER_NOT_AVAILABLE if refusal.error in TRY_AGAIN else refusal.error
     _answer(context, request, errors)
 
 

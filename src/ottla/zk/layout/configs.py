@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, unquote
 
 from ottla.assign.java_order import properties_order
 from ottla.zk.layout.codec import ZnodeDataError, dump, expected, load_any, load_settings
@@ -18,12 +17,16 @@ def entity_name(name: str | None) -> str:
 
     None stands for all that have no settings of their own.
     """
+    from urllib.parse import quote  # not at the start of every broker: it takes milliseconds
+
     # Python leaves the tilde, Java does not.
     return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
 
 
 def named_entity(part: str) -> str | None:
     """What `entity_name` made the part of a path from; None for the one of all."""
+    from urllib.parse import unquote
+
     return None if part == DEFAULT_ENTITY else unquote(part)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -115,6 +116,24 @@ def test_ids_are_generated_in_the_tree(serve: Serve, tree: KazooClient) -> None:
     server.stop()
     server.start()
     assert tree.get_children("/brokers/ids") == ["1002"]
+
+
+def test_others_learn_of_its_death_and_a_new_one_with_its_id_takes_over(serve: Serve, tree: KazooClient) -> None:
+    server = serve(overrides={"broker.id": "7"})
+    make(server, "t", 2, **{"retention.ms": "77000"})
+    send(server, "t", "lost with its disk")
+    told: list[object] = []
+    tree.get_children("/brokers/ids", watch=told.append)
+    tree.get("/controller", watch=told.append)
+    server.kill9()
+    wait_until(lambda: len(told) == 2, "the news of its death", 20)
+    assert tree.get_children("/brokers/ids") == []
+    shutil.rmtree(server.data)
+    server.start()
+    assert partitions(server, "t") == 2
+    assert setting(server, "t", "retention.ms") == "77000"
+    send(server, "t", "new", partition=1)
+    assert read(server, "t", 1) == ["new"]
 
 
 def test_a_broker_that_was_killed_waits_for_its_old_session(serve: Serve, tree: KazooClient) -> None:
@@ -253,8 +272,13 @@ def test_without_zookeeper_records_are_served_and_changes_refused(
         assert read(server, "t", 1) == ["meanwhile"]
         with pytest.raises(Exception, match=r"ZooKeeper could not be asked.*Connection refused"):
             make(server, "u")
+        producer = Producer({"bootstrap.servers": server.bootstrap})
+        producer.produce("made-on-demand", b"waits")
+        assert producer.flush(1) == 1
         proxy.heal()
         wait_until(lambda: "connected to ZooKeeper again" in server.server.stderr, "the log")
+        assert producer.flush(30) == 0
+        assert read(server, "made-on-demand", 1, "gd") == ["waits"]
         wait_until(lambda: _made(server, "u"), "topics that can be made")
         send(server, "u", "x")
         assert read(server, "u", 1, "gu") == ["x"]
