@@ -17,7 +17,16 @@ from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, SessionEvent
 from ottla.zk.layout import BrokerIdZnode, BrokerRegistration, ControllerEpochZnode, ControllerZnode, ZnodeDataError
-from ottla.zk.tree import Check, Create, NodeExistsError, NoNodeError, SessionExpiredError, Stat, ZkError
+from ottla.zk.tree import (
+    BadVersionError,
+    Check,
+    Create,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    Stat,
+    ZkError,
+)
 
 if TYPE_CHECKING:
     from ottla.env.clock import Clock
@@ -89,6 +98,8 @@ class Membership:
         for _ in range(MOST_ATTEMPTS):
             try:
                 await self._register()
+            except BadVersionError:
+                continue  # another was elected, and has gone again
             except NodeExistsError as error:
                 stat = await self._zk.exists(error.path)
                 if stat is None:
@@ -282,6 +293,6 @@ class Membership:
         epoch, operations = await election(self._zk, self._broker.id, self._clock.now_ms())
         try:
             self._elected(epoch, (await self._zk.multi(operations))[-1])
-        except NodeExistsError:
-            return
+        except (NodeExistsError, BadVersionError):
+            return  # another was faster
         log.warning("elected as controller again, epoch %d", epoch)

@@ -376,19 +376,26 @@ class TopicManager:
                 error = ErrorCode.TOPIC_DELETION_DISABLED
                 return TopicRefusal(error, error.message)
             try:
-                # The mark comes first: a deletion that is interrupted is finished at the next start.
-                with suppress(NodeExistsError):
-                    await self._zk.create(DeleteTopicZnode.path(name))
-                self._half_deleted.add(name)
-                self._publish(self.image.without_topic(name))
-                if self._has_offline(name):
-                    # Its folder would bring it back: the mark stays until the broker starts with all of it.
-                    return TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.message)
-                await self._write(await deletion(self._zk, name))
+                is_done = await self._delete(name)
             except TREE_ERRORS as error:
                 return tree_refusal(error)
-            self._half_deleted.discard(name)
+            if not is_done:
+                return TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.message)
             return None
+
+    async def _delete(self, name: str) -> bool:
+        """Delete a topic that is there; False where it has partitions in a folder that has failed."""
+        # The mark comes first: a deletion that is interrupted is finished at the next start.
+        with suppress(NodeExistsError):
+            await self._zk.create(DeleteTopicZnode.path(name))
+        self._half_deleted.add(name)
+        self._publish(self.image.without_topic(name))
+        if self._has_offline(name):
+            # Its folder would bring it back: the mark stays until the broker starts with all of it.
+            return False
+        await self._write(await deletion(self._zk, name))
+        self._half_deleted.discard(name)
+        return True
 
     # What others have changed in the tree
 
@@ -436,13 +443,11 @@ class TopicManager:
 
         Raises `DiskError`, `ZkError`.
         """
-        if name in self.image.topics and self._config.bool("delete.topic.enable"):
-            refusal = await self.delete_topic(name)
-            if refusal is not None:
-                log.warning("topic %s, which is marked for deletion, could not be deleted: %s", name, refusal.message)
-            return
         async with self._changing:
-            if name in self.image.topics:
+            if name in self.image.topics and self._config.bool("delete.topic.enable"):
+                if not await self._delete(name):
+                    log.warning("topic %s is deleted when the broker starts with all of its folders", name)
+            elif name in self.image.topics:
                 log.warning("topic %s is marked for deletion, which delete.topic.enable forbids", name)
                 with suppress(NoNodeError):
                     await self._zk.delete(DeleteTopicZnode.path(name))

@@ -19,6 +19,7 @@ from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import (
     BrokerConfigZnode,
     ConfigChangeZnode,
+    ControllerEpochZnode,
     DeleteTopicZnode,
     PreferredReplicaElectionZnode,
     ReassignPartitionsZnode,
@@ -26,7 +27,7 @@ from ottla.zk.layout import (
     TopicZnode,
     ZnodeDataError,
 )
-from ottla.zk.tree import EventType, NoNodeError, SessionExpiredError, WatchEvent, ZkError
+from ottla.zk.tree import BadVersionError, EventType, NoNodeError, SessionExpiredError, WatchEvent, ZkError
 
 if TYPE_CHECKING:
     from ottla.broker.dynamic_settings import DynamicSettings
@@ -122,6 +123,12 @@ class TreeChanges:
             self._due[path] = None
             log.warning("changes below %s are looked at when ZooKeeper is there again: %s", path, error)
             return False
+        except BadVersionError as error:
+            if error.path == ControllerEpochZnode.PATH:
+                # Looked at again after the election that goes on.
+                self._due[path] = None
+                return False
+            log.error("a change of %s in the tree could not be followed: %s", path, error)
         except (DiskError, ZkError, ZnodeDataError) as error:
             log.error("a change of %s in the tree could not be followed: %s", path, error)
         return True

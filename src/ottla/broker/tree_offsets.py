@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.tree_refusals import TREE_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
-from ottla.zk.tree import Create, NoNodeError, Operation, Set, ZkError, check_path, parent_of
+from ottla.zk.tree import Create, NodeExistsError, NoNodeError, Operation, Set, ZkError, check_path, parent_of
 
 if TYPE_CHECKING:
     from ottla.zk.client import ZkClient
@@ -24,6 +25,10 @@ log = logging.getLogger("ottla.broker")
 
 POSITIONS_PER_TRANSACTION = 250
 """Positions that are written at once: a request of ZooKeeper's takes as many with the longest names."""
+
+
+MOST_ATTEMPTS = 20
+"""How often nodes are written that others make or delete at the same time."""
 
 
 class TreeOffsets:
@@ -43,12 +48,22 @@ class TreeOffsets:
             part = positions[start : start + POSITIONS_PER_TRANSACTION]
             error = ErrorCode.NONE
             try:
-                await self._write({ConsumerOffsetZnode.path(group, t, index): offset for t, index, offset in part})
+                await self._write_in_spite_of_others(
+                    {ConsumerOffsetZnode.path(group, t, index): offset for t, index, offset in part}
+                )
             except TREE_ERRORS as failure:
                 log.warning("positions of group %r cannot be kept in the tree: %s", group, failure)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
             errors.extend([error] * len(part))
         return errors
+
+    async def _write_in_spite_of_others(self, offsets: dict[str, int]) -> None:
+        """Others make the same parents at the same time, or delete the group."""
+        for _ in range(MOST_ATTEMPTS - 1):
+            with suppress(NodeExistsError, NoNodeError):
+                await self._write(offsets)
+                return
+        await self._write(offsets)
 
     async def _write(self, offsets: dict[str, int]) -> None:
         operations: list[Operation] = []

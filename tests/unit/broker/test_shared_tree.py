@@ -10,8 +10,10 @@ from random import Random
 import pytest
 
 from ottla.broker.dynamic_settings import DynamicSettings
+from ottla.broker.membership import Term
 from ottla.broker.topics import CreatedTopic, TopicManager
 from ottla.broker.tree_changes import TreeChanges
+from ottla.broker.tree_offsets import TreeOffsets
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -416,3 +418,121 @@ def test_a_request_of_a_tool_that_makes_no_sense_is_left_and_told(caplog: pytest
     with caplog.at_level("ERROR"):
         run(body)
     assert "/admin/reassign_partitions holds no JSON" in caplog.records[0].getMessage()
+
+
+def losing(broker: Broker, when: Callable[[int], bool]) -> None:
+    """Lose the connection before those transactions, counted from 1, of which `when` says so."""
+    count = 0
+    multi = broker.zk.multi
+
+    async def counted(operations: list[Operation]) -> tuple[Result, ...]:
+        nonlocal count
+        count += 1
+        if when(count):
+            raise ConnectionLossError(operations[0].path, "lost")
+        return await multi(operations)
+
+    broker.zk.multi = counted  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("done", [1, 2, 3, 5])
+def test_a_deletion_interrupted_between_its_transactions_is_finished_by_the_next_start(done: int) -> None:
+    """The mark goes last: without it the topic would be back, empty."""
+
+    async def whole() -> None:
+        broker = await Broker().started()
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 100)), CreatedTopic)
+        await broker.changes.stop()
+        losing(broker, lambda count: count > done + 1)  # the first makes the mark
+        refusal = await broker.topics.delete_topic("t")
+        assert refusal is not None
+        assert refusal.error is ErrorCode.REQUEST_TIMED_OUT
+        # The broker ends here, and its session some time later.
+        broker.zk.expire(3)
+        broker.store.expire_session(3)
+        again = TopicManager(
+            LocalClient(broker.store, 4),
+            broker.config,
+            broker_id=7,
+            endpoints=[ENDPOINT],
+            clock=CLOCK,
+            random=Random(6),
+        )
+        assert await again.start() is None
+        assert "t" not in again.image.topics
+        assert "/brokers/topics/t" not in broker.store.tree.nodes
+        assert "/admin/delete_topics/t" not in broker.store.tree.nodes
+        await again.close()
+
+    asyncio.run(whole())
+
+
+def test_a_deletion_that_a_tool_asked_for_goes_on_with_the_connection() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        losing(broker, lambda count: count == 2)  # the first finds the mark there
+        await broker.other.create("/admin/delete_topics/t")
+        await broker.until(lambda: broker.partitions("t") == 0)
+        await broker.until(lambda: broker.changes._running is not None and broker.changes._running.done())
+        broker.tell(SessionEvent.CONNECTED)
+        await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
+        assert "/brokers/topics/t" not in broker.store.tree.nodes
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+
+    run(body)
+
+
+def test_a_topic_found_while_an_election_goes_on_is_taken_up_after_it() -> None:
+    async def body(broker: Broker) -> None:
+        membership = broker.topics.membership
+        term, membership.term = membership.term, Term()
+        await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
+        await broker.until(lambda: "new" in broker.changes._watched)
+        await broker.until(lambda: broker.changes._running is not None and broker.changes._running.done())
+        membership.term = term
+        broker.tell(SessionEvent.CONNECTED)
+        await broker.until(lambda: broker.partitions("new") == 1)
+
+    run(body)
+
+
+def test_an_election_that_another_disturbs_is_tried_again() -> None:
+    async def body(broker: Broker) -> None:
+        multi, disturbed = broker.zk.multi, 0
+
+        async def disturbing(operations: list[Operation]) -> tuple[Result, ...]:
+            nonlocal disturbed
+            if disturbed < 2 and any(isinstance(each, Set) and each.path == "/controller_epoch" for each in operations):
+                disturbed += 1
+                await broker.other.set("/controller_epoch", b"%d" % (10 + disturbed))
+            return await multi(operations)
+
+        broker.zk.multi = disturbing  # type: ignore[method-assign]
+        broker.zk.expire(2)
+        await broker.until(lambda: broker.topics.membership.term.epoch == 13)
+        disturbed = 1
+        await broker.other.delete("/controller")
+        await broker.until(lambda: broker.topics.membership.term.epoch == 13)
+        await broker.until(lambda: "/controller" in broker.store.tree.nodes)
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert not broker.fatal
+
+    run(body)
+
+
+def test_positions_of_a_new_group_that_come_together_are_all_kept() -> None:
+    """Over the wire others make the same parents in the meantime."""
+
+    async def body(broker: Broker) -> None:
+        class Slow(LocalClient):
+            async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+                found = await super().exists(path, watch)
+                await asyncio.sleep(0)
+                return found
+
+        offsets = TreeOffsets(Slow(broker.store, 5))
+        told = await asyncio.gather(*(offsets.commit("g", [("t", index, 40 + index)]) for index in range(5)))
+        assert told == [[ErrorCode.NONE]] * 5
+        assert [await offsets.fetch("g", "t", index) for index in range(5)] == [40, 41, 42, 43, 44]
+
+    run(body)
