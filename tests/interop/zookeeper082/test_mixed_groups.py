@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -10,10 +11,12 @@ import pytest
 from kazoo.client import KazooClient
 
 from interop.highlevel.conftest import Consumer, Group
+from ottla.assign.threads import THREAD_ASSIGNORS, ConsumerThread
 from ottla.client import Blacklist, Whitelist
 from support.old_consumers import OldConsumer
 from support.waiting import wait_until
 from support.zk_clusters import Cluster
+from support.zk_trees import Nodes, dumped
 
 pytestmark = [
     pytest.mark.needs_kafka,
@@ -32,14 +35,14 @@ class MixedGroup:
         self.name = name
         self.cluster = cluster
         self.ours = Group(self.cluster, name, zk)
-        self._start_old = start_old
+        self.start_old = start_old
 
     def start(self, make: str, name: str, topic: str, threads: int = 1, **settings: str) -> Member:
         """A member that reads so many streams of a topic; settings by Kafka's names with underscores."""
         if make == "ours":
             return self.ours.start({topic: threads}, consumer_id=name, auto_commit_interval_ms=200, **settings)
         named = {key.replace("_", "."): value for key, value in settings.items()}
-        return self._start_old(name, group=self.name, subscription=f"{topic}:{threads}", settings=named)
+        return self.start_old(name, group=self.name, subscription=f"{topic}:{threads}", settings=named)
 
     def wait_for_owners(self, topic: str, partitions: int, *threads: str) -> None:
         """Until the partitions are divided among these threads as `range` does it."""
@@ -170,3 +173,72 @@ def test_filters_of_both_take_the_same_topics(group: MixedGroup, unique: str, ki
         group.cluster.produce(topic, 2, 10, first=10 * number)
     wait_until(lambda: values(theirs, connected) == list(range(20)), "what the filters take")
     assert group.ours.owners(topics[2]) == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_both_divide_many_topics_among_many_threads_alike(group: MixedGroup, unique: str, strategy: str) -> None:
+    """Names and numbers of threads are sorted as text, topics mixed by their hashes; who differs fights for ever."""
+    partitions = {f"{unique}-a": 13, f"{unique}-B": 3, f"{unique}-c": 8}
+    for topic, count in partitions.items():
+        group.cluster.create(topic, count)
+    # Round robin demands the same number of threads for all.
+    threads = (
+        dict.fromkeys(partitions, 11) if strategy == "roundrobin" else dict(zip(partitions, (11, 2, 3), strict=True))
+    )
+    subscription = ",".join(f"{topic}:{count}" for topic, count in threads.items())
+    settings = {"partition.assignment.strategy": strategy}
+    group.start_old("m10", group=group.name, subscription=subscription, settings=settings)
+    for name in ("B", "m9", "a_b"):
+        group.ours.start(threads, consumer_id=name, partition_assignment_strategy=strategy)
+    group.start_old("m1", group=group.name, subscription=subscription, settings=settings)
+    consumers = [f"{group.name}_{name}" for name in ("m10", "B", "m9", "a_b", "m1")]
+    of_topics = {
+        topic: [ConsumerThread(consumer, number) for consumer in consumers for number in range(count)]
+        for topic, count in threads.items()
+    }
+    assigned = THREAD_ASSIGNORS[strategy]({topic: range(count) for topic, count in partitions.items()}, of_topics)
+    for topic in partitions:
+        owned = {number: str(thread) for thread, taken in assigned.items() for number in taken.get(topic, ())}
+        group.ours.wait_for_owners(
+            topic, {number: owned[number].removeprefix(f"{group.name}_") for number in sorted(owned)}
+        )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["static", "white_list"])
+def test_both_leave_the_same_nodes(group: MixedGroup, unique: str, kind: str) -> None:
+    group.cluster.create(unique, 3)
+    group.cluster.produce(unique, 3, 6)
+    other = Group(group.cluster, f"{unique}-other", group.ours.zk)
+    pattern = f"{unique}|none/.*"
+    subscription = f"{unique}:2" if kind == "static" else f"white_list:{pattern}:2"
+    group.start_old("c", group=group.name, subscription=subscription)
+    ours = other.connect(consumer_id="c", auto_commit_interval_ms=200)
+    if kind == "static":
+        made = ours.connector.create_message_streams({unique: 2})[unique]
+    else:
+        made = ours.connector.create_message_streams_by_filter(Whitelist(pattern), 2)
+    ours.read(made)
+    try:
+        for each in (group.ours, other):
+            wait_until(lambda each=each: each.offsets(unique, 3) == [2, 2, 2], "the offsets of all")
+            each.wait_for_owners(unique, {0: "c-0", 1: "c-0", 2: "c-1"})
+        theirs, mine = (nodes_of(dumped(group.ours.zk), each.name) for each in (group.ours, other))
+        assert theirs == mine
+    finally:
+        other.close()
+
+
+def nodes_of(nodes: Nodes, group: str) -> dict[str, tuple[str | None, bool]]:
+    """What is below the group's node, without its name and times."""
+    start = f"/consumers/{group}"
+    return {
+        path.replace(group, "group"): (
+            re.sub(r'("timestamp":")\d+', r"\1", text.replace(group, "group")) if text is not None else None,
+            ephemeral,
+        )
+        for path, (text, ephemeral) in nodes.items()
+        if path == start or path.startswith(f"{start}/")
+    }

@@ -11,7 +11,9 @@ from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
 from ottla.zk.layout import ConsumerOffsetZnode, TopicConfigZnode, TopicZnode
-from support.old_consumers import old_tool
+from support.java import older_client_command
+from support.old_consumers import VERSION, old_tool
+from support.processes import ServerProcess
 from support.waiting import wait_until
 from support.zk_clusters import Cluster
 
@@ -149,3 +151,59 @@ def test_replicas_are_reassigned_and_leaders_elected_by_tools(
     electing = ("kafka.admin.PreferredReplicaLeaderElectionCommand", *connect, "--path-to-json-file", str(plan))
     assert "Successfully started preferred replica election" in old_tool(*electing).stdout
     wait_until(lambda: zk.exists("/admin/preferred_replica_election") is None, "the election to be taken up")
+
+
+@pytest.mark.long
+def test_offsets_are_set_to_the_ends_of_the_log(cluster: Cluster, zk: KazooClient, unique: str, tmp_path: Path) -> None:
+    cluster.create(unique, 2)
+    cluster.produce(unique, 2, 10)
+    config = tmp_path / "consumer.properties"
+    config.write_text(f"group.id={unique}\nzookeeper.connect={cluster.zookeeper}\n")
+    for end, offset in (("latest", 5), ("earliest", 0)):
+        told = old_tool("kafka.tools.UpdateOffsetsInZK", end, str(config), unique).stdout
+        assert "updated the offset for 2 partitions" in told
+        found = [zk.get(ConsumerOffsetZnode.path(unique, unique, number))[0] for number in range(2)]
+        assert found == [b"%d" % offset] * 2
+    told = old_tool("kafka.tools.VerifyConsumerRebalance", "--zookeeper.connect", cluster.zookeeper, "--group", unique)
+    assert told.stdout == "Rebalance operation successful !\n"
+
+
+@pytest.mark.long
+def test_performance_tools(cluster: Cluster, unique: str) -> None:
+    cluster.create(unique, 2)
+    wanted = ("--messages", "500", "--topics", unique, "--compression-codec", "1")
+    told = old_tool("kafka.tools.ProducerPerformance", "--broker-list", cluster.bootstrap, *wanted).stdout
+    assert told.splitlines()[-1].split(", ")[7] == "500"
+    assert sum(ends(cluster, unique)) == 500
+    told = old_tool(
+        *("kafka.tools.ConsumerPerformance", "--zookeeper", cluster.zookeeper, "--group", f"{unique}-group"),
+        *("--topic", unique, "--messages", "500", "--threads", "2"),
+    ).stdout
+    assert told.splitlines()[-1].split(", ")[5] == "500"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("producer", ["old", "new"])
+@pytest.mark.parametrize("ways", [("apache", "embedded"), ("embedded", "apache")])
+def test_topics_are_mirrored_between_clusters(
+    request: pytest.FixtureRequest, unique: str, tmp_path: Path, ways: tuple[str, str], producer: str
+) -> None:
+    source, target = (request.getfixturevalue(f"{name}_cluster") for name in ways)
+    for cluster in (source, target):
+        cluster.create(unique, 2)
+    source.produce(unique, 2, 20)
+    reading, writing = tmp_path / "consumer.properties", tmp_path / "producer.properties"
+    settings = {"group.id": unique, "zookeeper.connect": source.zookeeper, "auto.offset.reset": "smallest"}
+    reading.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    brokers = "metadata.broker.list" if producer == "old" else "bootstrap.servers"
+    writing.write_text(f"{brokers}={target.bootstrap}\n")
+    files = ("--consumer.config", str(reading), "--producer.config", str(writing), "--whitelist", unique)
+    more = ("--new.producer",) if producer == "new" else ()
+    mirror = ServerProcess("mirror", older_client_command(VERSION, "kafka.tools.MirrorMaker", *files, *more), tmp_path)
+    try:
+        wait_until(lambda: sum(ends(target, unique)) == 20, "the mirror", interval_s=0.2)
+        target_values = consume(target, f"{unique}-there", unique, 20, tmp_path)
+        assert target_values == sorted(str(number) for number in range(20))
+    finally:
+        mirror.terminate()
