@@ -168,7 +168,7 @@ class ConnectorCore:
         if self._made is not None:
             await self._made.manager.stop()
         for queue in self._queues:
-            queue.end()
+            await queue.end()
         if self._listener is not None:
             self._listener.stop()
         if self._member is not None:

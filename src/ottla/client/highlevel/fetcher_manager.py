@@ -75,7 +75,7 @@ class FetcherManager:
         self._fetchers.clear()
         self._finder = None
         for queue in self._queues:
-            queue.clear()
+            await queue.clear()
 
     def start(self, assignments: Mapping[TopicPartition, PartitionTopicInfo]) -> None:
         """See `FetchControl.start`."""

@@ -136,23 +136,30 @@ class _Current:
             info.consumed_offset = fetch.position
         self.chunk = chunk
 
-    def decode_next(self) -> bool:
-        """Decode the next batch of the chunk; False where there is none. CorruptBatchError."""
+    def next(self, generation: int) -> ConsumerRecord[Any, Any] | None:
+        """The next record, which is consumed then; None where there is none of that generation. CorruptBatchError."""
         chunk = self.chunk
         if chunk is None:
-            return False
-        if chunk.fetch.is_drained:
-            # What holds no records (markers of transactions, what was compacted away) is passed over, too.
-            chunk.info.consumed_offset = max(chunk.info.consumed_offset, chunk.fetch.position)
+            return None
+        if chunk.generation != generation:
             self.drop()
-            return False
-        try:
-            if chunk.fetch.error is not None:
-                raise chunk.fetch.error
-            self.records, self.index = chunk.fetch.take(sys.maxsize), 0
-        except CorruptBatchError as error:
-            raise _unreadable(chunk.info.partition, error) from error
-        return True
+            return None
+        while self.index >= len(self.records):
+            if chunk.fetch.is_drained:
+                # What holds no records (markers of transactions, what was compacted away) is passed over, too.
+                chunk.info.consumed_offset = max(chunk.info.consumed_offset, chunk.fetch.position)
+                self.drop()
+                return None
+            try:
+                if chunk.fetch.error is not None:
+                    raise chunk.fetch.error
+                self.records, self.index = chunk.fetch.take(sys.maxsize), 0
+            except CorruptBatchError as error:
+                raise _unreadable(chunk.info.partition, error) from error
+        record = self.records[self.index]
+        self.index += 1
+        chunk.info.consumed_offset = record.offset + 1
+        return record
 
 
 class ConsumerIterator(Generic[K, V]):
@@ -160,12 +167,12 @@ class ConsumerIterator(Generic[K, V]):
 
     def __init__(self, queue: ChunkQueue, decoders: Decoders, timeout_ms: int, connector: object = None) -> None:
         self._queue = queue
+        self._step = queue.step
         self._decoders = decoders
-        self._timeout_ms = timeout_ms
+        self._timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
         self._current = _Current()
-        #: Who reads a stream needs its connector, be it that nobody else has it any more. The queue must not know it.
+        #: Who reads a stream needs its connector, be it that nobody else has it any more.
         self._connector = connector
-        queue.drop_current = self._current.drop
 
     def __iter__(self) -> Self:
         return self
@@ -176,24 +183,23 @@ class ConsumerIterator(Generic[K, V]):
         Waits for it, up to `consumer.timeout.ms`: ConsumerTimeoutError. CorruptBatchError, again and again, where a
         batch is damaged. ForkedError in another process than the connector's.
         """
-        current = self._current
-        with self._queue.changed:
-            while current.index >= len(current.records):
-                if not current.decode_next():
-                    chunk = self._queue.take(self._timeout_ms / 1000 if self._timeout_ms >= 0 else None)
-                    if chunk is not None:
-                        current.begin(chunk)
-                    elif self._queue.ended:
-                        raise StopIteration
-                    else:
-                        raise ConsumerTimeoutError(
-                            f"no record within {self._timeout_ms} ms (consumer.timeout.ms)", retriable=True
-                        )
-            record = current.records[current.index]
-            current.index += 1
-            assert current.chunk is not None
-            current.chunk.info.consumed_offset = record.offset + 1
-        return MessageAndMetadata(record, self._decoders)
+        queue = self._queue
+        while True:
+            with self._step:
+                record = self._current.next(queue.generation)
+            if record is not None:
+                return MessageAndMetadata(record, self._decoders)
+            chunk = queue.take(self._timeout_s)
+            if chunk is not None:
+                with self._step:
+                    if chunk.generation == queue.generation:
+                        self._current.begin(chunk)
+            elif queue.ended:
+                raise StopIteration
+            else:
+                raise ConsumerTimeoutError(
+                    f"no record within {self._timeout_s or 0:g} s (consumer.timeout.ms)", retriable=True
+                )
 
 
 class KafkaStream(Generic[K, V]):
@@ -212,10 +218,6 @@ class KafkaStream(Generic[K, V]):
     def __iter__(self) -> ConsumerIterator[K, V]:
         """The stream's one iterator: a second loop goes on where the first one was left."""
         return self._iterator
-
-    def clear(self) -> None:
-        """Drop the chunk that is being read and those that wait."""
-        self.queue.clear()
 
 
 def _unreadable(partition: TopicPartition, error: CorruptBatchError) -> ClientError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import random
+import signal
 import threading
 import time
 
@@ -270,7 +272,7 @@ def test_partitions_whose_queue_is_full_are_not_fetched(group, read):
     full, other = connector.create_message_streams({"t": 2})["t"]
     reader = read(other)
     reader.wait_for(100)  # though nobody reads the first one
-    assert 2 <= len(full.queue.chunks) <= 3
+    assert 2 <= len(full.queue) <= 3
     asked = len(group.fakes.asked(ApiKey.FETCH))
     group.fakes.fill(Q, 100)
     reader.wait_for(200)
@@ -362,6 +364,31 @@ def test_shutdown_while_a_stream_is_read(group, read):
         connector.commit_offsets()
     with pytest.raises(ClientClosedError):
         connector.create_message_streams({"t": 1})
+
+
+@pytest.mark.slow
+def test_shutdown_in_a_handler_of_signals_of_the_thread_that_reads(group):
+    group.topic("t", 0)
+    group.fakes.fill(P, 20_000, per_batch=100)
+    chance = random.Random(3)
+    longest_s = 0.0
+
+    def on_signal(number, frame):
+        nonlocal longest_s
+        longest_s = max(longest_s, seconds_to_shut_down(connector))
+
+    before = signal.signal(signal.SIGALRM, on_signal)
+    try:
+        for _ in range(10):
+            connector = group.connect(auto_commit_enable=False)
+            (stream,) = connector.create_message_streams({"t": 1})["t"]
+            next(iter(stream))
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.02))
+            for _ in stream:
+                pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert 0 < longest_s < 1
 
 
 def test_shutdown_before_anything(group):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_reader_waits_for_records_and_for_the_end():
     reader.start()
     put(queue, info, batch(0, 2))
     wait_until(lambda: found == [0, 1], "records are read")
-    queue.end()
+    asyncio.run(queue.end())
     reader.join(10)
     assert not reader.is_alive()
     with pytest.raises(StopIteration):
@@ -113,7 +114,7 @@ def test_after_clear_nothing_of_before_is_handed_out():
     put(queue, info, batch(0, 3))
     put(queue, info, batch(3, 3))
     assert read(stream, 1) == [0]
-    stream.clear()
+    asyncio.run(queue.clear())
     with pytest.raises(ConsumerTimeoutError):
         next(iter(stream))
     assert info.consumed_offset == 1
@@ -127,7 +128,7 @@ def test_the_end_drops_what_was_fetched_and_not_read():
     info = info_of(queue)
     put(queue, info, batch(0, 3))
     assert read(stream, 1) == [0]
-    queue.end()
+    asyncio.run(queue.end())
     assert list(stream) == []
     assert info.consumed_offset == 1
     put(queue, info, batch(3, 3))
@@ -181,3 +182,18 @@ def test_decoders_are_called_when_key_or_value_are_asked_for():
     with pytest.raises(SerializationError, match="value of the record at offset 0 of t-0"):
         _ = first.value
     assert read(stream, 1) == [1]
+
+
+def test_a_reader_that_stands_still_in_a_step_holds_up_nobody():
+    queue, stream = stream_of()
+    info = info_of(queue)
+    put(queue, info, batch(0, 3))
+    assert read(stream, 1) == [0]
+    with queue.step:
+        asyncio.run(queue.clear())
+    put(queue, info_of(queue, offset=1), batch(1, 1))
+    assert read(stream, 1) == [1]
+    put(queue, info, batch(2, 1))
+    with queue.step:
+        asyncio.run(queue.end())
+    assert list(stream) == []
