@@ -42,6 +42,8 @@ SNAPSHOT_AFTER_BYTES = 16 * 1024 * 1024
 """A log that has grown beyond this, and beyond `SNAPSHOT_SHARE`, is replaced by a snapshot at once."""
 SNAPSHOT_SHARE = 2
 """How many times as large as the last snapshot the log grows first: large trees are written rarely."""
+EPOCH_BITS = 32
+"""Transaction ids count within an epoch in so many bits, as ZooKeeper's do."""
 SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
 """A log that has grown beyond this is replaced by a snapshot when the tree is opened or closed."""
 
@@ -154,10 +156,17 @@ class TreeStore:
 
         From now on every transaction is logged, if only as a number: a client that has seen one would take a server
         with lower ones for a stale one. A flush begins when the loop has taken up what came with the first write.
+
+        Where answers do not wait for the disk, a loss of power may take transactions that clients have seen. Theirs
+        are numbers of an epoch that is over then: as in an ensemble, each start begins another. Raises `DiskError`.
         """
+        if listener is not None and not self._flush_on_ack:
+            self.tree.last_zxid = ((self.tree.last_zxid >> EPOCH_BITS) + 1) << EPOCH_BITS
         self._listener = listener
         if listener is not None:
             self.execute([], 0)
+            if not self._flush_on_ack:
+                self._file.flush()
 
     def unforced(self, path: str) -> int:
         """The last transaction that touched the node (or its children) and may still be lost; 0 where none may."""

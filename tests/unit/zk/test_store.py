@@ -562,3 +562,33 @@ def test_after_a_flush_that_failed_no_session_ends() -> None:
         assert disk.file_size(f"/t/{LOG_NAME}") == size
 
     in_loop(body)
+
+
+def test_who_has_seen_what_a_loss_of_power_took_is_no_stranger_afterwards() -> None:
+    """Else its clients are sent away until as much has happened again."""
+
+    async def body() -> None:
+        disk = MemoryDisk()
+        store = TreeStore.open(disk, "/t", CLOCK, SlowExecutor())
+        store.listen(Listener())
+        forced = disk.read_bytes(f"/t/{LOG_NAME}")
+        for number in range(100):
+            store.execute([Create(f"/{number}")], SESSION)
+        seen = store.forced_zxid
+        disk.write_atomic(f"/t/{LOG_NAME}", forced)
+        again = TreeStore.open(disk, "/t", CLOCK, SlowExecutor())
+        again.listen(Listener())
+        assert again.forced_zxid > seen
+
+    in_loop(body)
+
+
+def test_forced_transactions_are_numbered_on() -> None:
+    async def body() -> None:
+        disk = MemoryDisk()
+        for number in range(1, 4):
+            store = TreeStore.open(disk, "/t", CLOCK, SlowExecutor(), flush_on_ack=True)
+            store.listen(Listener())
+            assert store.tree.last_zxid == number
+
+    in_loop(body)
