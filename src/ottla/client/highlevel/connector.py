@@ -149,7 +149,8 @@ class ConsumerConnector:
     def shutdown(self) -> None:
         """Leave the group: streams end, the last offsets are committed (`auto.commit.enable`). From any thread.
 
-        Takes less than a second, whatever the connector was doing. A second call does nothing.
+        At once, whatever the connector was doing; where ZooKeeper or the coordinator do not answer, the last commit is
+        given up after three seconds, and the session is left to its timeout a second later. A second call does nothing.
         """
         self._thread.finish()
 

@@ -34,8 +34,12 @@ from ottla.zk.tree import ZkError
 
 _log = logging.getLogger("ottla.client.highlevel")
 
-SHUTDOWN_STEP_S = 0.3
-"""How long `shutdown` waits for each of: its tasks, the last commit, ZooKeeper. What has not come by then is left."""
+TASKS_S = 0.3
+"""How long `shutdown` waits for its tasks."""
+LAST_COMMIT_S = 3.0
+"""How long it waits for the last commit."""
+LEAVE_S = 1.0
+"""How long it waits for ZooKeeper, which is left in the background after that."""
 
 OpenZk = Callable[[HighLevelConsumerConfig], Awaitable[ZkClient]]
 
@@ -156,7 +160,8 @@ class ConnectorCore:
     async def shutdown(self) -> None:
         """End everything: the streams end, the last offsets are committed, the consumer leaves its group.
 
-        Within a second, whatever it was doing: what does not answer in time is left to ZooKeeper's session timeout.
+        At once, whatever it was doing, but for what ZooKeeper and the coordinator take to answer; what they do not
+        answer in time is left to ZooKeeper's session timeout.
         """
         if self._closed:
             return
@@ -164,7 +169,7 @@ class ConnectorCore:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=SHUTDOWN_STEP_S)
+            await asyncio.wait(self._tasks, timeout=TASKS_S)
         if self._made is not None:
             await self._made.manager.stop()
         for queue in self._queues:
@@ -174,17 +179,17 @@ class ConnectorCore:
         if self._member is not None:
             self._member.end()
             if self.config.auto_commit_enable:
-                await _in_time("the last commit", self.commit(None, retry_on_failure=False))
+                await _in_time("the last commit", self.commit(None, retry_on_failure=False), LAST_COMMIT_S)
         if self._made is not None:
-            await _in_time("taking leave of ZooKeeper", self._made.zk.close())
+            await _in_time("taking leave of ZooKeeper", self._made.zk.close(), LEAVE_S)
             await self._made.brokers.close()
 
 
-async def _in_time(what: str, work: Awaitable[None]) -> None:
+async def _in_time(what: str, work: Awaitable[None], limit_s: float) -> None:
     try:
-        async with asyncio.timeout(SHUTDOWN_STEP_S):
+        async with asyncio.timeout(limit_s):
             await work
     except TimeoutError:
-        _log.warning("%s took more than %d ms and was given up", what, SHUTDOWN_STEP_S * 1000)
+        _log.warning("%s took more than %d ms and was given up", what, limit_s * 1000)
     except (ClientError, ZkError) as error:
         _log.warning("%s failed: %s", what, error)

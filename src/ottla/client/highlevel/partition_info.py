@@ -42,8 +42,13 @@ class PartitionTopicInfo:
         self.fetched_offset = offset
 
     def reset(self, offset: int) -> None:
-        """Begin at this offset: there was none, or it was not in the log."""
-        self.consumed_offset = self.fetched_offset = offset
+        """Fetch from this offset on: there was none, or it was not in the log.
+
+        What waits in the queue is still to be handed out, and only then the consumed offset follows.
+        """
+        if self.consumed_offset == self.fetched_offset:
+            self.consumed_offset = offset
+        self.fetched_offset = offset
 
     def __repr__(self) -> str:
         return f"{self.partition}: consumed {self.consumed_offset}, fetched {self.fetched_offset}, by {self.thread}"

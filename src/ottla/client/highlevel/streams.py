@@ -133,7 +133,7 @@ class _Current:
                 "%s was consumed up to offset %d, and its next chunk begins at %d: records may be lost",
                 info.partition, info.consumed_offset, fetch.position,
             )  # fmt: skip
-            info.consumed_offset = fetch.position
+        info.consumed_offset = fetch.position
         self.chunk = chunk
 
     def next(self, generation: int) -> ConsumerRecord[Any, Any] | None:
@@ -144,6 +144,16 @@ class _Current:
         if chunk.generation != generation:
             self.drop()
             return None
+        try:
+            return self._next_of(chunk)
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C: begin again behind what was handed out
+            self.records, self.index = [], 0
+            chunk.fetch.rewind(chunk.info.consumed_offset)
+            raise
+
+    def _next_of(self, chunk: FetchedDataChunk) -> ConsumerRecord[Any, Any] | None:
         while self.index >= len(self.records):
             if chunk.fetch.is_drained:
                 # What holds no records (markers of transactions, what was compacted away) is passed over, too.

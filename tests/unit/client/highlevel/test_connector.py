@@ -18,6 +18,7 @@ from ottla.client.errors import (
     InvalidArgumentError,
     InvalidConfigError,
 )
+from ottla.client.highlevel import core
 from ottla.client.highlevel.commits import OffsetsNotCommittedError
 from ottla.client.highlevel.connector import ZooKeeperUnreachableError, create_connector
 from ottla.client.highlevel.rebalancer import ConsumerRebalanceFailedError
@@ -415,7 +416,27 @@ def test_shutdown_in_the_middle_of_the_first_rebalance(group):
     assert len(problems) == 1
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Neither the last commit nor the end of the session is waited for long."""
+    monkeypatch.setattr(core, "LAST_COMMIT_S", 0.2)
+    monkeypatch.setattr(core, "LEAVE_S", 0.2)
+
+
 @pytest.mark.slow
+def test_shutdown_waits_for_a_slow_zookeeper(group, read):
+    group.topic("t", 0)
+    group.fakes.fill(P, 10)
+    connector = group.connect()
+    read(connector.create_message_streams({"t": 1})["t"][0]).wait_for(10)
+    group.tree.thread.call(lambda: time.sleep(0.5))  # sleep: nothing else is to happen there
+    connector.shutdown()
+    assert offset_in_zookeeper(group, 0) == 10
+    assert group.owners() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("impatient")
 def test_shutdown_while_zookeeper_does_not_answer(group):
     group.topic("t", 0)
     connector = group.connect()
@@ -425,6 +446,7 @@ def test_shutdown_while_zookeeper_does_not_answer(group):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("impatient")
 def test_shutdown_while_brokers_hang(group, read, faults):
     group.topic("t", 0)
     group.fakes.fill(P, 10)

@@ -197,3 +197,41 @@ def test_a_reader_that_stands_still_in_a_step_holds_up_nobody():
     with queue.step:
         asyncio.run(queue.end())
     assert list(stream) == []
+
+
+@pytest.mark.spec("Z7")
+@pytest.mark.parametrize("offset", [3, 50])
+def test_an_offset_that_is_reset_while_records_wait(offset):
+    """They count as consumed only when they are handed out; the consumed offset follows the records, also back."""
+    queue, stream = stream_of()
+    info = info_of(queue, offset=5)
+    put(queue, info, batch(5, 2))
+    info.reset(offset)
+    assert (info.consumed_offset, info.fetched_offset) == (5, offset)
+    put(queue, info, batch(offset, 2))
+    assert read(stream, 2) == [5, 6]
+    assert info.consumed_offset == 7
+    assert read(stream, 1) == [offset]
+    assert info.consumed_offset == offset + 1
+    info = info_of(queue, offset=-1)
+    info.reset(offset)
+    assert (info.consumed_offset, info.fetched_offset) == (offset, offset)
+
+
+def test_ctrl_c_in_the_middle_of_a_step_loses_no_record(monkeypatch):
+    queue, stream = stream_of()
+    info = info_of(queue)
+    put(queue, info, batch(0, 2) + batch(2, 2))
+    assert read(stream, 2) == [0, 1]
+    whole = CompletedFetch.take
+
+    def interrupted(self, most):
+        whole(self, most)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CompletedFetch, "take", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(stream))
+    monkeypatch.undo()
+    assert info.consumed_offset == 2
+    assert read(stream, 2) == [2, 3]
