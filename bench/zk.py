@@ -24,7 +24,7 @@ import zk_frames as zf  # noqa: E402
 import zk_load as load  # noqa: E402
 from contestants import OTTLA, compile_package, cpu_seconds  # noqa: E402
 from frames import HOST  # noqa: E402
-from report import AT_LEAST_EQUAL, AT_MOST_EQUAL, QUARTER, Figures  # noqa: E402
+from report import AT_LEAST_EQUAL, AT_MOST_EQUAL, HALF, Figures  # noqa: E402
 from session import Options, execute, say  # noqa: E402
 from zk_frames import Burst, Session  # noqa: E402
 from zk_load import Load  # noqa: E402
@@ -241,8 +241,8 @@ class Bench:
                 if number and START in self._parts:
                     seconds, cpu_s = time.monotonic() - server.started_at, self._cpu_s(name)
                     group, add = "Start and memory", self.figures.add
-                    add(group, "process start to imok", "s", name, seconds, QUARTER)
-                    add(group, "CPU until then", "s", name, cpu_s, QUARTER)
+                    add(group, "process start to imok", "s", name, seconds, HALF)
+                    add(group, "CPU until then", "s", name, cpu_s, HALF)
                     add(group, "resident memory then", "MB", name, server.memory_bytes() / MB, AT_MOST_EQUAL)
                 if number == self._plan.rounds and MEMORY in self._parts:
                     self._fill(name, port)

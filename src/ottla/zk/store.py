@@ -309,9 +309,10 @@ class TreeStore:
 
     def _touch(self, transaction: Transaction) -> None:
         touched, zxid = self._touched_next, transaction.zxid
-        for kind, path, *_ in transaction.changes:
+        for change in transaction.changes:
+            path = change.path
             touched[path] = zxid
-            if kind in ("create", "delete"):
+            if change.kind in ("create", "delete"):
                 touched[parent_of(path)] = zxid
 
     def _nothing_to_force(self) -> None:

@@ -27,7 +27,7 @@ from ottla.zk.sessions import FIRST_DURABLE_SESSION
 from ottla.zk.watches import EventType as EventType
 from ottla.zk.watches import WatchEvent as WatchEvent
 from ottla.zk.watches import WatchTable as WatchTable
-from ottla.zk.watches import event_of
+from ottla.zk.watches import event_of, new_tuple
 
 ANY_VERSION = -1
 LARGEST_NODE = 1024 * 1024
@@ -162,10 +162,10 @@ class Node:
 
     def stat(self) -> Stat:
         """The node's Stat."""
-        return Stat(
+        return new_tuple(Stat, (
             self.czxid, self.mzxid, self.ctime_ms, self.mtime_ms, self.version, self.cversion, self.aversion,
             self.ephemeral_owner, len(self.data or b""), len(self.children), self.pzxid,
-        )  # fmt: skip
+        ))  # fmt: skip
 
 
 class Change(NamedTuple):
@@ -365,15 +365,16 @@ class Tree:
 
     def _set(self, operation: Set, making: _Making) -> Stat:
         path, data, version = operation
-        node = self.get(path)
-        if making.identities is not None:
+        node = self.nodes.get(path) or self.get(path)
+        if node.acl is not OPEN_ACL and making.identities is not None:
             check_access(node.acl, WRITE, making.identities, path)
-        _check_version(path, node.version, version)
+        if version != ANY_VERSION:
+            _check_version(path, node.version, version)
         _check_data(path, data)
         self._remember(node, path)
         node.data, node.mzxid, node.mtime_ms = data, making.zxid, making.now_ms
         node.version = version_after(node.version)
-        making.changes.append(Change("set", path, data, node.version, node.ephemeral_owner))
+        making.changes.append(new_tuple(Change, ("set", path, data, node.version, node.ephemeral_owner, OPEN_ACL)))
         making.events.append(event_of(EventType.DATA_CHANGED, path, node.acl))
         return node.stat()
 

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from ottla.zk.acl import OPEN_ACL, AclList
 
+#: What the constructor of a NamedTuple calls, too, but from Python: for those that every request makes.
+new_tuple = tuple.__new__
+
 
 class EventType(Enum):
     """What a watch tells, in ZooKeeper's words."""
@@ -34,7 +37,7 @@ class GuardedEvent(WatchEvent):
 def event_of(what: EventType, path: str, acl: AclList) -> WatchEvent:
     """The event for a node with that access list."""
     if acl is OPEN_ACL:
-        return WatchEvent(what, path)
+        return new_tuple(WatchEvent, (what, path))
     event = GuardedEvent(what, path)
     event.acl = acl
     return event

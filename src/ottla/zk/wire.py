@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from ottla.zk.acl import OPEN_ACL, Acl, AclList
 from ottla.zk.errors import BadArgumentsError, UnimplementedError, ZkError
 from ottla.zk.tree import Check, Create, Delete, Node, Operation, Result, ServerOperation, Set, SetAcl, Stat
-from ottla.zk.watches import EventType, WatchEvent
+from ottla.zk.watches import EventType, WatchEvent, new_tuple
 
 T = TypeVar("T")
 
@@ -74,6 +74,7 @@ EVENT_TYPES = {
 }
 
 _INT = struct.Struct(">i")
+_read_int = _INT.unpack_from
 _TWO_INTS = struct.Struct(">ii")
 _LONG = struct.Struct(">q")
 _STAT = struct.Struct(">qqqqiiiqiiq")
@@ -272,6 +273,21 @@ def _create(reader: Reader) -> Create:
 
 
 def _set(reader: Reader) -> Set:
+    """Most of what is changed is changed by these: all fields at once, as long as none is missing or out of place."""
+    content = reader.data
+    start = reader.position + 4
+    try:
+        stop = start + _read_int(content, start - 4)[0]
+        begin = stop + 4
+        after = begin + _read_int(content, stop)[0]
+        version: int = _read_int(content, after)[0]
+        if start <= stop and begin <= after and after + 4 <= reader.end:
+            path = content[start:stop].decode()
+            reader.position = after + 4
+            return new_tuple(Set, (path, content[begin:after], version))
+    except (struct.error, UnicodeDecodeError):
+        pass
+    # One field after the other, which knows what is wrong; or that there is no data.
     return Set(reader.read_string(), reader.read_buffer(), reader.read_int())
 
 

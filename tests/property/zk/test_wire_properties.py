@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.zk import wire
 from ottla.zk.errors import ZkError
+from ottla.zk.tree import Set
 from ottla.zk.wire import Op
 
 DECODERS: list[Callable[[bytes, int, int], object]] = [
@@ -57,3 +58,20 @@ def test_creations(path: str, data: bytes | None, flags: int) -> None:
     for end in range(len(encoded)):
         with pytest.raises(wire.WireError):
             wire.operation(Op.CREATE, encoded, 0, end)
+
+
+@given(
+    st.text(max_size=20), st.none() | st.binary(max_size=40), st.integers(-(2**31), 2**31 - 1), st.binary(max_size=9)
+)
+def test_changes_of_data(path: str, data: bytes | None, version: int, behind: bytes) -> None:
+    try:
+        encoded = wire.string_body(path)
+    except UnicodeEncodeError:
+        return
+    encoded += struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+    encoded += struct.pack(">i", version)
+    made = wire.operation(Op.SET_DATA, behind + encoded + behind, len(behind), len(behind) + len(encoded))
+    assert (type(made), made) == (Set, (path, data, version))
+    for end in range(len(encoded)):
+        with pytest.raises(wire.WireError):
+            wire.operation(Op.SET_DATA, encoded, 0, end)
