@@ -1,7 +1,7 @@
 """The same bytes to our server and to Apache ZooKeeper: equal answers and events in equal order, but for ids and times.
 
 Each script is random, from its seed: two clients on one tree, one request after the other, and behind each a ping of
-either client, so that all events have come.
+either client, so that all events have come. Sessions end in between, and others begin.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class Script:
         return self.dice.choice(
             [
                 lambda: (raw.SYNC, raw.string(self.path())),
+                lambda: (raw.CLOSE, b""),
                 lambda: (raw.GET_ACL, raw.string(self.path())),
                 lambda: (raw.SET_ACL, raw.set_acl(self.path(), self.acl(), self.version())),
                 lambda: (raw.SET_WATCHES, raw.set_watches(zxid, *paths)),
@@ -116,18 +117,30 @@ class Script:
 def transcript(port: int, seed: int, root: str) -> list[object]:
     """What the clients are told, step by step, without ids and times."""
     told: list[object] = []
-    with RawClient(port, timeout_ms=8000) as first, RawClient(port, timeout_ms=8000) as second:
-        clients = (first, second)
-        owners = {0: "nobody", first.session_id: "first", second.session_id: "second"}
+    clients = [RawClient(port, timeout_ms=8000) for _ in range(2)]
+    try:
+        owners = {0: "nobody", **{client.connect().session_id: f"client {n}" for n, client in enumerate(clients)}}
         for step in Script(seed, root).steps():
-            answer = clients[step.who].ask(step.op, step.body, step.xid)
-            for client in clients:
-                client.ping()
-            told.append((step, answer.error, plain(answer.result, owners), [list(client.events) for client in clients]))
-            for client in clients:
-                client.events.clear()
+            client = clients[step.who]
+            answer = client.ask(step.op, step.body, step.xid)
+            if step.op == raw.CLOSE:
+                client.close()
+                client = clients[step.who] = RawClient(port, timeout_ms=8000).connect()
+                owners[client.session_id] = f"client {step.who}"
+            for each in clients:
+                each.ping()
+            events = [list(each.events) for each in clients]
+            if step.op == raw.CLOSE:
+                # Ephemeral nodes go in the order of a Java hash set.
+                events = [sorted(those) for those in events]
+            told.append((step, answer.error, plain(answer.result, owners), events))
+            for each in clients:
+                each.events.clear()
         for client in clients:
             client.ask(raw.CLOSE)
+    finally:
+        for client in clients:
+            client.close()
     return ranked(told)
 
 
