@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import threading
 import time
@@ -25,7 +26,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spec("Z4", "Z6", "Z7")]
 MEMBER = Path(__file__).with_name("member.py")
 PARTITIONS = 6
 THREADS = 2
-CHURN_S = 25.0
+CHURN_S = 30.0
+FROZEN_S = 3.5
 QUICK_SETTINGS = (
     "auto.commit.enable=false",
     "auto.offset.reset=smallest",
@@ -101,6 +103,12 @@ def test_nothing_is_lost_while_processes_come_and_go(
         end = time.monotonic() + CHURN_S
         while time.monotonic() < end:
             time.sleep(chance.uniform(0.5, 2.0))  # sleep: lets the group work between two events
+            if chance.random() < 0.25:
+                frozen = chance.choice(members).process
+                frozen.signal(signal.SIGSTOP)
+                time.sleep(FROZEN_S)  # sleep: its session expires, and it does not know
+                frozen.signal(signal.SIGCONT)
+                continue
             gone = members.pop(chance.randrange(len(members)))
             if chance.random() < 0.5 or "started" not in gone.process.stdout:
                 gone.process.kill9()

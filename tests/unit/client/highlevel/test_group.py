@@ -509,3 +509,26 @@ def test_what_a_rebalance_costs():
         assert figures.reads > reads
 
     virtually(scenario)
+
+
+def test_claims_are_rolled_back_at_once_when_one_of_them_fails():
+    async def scenario(world):
+        await world.begin(t=3)
+        member = world.join("c1", ONE, backoff_ms=10_000)
+        failing = PartitionOwnerZnode.path(GROUP, "t", 2)
+
+        async def before(operation, path):
+            if operation == "create" and path == failing:
+                raise ConnectionLossError(path, "for a test")
+
+        member.zk.before = before
+        task = asyncio.create_task(member.group_member.rebalance_now())
+        await world.settle(1)
+        assert member.figures.tries == 1
+        assert world.owners() == {}  # long before the next try
+        member.zk.before = None
+        await task
+        world.check()
+        assert len(world.owners()) == 3
+
+    virtually(scenario)
