@@ -12,12 +12,14 @@ Source: Apache Kafka 0.8.2.2, `kafka.consumer.ConsumerConnector`; explicit offse
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from ottla.assign.threads import ConsumerThread
 from ottla.client.errors import ConnectError, IllegalStateError, InvalidArgumentError, InvalidConfigError
+from ottla.client.highlevel.arguments import check_listener, check_threads, checked_offsets, checked_streams
 from ottla.client.highlevel.chunk_queue import ChunkQueue
 from ottla.client.highlevel.core import ConnectorCore, OpenZk
 from ottla.client.highlevel.highlevel_config import KIND, HighLevelConsumerConfig, parse_highlevel_config
@@ -67,6 +69,7 @@ class ConsumerConnector:
         self.config = config
         self._core = ConnectorCore(config, open_zk)
         self._created = False
+        self._creating = threading.Lock()
         self._listener: ListenerThread | None = None
         self._thread = LoopThread(f"{config.client_id}-connector", self._core.shutdown)
         try:
@@ -87,9 +90,13 @@ class ConsumerConnector:
         self.shutdown()
 
     def set_rebalance_listener(self, listener: Any) -> None:
-        """Have the listener told of rebalances (see `ConsumerRebalanceListener`). Before the streams are made."""
+        """Have the listener told of rebalances (see `ConsumerRebalanceListener`). Before the streams are made.
+
+        Raises IllegalStateError afterwards, InvalidArgumentError for what has none of its methods.
+        """
         if self._created:
             raise IllegalStateError("the rebalance listener is set before the streams are made, and they are")
+        check_listener(listener)
         self._listener = ListenerThread(listener, f"{self.config.client_id}-watcher")
 
     def create_message_streams(
@@ -98,22 +105,20 @@ class ConsumerConnector:
         """Streams by topic, as many as it has threads here; once per connector.
 
         Decoders are what a consumer's `key.deserializer` may be: a deserializer, its class or name, a function of the
-        bytes; None leaves the bytes. Returns when the first rebalance has ended.
+        bytes; None leaves the bytes. Returns when the first rebalance has ended. Where that fails the connector leaves
+        its group, since nobody has its streams; make another one.
 
         Raises ConsumerRebalanceFailedError, IllegalStateError for a second call, InvalidArgumentError,
         ConsumerIdInUseError.
         """
-        if not topics:
-            raise InvalidArgumentError("name at least one topic, with its number of threads: {'clicks': 2}")
-        for topic, count in topics.items():
-            _check_threads(f"topic {topic}: ", count)
+        streams = checked_streams(topics)
         decoders = _decoders(key_decoder, value_decoder)
-        queues = {topic: self._queues(count) for topic, count in topics.items()}
+        queues = {topic: self._queues(count) for topic, count in streams.items()}
 
         def queue_of(thread: ConsumerThread, topic: str) -> ChunkQueue:
             return queues[topic][thread.thread]
 
-        self._create(dict(topics), "static", [each for of_topic in queues.values() for each in of_topic], queue_of)
+        self._create(streams, "static", [each for of_topic in queues.values() for each in of_topic], queue_of)
         return {topic: self._streams(of_topic, decoders) for topic, of_topic in queues.items()}
 
     def create_message_streams_by_filter(
@@ -125,7 +130,7 @@ class ConsumerConnector:
         """
         if not isinstance(topic_filter, TopicFilter):
             raise InvalidArgumentError(f"give Whitelist(pattern) or Blacklist(pattern), not {topic_filter!r}")
-        _check_threads("", threads)
+        check_threads("", threads)
         decoders = _decoders(key_decoder, value_decoder)
         queues = self._queues(threads)
         self._create(
@@ -143,7 +148,7 @@ class ConsumerConnector:
         An offset is that of the next record to read. Raises OffsetsNotCommittedError when the last of
         `offsets.commit.max.retries` (or the only) attempts failed, InvalidArgumentError.
         """
-        wanted = None if offsets is None else _checked(offsets)
+        wanted = None if offsets is None else checked_offsets(offsets)
         self._thread.run(self._core.commit, wanted, retry_on_failure)
 
     def shutdown(self) -> None:
@@ -158,10 +163,15 @@ class ConsumerConnector:
         self, subscription: Mapping[str, int], pattern: SubscriptionPattern, queues: list[ChunkQueue], queue_of: Any
     ) -> None:
         self._thread.check()
-        if self._created:
-            raise IllegalStateError("a connector makes its streams once; make another connector for others")
-        self._created = True
-        self._thread.run(self._core.start, subscription, pattern, queues, queue_of, self._listener)
+        with self._creating:
+            if self._created:
+                raise IllegalStateError("a connector makes its streams once; make another connector for others")
+            self._created = True
+        try:
+            self._thread.run(self._core.start, subscription, pattern, queues, queue_of, self._listener)
+        except BaseException:
+            self.shutdown()
+            raise
 
     def _queues(self, count: int) -> list[ChunkQueue]:
         return [ChunkQueue(self.config.queued_max_message_chunks) for _ in range(count)]
@@ -176,21 +186,3 @@ def _decoders(key: object, value: object) -> Decoders:
         deserialize_function(make_deserializer(key, {}, is_key=True)),
         deserialize_function(make_deserializer(value, {}, is_key=False)),
     )
-
-
-def _check_threads(prefix: str, count: object) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise InvalidArgumentError(f"{prefix}the number of threads is 1 or more, not {count!r}")
-
-
-def _checked(
-    offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    checked: dict[TopicPartition, OffsetAndMetadata] = {}
-    for partition, given in offsets.items():
-        committed = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-        offset: object = committed.offset
-        if not isinstance(offset, int) or offset < 0:
-            raise InvalidArgumentError(f"offset {offset!r} of {partition}: offsets are numbers from 0 on")
-        checked[TopicPartition(*partition)] = committed
-    return checked

@@ -80,6 +80,9 @@ def parse_highlevel_config(
     """
     problems: list[str] = []
     given: dict[str, Any] = {}
+    as_given: object = config
+    if as_given is not None and not isinstance(as_given, Mapping):
+        raise InvalidConfigError(KIND, [f"they are a mapping, {{'group.id': 'clicks', …}}, not {config!r}"])
     for source in (config or {}, keywords or {}):
         for written, value in source.items():
             name = str(written).replace("_", ".")

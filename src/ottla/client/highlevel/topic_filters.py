@@ -21,6 +21,9 @@ class TopicFilter:
     PATTERN: SubscriptionPattern
 
     def __init__(self, pattern: str) -> None:
+        given: object = pattern
+        if not isinstance(given, str):
+            raise InvalidArgumentError(f"a topic filter is the text of a regular expression, not {pattern!r}")
         self.regex = pattern.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
             self._compiled = re.compile(self.regex)
