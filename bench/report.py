@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections import defaultdict
@@ -49,8 +50,8 @@ class Row:
     values: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def median(self, name: str) -> float:
-        """Of a server's measurements."""
-        return statistics.median(self.values[name])
+        """Of a server's measurements, NaN where it has none."""
+        return statistics.median(self.values[name]) if self.values[name] else float("nan")
 
     @property
     def ratio(self) -> float:
@@ -69,7 +70,8 @@ class Row:
     def cells(self) -> list[str]:
         """The row of the table."""
         shown = [f"{self.what}, {self.unit}", *(number(self.median(name)) for name in (self.other, OTTLA))]
-        return [*shown, f"{self.ratio:.2f}", str(self.goal or ""), self.verdict]
+        ratio = "–" if math.isnan(self.ratio) else f"{self.ratio:.2f}"
+        return [*shown, ratio, str(self.goal or ""), self.verdict]
 
 
 class Figures:
@@ -101,6 +103,8 @@ class Figures:
 
 def number(value: float) -> str:
     """As many digits as one reads."""
+    if math.isnan(value):
+        return "–"
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

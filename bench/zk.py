@@ -8,6 +8,7 @@ of three rounds. See README.md beside this file for what each row means, and RES
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 import time
@@ -22,15 +23,16 @@ sys.path.append(str(PROJECT / "tests"))
 
 import zk_frames as zf  # noqa: E402
 import zk_load as load  # noqa: E402
-from contestants import OTTLA, compile_package, cpu_seconds  # noqa: E402
+from contestants import OTTLA, compile_package, cpu_seconds, launch  # noqa: E402
 from frames import HOST  # noqa: E402
-from report import AT_LEAST_EQUAL, AT_MOST_EQUAL, HALF, Figures  # noqa: E402
+from report import AT_LEAST_EQUAL, AT_MOST_EQUAL, HALF, Figures, Goal  # noqa: E402
 from session import Options, execute, say  # noqa: E402
 from zk_frames import Burst, Session  # noqa: E402
 from zk_load import Load  # noqa: E402
 
 from ottla.zk.wire import Op  # noqa: E402
 from support.apache import ApacheZooKeeper  # noqa: E402
+from support.ottla_server import OttlaServer  # noqa: E402
 from support.ottla_zookeeper import OttlaZooKeeper  # noqa: E402
 
 APACHE = "Apache ZooKeeper 3.8.4"
@@ -39,6 +41,10 @@ START, READS, WRITES, WATCHES, SESSIONS, MEMORY = PARTS = ("start", "reads", "wr
 #: What `zkServer.sh` gives the JVM; all else is the JVM's own choice.
 HEAP, JVM = "1000m", ("-server",)
 MB = 1e6
+SERVE = "ottla serve"
+#: What `ottla serve` promises, seconds.
+PROMPT = Goal(0.3, at_least=False, absolute=True)
+_TREE_PORT = re.compile(r"ZooKeeper clients on [^\s,]+:(\d+)")
 
 VALUE = b"v" * 100
 #: Requests that are sent together, two times on their way.
@@ -247,6 +253,25 @@ class Bench:
                 if number == self._plan.rounds and MEMORY in self._parts:
                     self._fill(name, port)
                 self.stop()
+            if number and START in self._parts:
+                self._brokers(number)
+
+    def _brokers(self, number: int) -> None:
+        """A broker that serves its tree answers as soon as one that does not."""
+        for title, arguments in ((SERVE, ()), (f"{SERVE} --zookeeper-port", ("--zookeeper-port", "0"))):
+            folder = self._folder / f"broker-{number}-{len(arguments)}"
+            broker = OttlaServer(folder, arguments=arguments, env={"PYTHONDONTWRITEBYTECODE": ""})
+            try:
+                started = launch(OTTLA, broker)
+                seconds = started.seconds
+                if found := _TREE_PORT.search(started.server.stdout):
+                    _ruok(int(found[1]))
+                    seconds = time.monotonic() - started.server.started_at
+                add = self.figures.add
+                add("Start and memory", f"{title}, process start to first answers", "s", OTTLA, seconds, PROMPT)
+                add("Start and memory", f"{title}, resident memory", "MB", OTTLA, started.memory_bytes / MB)
+            finally:
+                broker.kill9()
 
     def _fill(self, name: str, port: int) -> None:
         count, server = self._plan.nodes, self._running[name].server

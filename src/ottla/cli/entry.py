@@ -1,20 +1,23 @@
-"""Where the command line begins: at its short way for `ottla serve`, or at the whole of it.
+"""Where the command line begins: at its short way for `ottla serve` and `ottla zookeeper`, or at the whole of it.
 
 The library that reads command lines, and the one that it checks values with, cost as much time and memory at start as
-the broker itself. `ottla serve` with plain options does without them; whatever is not plain, `--help` and mistakes
+the broker itself. These commands with plain options do without them; whatever is not plain, `--help` and mistakes
 included, goes the whole way and is told there.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     from ottla.cli.serve import ServeOptions
+    from ottla.cli.zookeeper import ZooKeeperOptions
 
 COMMAND = "serve"
+ZOOKEEPER_COMMAND = "zookeeper"
 #: Options that take a text or a number, the one that takes nothing, and the one that may be repeated.
 TEXTS = frozenset(("--host", "--data", "--properties", "--zookeeper"))
 NUMBERS = frozenset(("--port", "--id", "--zookeeper-port"))
@@ -22,19 +25,22 @@ FLAG = "--durable"
 SETTING = frozenset(("--config", "-c"))
 #: Longer numbers are nobody's port or id.
 NUMBER_DIGITS = 10
+LARGEST_PORT = 65535
 
 
 def main() -> None:
     """Run the command line."""
-    options = plain_serve_options(sys.argv[1:])
-    if options is None:
-        from ottla.cli.main import main as whole_way
+    if (serve_options := plain_serve_options(sys.argv[1:])) is not None:
+        from ottla.cli.serve import run as serve
 
-        whole_way()
-        return
-    from ottla.cli.serve import run
+        sys.exit(serve(serve_options))
+    if (zookeeper_options := plain_zookeeper_options(sys.argv[1:])) is not None:
+        from ottla.cli.zookeeper import run as serve_tree
 
-    sys.exit(run(options))
+        sys.exit(serve_tree(zookeeper_options))
+    from ottla.cli.main import main as whole_way
+
+    whole_way()
 
 
 def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
@@ -45,22 +51,16 @@ def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
     numbers: dict[str, int] = {}
     settings: list[str] = []
     durable = False
-    left = iter(arguments[1:])
-    for argument in left:
-        if argument == FLAG:
-            durable = True
-            continue
-        name, equals, value = argument.partition("=") if argument.startswith("--") else (argument, "", "")
-        if not equals:
-            given = next(left, None)
-            if given is None:
+    for name, value in _given(arguments[1:]):
+        if value is None:
+            if name != FLAG:
                 return None
-            value = given
-        if name in SETTING:
+            durable = True
+        elif name in SETTING:
             settings.append(value)
         elif name in TEXTS:
             texts[name] = value
-        elif name in NUMBERS and value.isascii() and value.isdigit() and len(value) <= NUMBER_DIGITS:
+        elif name in NUMBERS and _is_number(value):
             numbers[name] = int(value)
         else:
             return None
@@ -76,4 +76,43 @@ def plain_serve_options(arguments: Sequence[str]) -> ServeOptions | None:
         durable=durable,
         zookeeper=texts.get("--zookeeper"),
         zookeeper_port=numbers.get("--zookeeper-port"),
+    )
+
+
+def plain_zookeeper_options(arguments: Sequence[str]) -> ZooKeeperOptions | None:
+    """The same of `ottla zookeeper OPTION…`."""
+    if not arguments or arguments[0] != ZOOKEEPER_COMMAND:
+        return None
+    from ottla.cli.zookeeper import ZooKeeperOptions
+
+    options = ZooKeeperOptions()
+    for name, value in _given(arguments[1:]):
+        if name == "--host" and value is not None:
+            options = replace(options, host=value)
+        elif name == "--data" and value is not None:
+            options = replace(options, data=value)
+        elif name == "--port" and _is_number(value, 0, LARGEST_PORT):
+            options = replace(options, port=int(value))
+        elif name == "--tick-time-ms" and _is_number(value, 1):
+            options = replace(options, tick_time_ms=int(value))
+        else:
+            return None
+    return options
+
+
+def _given(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Options with their values, in order; None where there is none."""
+    left = iter(arguments)
+    for argument in left:
+        name, equals, value = argument.partition("=") if argument.startswith("--") else (argument, "", "")
+        yield name, value if equals else None if argument == FLAG else next(left, None)
+
+
+def _is_number(value: str | None, least: int = 0, most: int = 10**NUMBER_DIGITS - 1) -> TypeGuard[str]:
+    return (
+        value is not None
+        and value.isascii()
+        and value.isdigit()
+        and len(value) <= NUMBER_DIGITS
+        and least <= int(value) <= most
     )

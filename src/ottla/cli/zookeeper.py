@@ -31,10 +31,10 @@ DISK_THREADS = 2
 class ZooKeeperOptions:
     """The command's options."""
 
-    host: str
-    port: int
-    data: str
-    tick_time_ms: int
+    host: str = "127.0.0.1"
+    port: int = 2181
+    data: str = "ottla-zookeeper"
+    tick_time_ms: int = 2000
 
 
 class CannotStart(Exception):

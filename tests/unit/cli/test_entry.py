@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from ottla.cli.entry import FLAG, NUMBERS, SETTING, TEXTS, plain_serve_options
+from ottla.cli.entry import FLAG, NUMBERS, SETTING, TEXTS, plain_serve_options, plain_zookeeper_options
 from ottla.cli.main import app
 from ottla.cli.serve import ServeOptions
+from ottla.cli.zookeeper import ZooKeeperOptions
 
 NOTHING = ServeOptions(None, None, None, None, (), None)
 
@@ -74,25 +75,54 @@ def test_every_option_is_known() -> None:
         ["serve", "--prot", "1"],
         ["serve", "-ca=b"],
         ["serve", "extra"],
+        ["serve", "--durable="],
+        ["serve", "--durable=yes"],
+        ["zookeeper", "--help"],
+        ["zookeeper", "extra"],
+        ["zookeeper", "--durable"],
+        ["zookeeper", "--port"],
+        ["zookeeper", "--port", "65536"],
+        ["zookeeper", "--port=-1"],
+        ["zookeeper", "--tick-time-ms", "0"],
+        ["zookeeper", "--id", "1"],
         ["--help", "serve"],
     ],
 )
 def test_anything_else_goes_the_whole_way(arguments: list[str]) -> None:
     assert plain_serve_options(arguments) is None
+    assert plain_zookeeper_options(arguments) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--host", "0.0.0.0", "--port", "65535", "--data", "some where", "--tick-time-ms", "1"],
+        ["--host=::1", "--port=0", "--data=", "--tick-time-ms=9999999999"],
+        ["--port", "1", "--port", "2", "--data", "--port"],
+    ],
+)
+def test_so_are_those_of_zookeeper(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[ZooKeeperOptions] = []
+    monkeypatch.setattr("ottla.cli.zookeeper.run", lambda options: seen.append(options) or 0)
+    with pytest.raises(SystemExit):
+        app(["zookeeper", *arguments])
+    assert plain_zookeeper_options(["zookeeper", *arguments]) == seen[0]
 
 
 @pytest.mark.slow
-def test_serve_does_without_the_library_of_the_command_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["serve", "zookeeper"])
+def test_servers_do_without_the_library_of_the_command_line(tmp_path: Path, command: str) -> None:
     program = (
-        "import sys, ottla.cli.serve as serve\n"
-        "serve._serve = lambda config, started: None\n"
+        f"import sys, ottla.cli.{command} as serve\n"
+        "serve._serve = lambda *options: None\n"
         "serve.asyncio.run = lambda work: print(sorted(m for m in sys.modules if m in ('typer', 'pydantic'))) or 0\n"
         "sys.modules['uvloop'] = None\n"
         "from ottla.cli.entry import FLAG, main\n"
         "main()\n"
     )
-    command = [sys.executable, "-c", program, "serve", "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    arguments = [sys.executable, "-c", program, command, "--data", str(tmp_path)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
 
 
