@@ -181,6 +181,8 @@ class RawClient:
     def __post_init__(self) -> None:
         self.socket = socket.create_connection((LOOPBACK, self.port), TIMEOUT_S)
         self._xid = 0
+        #: Requests sent, and answers received.
+        self.sent = self.answered = 0
         self._buffered = b""
 
     def connect(self) -> RawClient:
@@ -218,6 +220,7 @@ class RawClient:
             self._xid += 1
             xid = self._xid
         self.send_frame(struct.pack(">ii", xid, op) + body)
+        self.sent += 1
         return xid
 
     def receive(self, op: int) -> Answer:
@@ -230,6 +233,7 @@ class RawClient:
                 self.events.append(Event(kind, state, reading.text()))
                 continue
             result = reading.body(op) if error == 0 else None
+            self.answered += 1
             assert reading.at == len(reading.data), f"{len(reading.data) - reading.at} bytes are left over"
             return Answer(xid, zxid, error, result)
 
