@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from interop.highlevel.conftest import Cluster, Consumer, Group
 from ottla.client import Whitelist
 from ottla.client.group_offsets import NO_GENERATION
+from ottla.client.highlevel.figures import Figures, Step
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin
 from support.java import PROJECT
@@ -132,6 +133,15 @@ def test_a_topic_that_a_filter_takes_and_partitions_that_are_added(cluster: Clus
     wait_until(lambda: consumer.values == list(range(40)), lambda: f"both topics, not {consumer.values}")
 
 
+def expire(cluster: Cluster, consumer: Consumer) -> None:
+    """End the consumer's session from outside, as if ZooKeeper had not heard of it for too long."""
+    client_id = consumer.connector._core._parts.zk._client.client_id
+    thief = KazooClient(hosts=cluster.zookeeper, client_id=client_id)
+    thief.start()
+    thief.stop()  # which ends the session that both have
+    thief.close()
+
+
 def test_a_session_that_expires(cluster: Cluster, group: Group, unique: str) -> None:
     cluster.create(unique, 4)
     first, second = (group.start({unique: 1}, consumer_id=name) for name in ("c1", "c2"))
@@ -139,16 +149,35 @@ def test_a_session_that_expires(cluster: Cluster, group: Group, unique: str) -> 
     group.wait_for_owners(unique, owners)
     cluster.produce(unique, 4, 40)
     wait_until(lambda: first.values + second.values and len(first.got) + len(second.got) >= 40, "all to be read")
-    client_id = first.connector._core._parts.zk._client.client_id
-    thief = KazooClient(hosts=cluster.zookeeper, client_id=client_id)
-    thief.start()
-    thief.stop()  # which ends the session that both have
-    thief.close()
+    expire(cluster, first)
     wait_until(lambda: first.calls.count("starting") >= 2, "the rebalance in the new session")
     group.wait_for_owners(unique, owners)
     assert len(group.members()) == 2
     cluster.produce(unique, 4, 40, first=40)
     wait_until(lambda: set(first.values) | set(second.values) == set(range(80)), "both to read on")
+
+
+@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.name.lower())
+def test_a_session_that_expires_in_the_middle_of_a_rebalance(
+    cluster: Cluster, group: Group, unique: str, step: Step
+) -> None:
+    cluster.create(unique, 3)
+    first = group.start({unique: 1}, consumer_id="c1")
+    second = group.connect(consumer_id="c2")
+    expired: list[Step] = []
+
+    class Expiring(Figures):
+        def step(self, now: Step) -> None:
+            if now is step and not expired:
+                expired.append(now)
+                expire(cluster, second)  # the rebalance goes on before it learns of it
+
+    second.connector._core.figures = Expiring()
+    second.read(second.connector.create_message_streams({unique: 1})[unique])
+    group.wait_for_owners(unique, {0: "c1-0", 1: "c1-0", 2: "c2-0"})
+    assert expired == [step]
+    cluster.produce(unique, 3, 30)
+    wait_until(lambda: sorted(first.values + second.values) == list(range(30)), "each record to be read once")
 
 
 def test_shutdown_is_quick(cluster: Cluster, group: Group, unique: str) -> None:
