@@ -88,6 +88,7 @@ class ZooKeeperServer:
         self._secret = randomness.uuid().bytes
         self._next_session_id = 0
         self._listening: ListeningSocket | None = None
+        self._stopped = False
         self._connections: dict[ClientConnection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._by_session: dict[int, ClientConnection] = {}
@@ -134,6 +135,7 @@ class ZooKeeperServer:
         """Close all connections. Sessions go on when the store is served again."""
         if self._listening is None:
             return
+        self._stopped = True
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()
         if self._timer is not None:
@@ -167,7 +169,7 @@ class ZooKeeperServer:
             self._loop.call_later(SESSIONLESS_S, connection.close_without_session)
 
     def _accept_again(self) -> None:
-        if self._listening is not None and self._listening.fd >= 0:
+        if self._listening is not None and not self._stopped:
             self._loop.add_reader(self._listening.fd, self._accept)
 
     def begin_turn(self, connection: ClientConnection) -> None:
