@@ -130,6 +130,7 @@ class Proxy:
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._is_closing = False
         self._passed_one = asyncio.Condition()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
@@ -223,6 +224,7 @@ class Proxy:
                 await asyncio.sleep(LISTEN_AGAIN_S)
 
     async def _close(self) -> None:
+        self._is_closing = True
         if self._server is not None:
             self._server.close()
         await self._cut_all()
@@ -232,15 +234,21 @@ class Proxy:
         # Transports close in the next turns of the loop.
         await asyncio.sleep(0.01)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closing:
+            writer.transport.abort()
+            return
         number = self.connections
         self.connections += 1
-        self._spawn(self._connect(number, reader, writer))
+        task = self._spawn(self._connect(number, reader, writer))
+        # One that is cancelled before it begins could not close it.
+        task.add_done_callback(lambda ended: writer.transport.abort() if ended.cancelled() else None)
 
     async def _connect(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -85,6 +85,7 @@ class PartitionLog:
         "folder",
         "follows_end",
         "high_watermark",
+        "indexed_end_offset",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -128,6 +129,8 @@ class PartitionLog:
         self.recovery_point = self.log_start_offset
         #: Offset of the newest producer snapshot, 0 where there is none.
         self.snapshot_offset = 0
+        #: Where the log ended when all its indexes were last complete in their files, -1 where they never were.
+        self.indexed_end_offset = -1
         self.unflushed_bytes = 0
         self._unflushed_records = 0
         self.last_flush_ms = 0
@@ -726,9 +729,11 @@ class PartitionLog:
 
     def prepare_close(self) -> None:
         """Complete indexes and producer snapshot, so that the next start needs no recovery. Raises DiskError."""
-        if self.flush_needed() or self.producers.end_offset > self.snapshot_offset:
+        is_indexed = self.indexed_end_offset == self.log_end_offset
+        if self.flush_needed() or self.producers.end_offset > self.snapshot_offset or not is_indexed:
             active = self._segments.active
             active.finish()
+            self.indexed_end_offset = self.log_end_offset
             self._note_unsynced(active.offset_index.file.path)
             self._note_unsynced(active.time_index.file.path)
             self.producers.end_offset = self.log_end_offset

@@ -153,6 +153,8 @@ class _Loader:
             end if place.clean and sound else max(segments[0].base_offset, min(place.recovery_point, end))
         )
         log.unflushed_bytes = _bytes_from(segments, log.recovery_point, end)
+        if place.clean and sound:
+            log.indexed_end_offset = end
         if log.recovery_point < end:
             # Whoever made the newer segments may have ended before it forced their names.
             log.doubt_folder()

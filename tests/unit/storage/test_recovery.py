@@ -479,3 +479,23 @@ def test_segments_of_a_killed_process_survive_a_loss_of_power_once_they_are_flus
     power.take_all(journal)
     left = open_log(power.survivor(nothing_more), "/data", log_config(**CONFIG), recovery_point=log.recovery_point)
     check_whole(left, 90)
+
+
+@pytest.mark.spec("L9")
+@pytest.mark.parametrize("batches", [0, 2])
+def test_a_log_that_was_flushed_already_has_its_indexes_when_it_is_closed(batches: int) -> None:
+    """Apache Kafka takes a missing index after a clean stop for an error, be the segment empty."""
+    disk = MemoryDisk()
+    disk.mkdirs("/data")
+    log = filled((disk, "/data"), batches)
+    log.assign_leader_epoch(3)
+    log.flush()
+    log.close()
+    folder = f"{log.folder}/{0:020d}"
+    assert disk.exists(f"{folder}.index")
+    assert disk.exists(f"{folder}.timeindex")
+    assert bool(disk.file_size(f"{folder}.timeindex")) == bool(batches), "the largest timestamp is in it"
+    left = open_log(disk, "/data", log_config(**CONFIG), clean=True)
+    assert left.flush_needed() is False
+    left.prepare_close()
+    assert left.flush_needed() is False, "nothing is written where nothing was changed"
