@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.assign.threads import THREAD_ASSIGNORS, ConsumerThread, ThreadAssignments, consumer_threads
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, InvalidArgumentError
 from ottla.client.highlevel.topic_filters import FILTERS
 from ottla.client.highlevel.znodes import children_or_none
 from ottla.client.model import TopicPartition
@@ -54,8 +54,8 @@ class AssignmentContext:
 async def read_context(zk: ZkClient, group: str, consumer: str, *, exclude_internal_topics: bool) -> AssignmentContext:
     """Read the group: a node for each consumer, one for each topic of this consumer, all topics where anyone filters.
 
-    Raises NotRegisteredError, `ZnodeDataError` where a node cannot be read, `ZkError`s, NoNodeError among them where a
-    consumer leaves in between.
+    Raises NotRegisteredError, `ZnodeDataError` where a node cannot be read, InvalidArgumentError for another consumer's
+    filter that Python does not know, `ZkError`s, NoNodeError among them where a consumer leaves in between.
     """
     consumers = await zk.children(ConsumerIdZnode.group_path(group))
     if consumer not in consumers:
@@ -68,7 +68,13 @@ async def read_context(zk: ZkClient, group: str, consumer: str, *, exclude_inter
         registration = ConsumerIdZnode.decode(path, (await zk.get(path))[0])
         if registration.pattern != "static" and topics is None:
             topics = await children_or_none(zk, TopicZnode.ROOT)
-        streams = streams_of(registration, topics or [], exclude_internal_topics=exclude_internal_topics)
+        try:
+            streams = streams_of(registration, topics or [], exclude_internal_topics=exclude_internal_topics)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"consumer {name} of this group filters by what cannot be read here ({error}); give it an expression "
+                "that Java and Python both know, or stop it"
+            ) from error
         of_consumer = consumer_threads(name, streams)
         for topic, its_threads in of_consumer.items():
             threads.setdefault(topic, []).extend(its_threads)

@@ -122,7 +122,12 @@ class ConsumerFetcher:
             session_epoch=NO_SESSION_EPOCH,
             topics=[FetchTopic(topic=topic, partitions=each) for topic, each in by_topic(asked).items()],
         )
-        answer: FetchResponse = await self._cluster.request(self._node_id, request, purpose=self._purpose)
+        try:
+            answer: FetchResponse = await self._cluster.request(self._node_id, request, purpose=self._purpose)
+        except asyncio.CancelledError:
+            # The broker may go on waiting for records, and would answer the next fetch after that.
+            self._cluster.disconnect(self._node_id, self._purpose)
+            raise
         if answer.error_code != ErrorCode.NONE:
             raise BrokerError(answer.error_code, "the fetch is refused")
         brought = False

@@ -389,7 +389,7 @@ def test_shutdown_in_a_handler_of_signals_of_the_thread_that_reads(group):
                 pass
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert 0 < longest_s < 1
+    assert 0 < longest_s < 5
 
 
 def test_shutdown_before_anything(group):
@@ -545,3 +545,16 @@ def test_a_forked_process_is_told(group):
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.spec("Z7")
+def test_a_fetch_that_waits_does_not_hold_up_what_comes_after_a_rebalance(group, read):
+    group.topic("t", 0)
+    reader = read(group.connect(fetch_wait_max_ms=8000).create_message_streams({"t": 1})["t"][0])
+    wait_until(lambda: group.fakes.asked(ApiKey.FETCH), "a fetch that waits")
+    group.fakes.topic("t", 0, 0)
+    group.fakes.fill(Q, 10)
+    began = time.monotonic()
+    group.tree.topic("t", 2)
+    reader.wait_for(10)
+    assert time.monotonic() - began < 4

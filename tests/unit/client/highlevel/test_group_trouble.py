@@ -13,7 +13,7 @@ from ottla.client.highlevel.rebalancer import ConsumerRebalanceFailedError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.wire.errors import ErrorCode
-from ottla.zk.layout import ConsumerIdZnode, ConsumerOffsetZnode, PartitionOwnerZnode
+from ottla.zk.layout import ConsumerIdZnode, ConsumerOffsetZnode, ConsumerRegistration, PartitionOwnerZnode
 from ottla.zk.tree import NoAuthError
 from support.zk_groups import GROUP, World, static
 
@@ -238,5 +238,20 @@ def test_offsets_that_a_coordinator_refuses_for_good_are_told():
         commits = Commits(Refusing(world.session(), GROUP), 5, 1000, asyncio.sleep)
         with pytest.raises(BrokerError, match="offsets cannot be read"):
             await asyncio.wait_for(commits.fetch([P]), 600)
+
+    virtually(scenario)
+
+
+def test_a_filter_of_another_consumer_that_only_java_knows():
+    async def scenario(world):
+        await world.begin(t=1)
+        javas = ConsumerRegistration({r"\p{Alpha}+": 1}, "white_list")
+        other = world.session()
+        await other.create(
+            ConsumerIdZnode.path(GROUP, "java"), ConsumerIdZnode.encode(javas), ephemeral=True, make_parents=True
+        )
+        with pytest.raises(ConsumerRebalanceFailedError, match="consumer java of this group filters"):
+            await world.start("c1", ONE)
+        await other.close()
 
     virtually(scenario)
