@@ -223,8 +223,8 @@ class Broker:
         if problem is None:
             self._coordination = coordination
             return None
-        self.logs.close()
         await coordination.close()
+        self.logs.close()
         return StartRefusal(problem)
 
     async def _join_cluster(self, coordination: Coordination) -> str | None:
@@ -433,11 +433,12 @@ class Broker:
         size = self.logs.unflushed_bytes
         if size:
             on_flush(size)
-        self.logs.close()
-        self._report_storage()
         if self._tree_changes is not None:
             await self._tree_changes.stop()
         await self.topics.close()
         if self._coordination is not None:
             await self._coordination.close()
+        # The last, for it frees the folders, in the first of which the tree lies: another broker may take them then.
+        self.logs.close()
+        self._report_storage()
         self.executor.close()

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.env.disk import DiskError
+from ottla.env.disk import TEMPORARY_SUFFIX, DiskError
 from ottla.zk.flushes import FlushPace
 from ottla.zk.tree import ServerOperation, Transaction, Tree, parent_of
 from ottla.zk.tree_format import LOG_NAME as LOG_NAME
@@ -42,6 +42,8 @@ SNAPSHOT_AFTER_BYTES = 16 * 1024 * 1024
 """A log that has grown beyond this, and beyond `SNAPSHOT_SHARE`, is replaced by a snapshot at once."""
 SNAPSHOT_SHARE = 2
 """How many times as large as the last snapshot the log grows first: large trees are written rarely."""
+NEW_SUFFIX = ".new"
+"""Of a file that is about to replace another."""
 EPOCH_BITS = 32
 """Transaction ids count within an epoch in so many bits, as ZooKeeper's do."""
 SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
@@ -130,6 +132,9 @@ class TreeStore:
         anything before it cannot be read, `DiskError` where the disk fails.
         """
         disk.mkdirs(folder)
+        for name in disk.listdir(folder):
+            if name.startswith((f"{SNAPSHOT_NAME}.", f"{LOG_NAME}.")) and name.endswith((NEW_SUFFIX, TEMPORARY_SUFFIX)):
+                disk.remove(f"{folder}/{name}")  # killed while it was written
         snapshot_path = f"{folder}/{SNAPSHOT_NAME}"
         tree = Tree()
         snapshot_bytes = 0
@@ -206,16 +211,28 @@ class TreeStore:
 
     def snapshot(self) -> None:
         """Write all durable nodes into the snapshot and begin the log anew. Raises `DiskError`."""
-        self._longest = self._write_snapshot(captured(self.tree))
+        found = captured(self.tree)
+        longest = self._write_snapshot(found)
+        self._replace_snapshot(found.zxid)
+        self._longest = longest
         # A crash between the two leaves records that the snapshot holds already; their ids tell.
         self._file.truncate(0)
         self._end = 0
 
     def _write_snapshot(self, found: Captured) -> int:
-        """Write it; returns how long the log may get now. Raises `DiskError`."""
+        """Write it beside the last one; returns how long the log may get after it. Raises `DiskError`."""
         content = snapshot_records(found)
-        self._disk.write_atomic(f"{self._folder}/{SNAPSHOT_NAME}", content)
+        self._disk.write_atomic(self._new_snapshot_path(found.zxid), content)
         return max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * len(content))
+
+    def _new_snapshot_path(self, zxid: int) -> str:
+        """None of another's: a thread may still write when the store is closed, and the folder a successor's."""
+        return f"{self._folder}/{SNAPSHOT_NAME}.{zxid}{NEW_SUFFIX}"
+
+    def _replace_snapshot(self, zxid: int) -> None:
+        """Put the snapshot that was written in place of the last one. Raises `DiskError`."""
+        self._disk.rename(self._new_snapshot_path(zxid), f"{self._folder}/{SNAPSHOT_NAME}")
+        self._disk.fsync_dir(self._folder)
 
     def snapshot_soon(self) -> None:
         """The same in a disk thread: the log, which goes on meanwhile, is cut when the snapshot is there.
@@ -227,9 +244,18 @@ class TreeStore:
         elif self._cut_at is None:
             self._cut_at = self._end
             found = captured(self.tree)
-            self._executor.call(lambda: self._write_snapshot(found), self._snapshot_written)
+            self._executor.call(
+                lambda: self._write_snapshot(found), lambda longest, _: self._snapshot_written(found.zxid, longest)
+            )
 
-    def _snapshot_written(self, longest: int | None, error: BaseException | None) -> None:
+    def _snapshot_written(self, zxid: int, longest: int | None) -> None:
+        if self._closed:
+            return  # the folder may be another process's by now
+        try:
+            if longest is not None:
+                self._replace_snapshot(zxid)
+        except DiskError:
+            longest = None
         if longest is None:
             self._cut_at = None
             self._longest = self._end + SNAPSHOT_AFTER_BYTES
@@ -249,18 +275,19 @@ class TreeStore:
                 self._file.truncate(0)
                 self._end = 0
                 return
-            rest = self._file.pread(self._end - start, start)
+            self._disk.write_atomic(self._file.path + NEW_SUFFIX, self._file.pread(self._end - start, start))
         except DiskError:
             # The log is complete: what the snapshot holds is passed over when it is read.
             self._longest = self._end + SNAPSHOT_AFTER_BYTES
             return
-        self._begin_log_with(rest)
+        self._go_on_in_new_log()
 
-    def _begin_log_with(self, records: bytes) -> None:
-        """Replace the log by one of these records. Where that fails, nobody knows which of the two is there."""
+    def _go_on_in_new_log(self) -> None:
+        """Replace the log by the one written beside it. Where that fails, nobody knows which of the two is there."""
         path = self._file.path
         try:
-            self._disk.write_atomic(path, records)
+            self._disk.rename(path + NEW_SUFFIX, path)
+            self._disk.fsync_dir(self._folder)
             file = self._disk.open(path)
         except DiskError as error:
             self._failure = error

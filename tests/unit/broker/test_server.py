@@ -396,3 +396,26 @@ def test_a_folder_that_names_no_topic_id_gets_that_of_its_topic(tmp_path: Path) 
             assert named.read_bytes() == own
 
     run(scenario)
+
+
+def test_the_folder_is_free_when_the_tree_in_it_is_closed(tmp_path: Path) -> None:
+    """Not sooner: the next broker would read what this one still writes."""
+
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        coordination = broker._coordination
+        assert coordination is not None
+        assert coordination.store is not None
+        closed: list[bool] = []
+        close_logs = broker.logs.close
+
+        def close() -> int:
+            closed.append(coordination.store._closed)
+            return close_logs()
+
+        broker.logs.close = close  # type: ignore[method-assign]
+        await broker.stop()
+        assert closed == [True]
+
+    run(scenario)

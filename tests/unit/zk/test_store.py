@@ -217,7 +217,7 @@ def test_a_failing_snapshot_is_no_failure_of_the_write(monkeypatch: pytest.Monke
     monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 10)
     disk = FaultyDisk(MemoryDisk())
     store = TreeStore.open(disk, "/t", CLOCK)
-    disk.fail("replace", f"*/{SNAPSHOT_NAME}", errno.EIO)
+    disk.fail("replace", f"*/{SNAPSHOT_NAME}.*", errno.EIO)
     store.execute([Create("/a")], SESSION)
     assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
 
@@ -445,15 +445,17 @@ def test_a_snapshot_that_a_disk_thread_still_writes_replaces_none_that_is_newer(
     assert durable(TreeStore.open(disk, "/t", CLOCK)) == before
 
 
-@pytest.mark.parametrize("operation", ["replace", "open"])
-def test_a_log_that_cannot_be_begun_anew_ends_the_store(monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+@pytest.mark.parametrize(("operation", "name"), [("rename", f"{LOG_NAME}.new"), ("open", LOG_NAME)])
+def test_a_log_that_cannot_be_begun_anew_ends_the_store(
+    monkeypatch: pytest.MonkeyPatch, operation: str, name: str
+) -> None:
     monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
     disk, executor = FaultyDisk(MemoryDisk()), SlowExecutor()
     store = TreeStore.open(disk, "/t", CLOCK, executor)
     store.execute([Create("/big", b"x" * 3000)], SESSION)
     store.execute([Create("/later")], SESSION)
     before = durable(store)
-    disk.fail(operation, f"*/{LOG_NAME}", errno.EIO)
+    disk.fail(operation, f"*/{name}", errno.EIO)
     while executor.waiting:
         executor.waiting.pop(0)()
     with pytest.raises(DiskError):
@@ -534,7 +536,7 @@ def test_a_snapshot_that_fails_is_not_tried_with_every_write(monkeypatch: pytest
     monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
     disk = FaultyDisk(MemoryDisk())
     store = TreeStore.open(disk, "/t", CLOCK)
-    disk.fail("replace", f"*/{SNAPSHOT_NAME}", errno.ENOSPC)
+    disk.fail("replace", f"*/{SNAPSHOT_NAME}.*", errno.ENOSPC)
     tried = 0
     snapshot = store.snapshot
 
@@ -592,3 +594,42 @@ def test_forced_transactions_are_numbered_on() -> None:
             assert store.tree.last_zxid == number
 
     in_loop(body)
+
+
+def test_snapshots_and_logs_that_were_not_finished_are_removed() -> None:
+    disk = MemoryDisk()
+    filled(disk).close()
+    kept = ["meta.properties", "other.3.tmp", LOG_NAME, f"{LOG_NAME}.bak"]
+    for name in (f"{SNAPSHOT_NAME}.17.tmp", f"{SNAPSHOT_NAME}.9.new", f"{LOG_NAME}.new.3.tmp", *kept[:2], kept[3]):
+        disk.write_atomic(f"/t/{name}", b"x")
+    TreeStore.open(disk, "/t", CLOCK)
+    assert disk.listdir("/t") == kept
+
+
+def test_a_disk_that_is_full_when_the_log_is_cut_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
+    disk, executor = FaultyDisk(MemoryDisk()), SlowExecutor()
+    store = TreeStore.open(disk, "/t", CLOCK, executor, flush_on_ack=True)
+    store.execute([Create("/big", b"x" * 3000)], SESSION)
+    store.execute([Create("/later")], SESSION)
+    disk.fail("replace", f"*/{LOG_NAME}.new", errno.ENOSPC)
+    while executor.waiting:
+        executor.waiting.pop(0)()
+    store.execute([Create("/b")], SESSION)
+    while executor.waiting:
+        executor.waiting.pop(0)()
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
+
+
+def test_a_store_that_is_closed_replaces_no_snapshot_of_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SNAPSHOT_AFTER_BYTES", 2000)
+    disk, executor = MemoryDisk(), SlowExecutor()
+    store = TreeStore.open(disk, "/t", CLOCK, executor)
+    store.execute([Create("/big", b"x" * 3000)], SESSION)
+    store.close()
+    successor = TreeStore.open(disk, "/t", CLOCK)
+    successor.execute([Delete("/big"), Create("/new")], SESSION)
+    successor.snapshot()
+    for each in executor.waiting:
+        each()
+    assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(successor)

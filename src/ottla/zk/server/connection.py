@@ -27,6 +27,9 @@ log = logging.getLogger("ottla.zk.server")
 RECEIVED_PER_TURN = 64 * 1024
 #: A client that has so many bytes of answers unread or unforced is read no further until it has taken them.
 MOST_QUEUED_BYTES = 4 * 1024 * 1024
+#: So many clients may have more than this waiting; the others are read no further from here on.
+MODEST_QUEUED_BYTES = 64 * 1024
+MOST_LONG_QUEUES = 64
 #: One that does not read, and whose watches fire all the same, is cut off when so many bytes wait for it.
 MOST_UNREAD_BYTES = 64 * 1024 * 1024
 #: How long a client may take for its last answers, seconds.
@@ -42,6 +45,8 @@ class Service(Protocol):
     store: TreeStore
     #: Where connections receive into, one after the other.
     scratch: memoryview
+    #: The connections that have more than `MODEST_QUEUED_BYTES` waiting.
+    long_queues: set[ClientConnection]
 
     def begin_turn(self, connection: ClientConnection) -> None:
         """Bytes have come."""
@@ -53,6 +58,10 @@ class Service(Protocol):
 
     def answer_to_word(self, word: bytes) -> bytes | None:
         """The answer to a four-letter word, None where it is none."""
+        ...
+
+    def heard_of(self, connection: ClientConnection) -> None:
+        """The client is alive."""
         ...
 
     def has_output(self, connection: ClientConnection) -> None:
@@ -180,7 +189,7 @@ class ClientConnection(RemoteWatcher):
             if self.closed or self._close_when_sent:
                 return
             position = stop
-            if self._queued_bytes > MOST_QUEUED_BYTES:
+            if self._queued_bytes > MODEST_QUEUED_BYTES and self._has_too_much_queued():
                 self._pause()
         self._wanted = wanted
         if position < end or self._partial:
@@ -195,13 +204,24 @@ class ClientConnection(RemoteWatcher):
         self._service.refused(self, f"a frame of {size} bytes; the most are {wire.JUTE_MAX_BUFFER} (jute.maxbuffer)")
         self.close()
 
+    def _has_too_much_queued(self) -> bool:
+        long_queues = self._service.long_queues
+        if self._queued_bytes <= MODEST_QUEUED_BYTES:
+            long_queues.discard(self)
+            return False
+        if self not in long_queues:
+            if len(long_queues) >= MOST_LONG_QUEUES:
+                return True
+            long_queues.add(self)
+        return self._queued_bytes > MOST_QUEUED_BYTES
+
     def _pause(self) -> None:
         self._paused = True
         self._loop.remove_reader(self._socket.fd)
 
     def _resume(self) -> None:
         """Go on with what waits, now that the client has taken its answers."""
-        if self.closed or self._close_when_sent or not self._paused or self._queued_bytes > MOST_QUEUED_BYTES:
+        if self.closed or self._close_when_sent or not self._paused or self._has_too_much_queued():
             return
         self._paused = False
         self._loop.add_reader(self._socket.fd, self._on_readable)
@@ -278,6 +298,7 @@ class ClientConnection(RemoteWatcher):
         if self._unsent is not None:
             self._unsent = None
             self._loop.remove_writer(self._socket.fd)
+            self._service.long_queues.discard(self)
         if self._close_when_sent and not self._ready and not self._held:
             self.close()
         elif self._paused:
@@ -285,6 +306,8 @@ class ClientConnection(RemoteWatcher):
 
     def _on_writable(self) -> None:
         assert self._unsent is not None
+        # Who takes so much that its requests have to wait, its pings with them, is alive all the same.
+        self._service.heard_of(self)
         self._send(self._unsent)
         self.send()
 

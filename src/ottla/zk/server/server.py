@@ -79,6 +79,7 @@ class ZooKeeperServer:
     ) -> None:
         self.store = store
         self.scratch = memoryview(bytearray(RECEIVED_PER_TURN))
+        self.long_queues: set[ClientConnection] = set()
         self.settings = settings or ServerSettings()
         self.sessions = SessionTable()
         self._clock = clock
@@ -180,6 +181,11 @@ class ZooKeeperServer:
             self.store.askers.add(session.id)
             session.touch(self._clock.monotonic_ms())
 
+    def heard_of(self, connection: ClientConnection) -> None:
+        """See `Service.heard_of`."""
+        if connection.session is not None:
+            connection.session.touch(self._clock.monotonic_ms())
+
     def has_output(self, connection: ClientConnection) -> None:
         """See `Service.has_output`."""
         if not self._in_turn and not self._with_output:
@@ -212,6 +218,7 @@ class ZooKeeperServer:
         if not self._per_host[connection.peer_host]:
             del self._per_host[connection.peer_host]
         self._holding.pop(connection, None)
+        self.long_queues.discard(connection)
         self.store.watches.drop(connection)
         self._received += connection.received
         self._sent += connection.sent

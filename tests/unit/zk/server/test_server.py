@@ -556,3 +556,64 @@ def test_a_server_that_stood_still_reads_before_it_takes_clients_for_dead(monkey
             assert (await ask(client, raw.EXISTS, raw.watching("/"))).error == 0
 
     uvloop.run(asyncio.wait_for(body(), 30))
+
+
+def test_only_so_many_clients_may_leave_much_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "MOST_QUEUED_BYTES", 40_000_000)
+    monkeypatch.setattr(connection_module, "MODEST_QUEUED_BYTES", 200_000)
+    monkeypatch.setattr(connection_module, "MOST_LONG_QUEUES", 1)
+
+    async def body() -> None:
+        async with Served().running() as served:
+            clients = [await served.client() for _ in range(3)]
+            await ask(clients[0], raw.CREATE, raw.create("/big", b"x" * 100_000))
+            count = 300
+
+            def ask_for_all(client: RawClient) -> None:
+                for _ in range(count):
+                    client.send(raw.GET_DATA, raw.watching("/big"))
+
+            for client in clients:
+                await in_thread(lambda client=client: ask_for_all(client))
+            by_session = served.server._by_session
+            first, *others = (by_session[client.session_id] for client in clients)
+            await settled(lambda: first.received > count and all(each._paused for each in others))
+            assert first._queued_bytes > 10_000_000
+            assert all(each._queued_bytes < 400_000 for each in others)
+            for client in reversed(clients):
+                for _ in range(count):
+                    assert (await in_thread(lambda client=client: client.receive(raw.GET_DATA))).error == 0
+                assert (await in_thread(client.ping)).error == 0
+            assert not served.server.long_queues
+
+    run(body)
+
+
+@pytest.mark.slow
+def test_who_takes_its_answers_slowly_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pings wait behind them."""
+    monkeypatch.setattr(connection_module, "MOST_QUEUED_BYTES", 30_000_000)
+
+    async def body() -> None:
+        clock = VirtualClock(1_700_000_000_000)
+        async with Served(clock=clock).running() as served:
+            client = await served.client(timeout_ms=1000)
+            await ask(client, raw.CREATE, raw.create("/big", b"x" * 1_000_000))
+            for _ in range(60):
+                await in_thread(lambda: client.send(raw.GET_DATA, raw.watching("/big")))
+            (connection,) = served.server._connections
+            await settled(lambda: connection._paused)
+            session = connection.session
+            for _ in range(3):
+                clock.advance(600)
+                deadline_ms = session.deadline_ms
+                for _ in range(8):
+                    await in_thread(lambda: client.receive(raw.GET_DATA))
+                await settled(lambda before=deadline_ms: session.deadline_ms > before)
+                served.server.expire_sessions()
+            assert not connection.closed
+            clock.advance(1000)
+            served.server.expire_sessions()
+            assert connection.closed
+
+    run(body)
