@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -153,6 +154,30 @@ def is_at_rest(owners: dict[int, str], partitions: int, threads: set[str]) -> bo
     counts = Counter(owners.values())
     shares = {counts[thread] for thread in threads}
     return len(owners) == partitions and set(counts) <= threads and max(shares) - min(shares) <= 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_session_that_expires_in_its_sleep(group: MixedGroup, unique: str) -> None:
+    """Theirs sleeps longer than its session lasts; ours takes its partitions, and gives some back when it wakes."""
+    group.cluster.create(unique, 4)
+    theirs = group.start("theirs", "c1", unique)
+    ours = group.start("ours", "c2", unique)
+    shared = {0: "c1-0", 1: "c1-0", 2: "c2-0", 3: "c2-0"}
+    group.ours.wait_for_owners(unique, shared)
+    group.cluster.produce(unique, 4, 20)
+    wait_until(lambda: values(theirs, ours) == list(range(20)), "both to read all")
+    theirs.process.signal(signal.SIGSTOP)
+    try:
+        group.ours.wait_for_owners(unique, dict.fromkeys(range(4), "c2-0"))
+        group.cluster.produce(unique, 4, 20, first=20)
+        wait_until(lambda: set(range(20, 40)) <= set(values(ours)), "ours to read all")
+    finally:
+        theirs.process.signal(signal.SIGCONT)
+    group.ours.wait_for_owners(unique, shared)
+    group.cluster.produce(unique, 4, 20, first=40)
+    wait_until(lambda: set(values(theirs, ours)) == set(range(60)), "both to read all again")
+    assert {partition for partition, _, value in ours.got if value >= 40} == {2, 3}
 
 
 @pytest.mark.long
