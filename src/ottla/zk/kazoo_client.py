@@ -294,7 +294,12 @@ class KazooZk:
         def missed(stat: Any) -> None:
             self._fire(self._watches.missed_of_data(path, None if stat is None else _stat(stat)))
 
-        await self._once(path, lambda: self._client.exists_async(self._full(path), self._event), missed)
+        try:
+            await self._once(path, lambda: self._client.exists_async(self._full(path), self._event), missed)
+        except (ConnectionLossError, SessionExpiredError):
+            raise
+        except ZkError:
+            self._fire(WatchEvent(EventType.DATA_CHANGED, path))
 
     async def _rearm_children(self, path: str) -> None:
         def missed(answer: Any) -> None:
@@ -306,6 +311,11 @@ class KazooZk:
             )
         except NoNodeError:
             self._fire(self._watches.missed_of_children(path, None))
+        except (ConnectionLossError, SessionExpiredError):
+            raise
+        except ZkError:
+            # It is not to be read any more: those who watch find that out when they look.
+            self._fire(WatchEvent(EventType.CHILDREN_CHANGED, path))
 
     # Calls
 

@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 from interop.zookeeper.conftest import Server
 from ottla.zk.client import ConnectionLossError, SessionEvent, ZkUnreachableError
 from ottla.zk.kazoo_client import KazooZk, connect_kazoo
-from ottla.zk.tree import Create, EventType, SessionExpiredError, WatchEvent
+from ottla.zk.tree import Create, EventType, NoAuthError, SessionExpiredError, WatchEvent
 from support.ports import free_port
 from support.proxy import Proxy
 from support.waiting import wait_until
@@ -281,5 +282,35 @@ def test_a_name_that_nobody_knows_is_told() -> None:
     async def body() -> None:
         with pytest.raises(ZkUnreachableError, match=r"nowhere\.invalid"):
             await connect_kazoo("nowhere.invalid:2181", SESSION_MS, 300)
+
+    run(body)
+
+
+def test_a_node_that_is_not_to_be_read_any_more_holds_nobody_up(proxy: Proxy, server: Server) -> None:
+    async def body() -> None:
+        async with session(proxy.bootstrap) as zk:
+            told: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
+            zk.on_session(told.put_nowait)
+            for name in ("/secret", "/open"):
+                await zk.create(name, b"")
+                await zk.children(name, told.put_nowait)
+            proxy.refuse(3600)
+            assert await next_of(told) is SessionEvent.SUSPENDED
+
+            def close_to_all() -> None:
+                other = KazooClient(hosts=server.connect)
+                other.start()
+                other.set_acls(f"{zk.address.chroot}/secret", [make_digest_acl("me", "secret", all=True)])
+                other.stop()
+                other.close()
+
+            await asyncio.to_thread(close_to_all)
+            await asyncio.to_thread(proxy.heal)
+            assert await next_of(told) == WatchEvent(EventType.CHILDREN_CHANGED, "/secret")
+            assert await next_of(told) is SessionEvent.CONNECTED
+            with pytest.raises(NoAuthError):
+                await zk.children("/secret")
+            await zk.create("/open/child")
+            assert await next_of(told) == WatchEvent(EventType.CHILDREN_CHANGED, "/open")
 
     run(body)
