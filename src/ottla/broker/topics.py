@@ -438,22 +438,30 @@ class TopicManager:
             for callback in self._config_subscribers:
                 callback(name, log_config)
 
-    async def finish_deletion(self, name: str) -> None:
-        """A topic is marked for deletion: delete it, or take the mark away where there is nothing to delete.
+    async def finish_deletions(self, marked: Sequence[str]) -> None:
+        """These topics are marked for deletion: delete them, or take the mark away where there is nothing to delete.
 
         Raises `DiskError`, `ZkError`.
         """
+        for name in marked:
+            async with self._changing:
+                await self._finish_deletion(name)
         async with self._changing:
-            if name in self.image.topics and self._config.bool("delete.topic.enable"):
-                if not await self._delete(name):
-                    log.warning("topic %s is deleted when the broker starts with all of its folders", name)
-            elif name in self.image.topics:
-                log.warning("topic %s is marked for deletion, which delete.topic.enable forbids", name)
-                with suppress(NoNodeError):
-                    await self._zk.delete(DeleteTopicZnode.path(name))
-            elif not self._has_offline(name):
+            # The end of a deletion whose answer was lost.
+            self._half_deleted = {name for name in self._half_deleted if name in marked or self._has_offline(name)}
+
+    async def _finish_deletion(self, name: str) -> None:
+        if name not in self.image.topics:
+            if not self._has_offline(name):
                 await self._write(await deletion(self._zk, name))
                 self._half_deleted.discard(name)
+        elif self._config.bool("delete.topic.enable"):
+            if not await self._delete(name):
+                log.warning("topic %s is deleted when the broker starts with all of its folders", name)
+        else:
+            log.warning("topic %s is marked for deletion, which delete.topic.enable forbids", name)
+            with suppress(NoNodeError):
+                await self._zk.delete(DeleteTopicZnode.path(name))
 
     async def next_producer_id(self) -> int:
         """A producer id that nobody has. Ids are taken from the tree in blocks of 1,000, as Kafka takes them."""

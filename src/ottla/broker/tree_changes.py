@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ottla.broker.tree_refusals import is_passing
 from ottla.env.disk import DiskError
-from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import (
     BrokerConfigZnode,
     ConfigChangeZnode,
-    ControllerEpochZnode,
     DeleteTopicZnode,
     PreferredReplicaElectionZnode,
     ReassignPartitionsZnode,
@@ -27,7 +26,7 @@ from ottla.zk.layout import (
     TopicZnode,
     ZnodeDataError,
 )
-from ottla.zk.tree import BadVersionError, EventType, NoNodeError, SessionExpiredError, WatchEvent, ZkError
+from ottla.zk.tree import EventType, NoNodeError, WatchEvent, ZkError
 
 if TYPE_CHECKING:
     from ottla.broker.dynamic_settings import DynamicSettings
@@ -66,6 +65,8 @@ class TreeChanges:
         self._last_change = -1
         self._running: asyncio.Task[None] | None = None
         self._stopped = False
+        #: Whether there was another connection since the present look began.
+        self._resumed = False
 
     def start(self) -> None:
         """Look at everything, and from then on at what changes."""
@@ -76,6 +77,7 @@ class TreeChanges:
         if is_new_session:
             self._watched.clear()
             self._due.update(dict.fromkeys(_ROOTS))
+        self._resumed = True
         self._wake()
 
     async def stop(self) -> None:
@@ -97,11 +99,12 @@ class TreeChanges:
 
     async def _run(self) -> None:
         while self._due:
+            self._resumed = False
             paths = list(self._due)[:LOOKS_AT_ONCE]
             for path in paths:
                 del self._due[path]
-            failed = await asyncio.gather(*map(self._look, paths))
-            if not all(failed):
+            done = await asyncio.gather(*map(self._look, paths))
+            if not all(done) and not self._resumed:
                 return  # what is due stays so until there is a connection
             await asyncio.sleep(PAUSE_S)
 
@@ -111,25 +114,18 @@ class TreeChanges:
             if path == TopicZnode.ROOT:
                 await self._look_at_topics()
             elif path == DeleteTopicZnode.ROOT:
-                for name in await self._zk.children(path, self._changed):
-                    await self._topics.finish_deletion(name)
+                await self._topics.finish_deletions(await self._zk.children(path, self._changed))
             elif path == ConfigChangeZnode.ROOT:
                 await self._look_at_config_changes()
             elif path in _REQUESTS:
                 await self._look_at_request(path)
             else:
                 await self._look_at_topic(path)
-        except (ConnectionLossError, SessionExpiredError) as error:
-            self._due[path] = None
-            log.warning("changes below %s are looked at when ZooKeeper is there again: %s", path, error)
-            return False
-        except BadVersionError as error:
-            if error.path == ControllerEpochZnode.PATH:
-                # Looked at again after the election that goes on.
-                self._due[path] = None
-                return False
-            log.error("a change of %s in the tree could not be followed: %s", path, error)
         except (DiskError, ZkError, ZnodeDataError) as error:
+            if is_passing(error):
+                self._due[path] = None
+                log.warning("changes of %s are looked at when ZooKeeper is there again: %s", path, error)
+                return False
             log.error("a change of %s in the tree could not be followed: %s", path, error)
         return True
 

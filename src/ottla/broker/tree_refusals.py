@@ -13,17 +13,24 @@ TREE_ERRORS = (DiskError, ZkError)
 """What a change of the tree may raise through no fault of the request."""
 
 
+def is_passing(error: Exception) -> bool:
+    """Whether the same may be tried again once there is a connection and this broker is the controller in it."""
+    if isinstance(error, BadVersionError):
+        return error.path == ControllerEpochZnode.PATH
+    return isinstance(error, ConnectionLossError | SessionExpiredError)
+
+
 def tree_refusal(error: DiskError | ZkError) -> TopicRefusal:
     """The refusal of a change. Where the outcome is not known, what the tree says holds as soon as it can be read."""
     if isinstance(error, DiskError):
         return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    if isinstance(error, ConnectionLossError | SessionExpiredError):
+    if isinstance(error, BadVersionError) and is_passing(error):
+        return TopicRefusal(ErrorCode.NOT_CONTROLLER, "The session with ZooKeeper has expired; try again.")
+    if is_passing(error):
         return TopicRefusal(
             ErrorCode.REQUEST_TIMED_OUT,
             f"ZooKeeper could not be asked, so that this may not have been done. Try again when it is there: {error}",
         )
-    if isinstance(error, BadVersionError) and error.path == ControllerEpochZnode.PATH:
-        return TopicRefusal(ErrorCode.NOT_CONTROLLER, "The session with ZooKeeper has expired; try again.")
     if isinstance(error, NodeExistsError):
         return TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Somebody else makes it at this moment: {error}")
     return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused it: {error}")

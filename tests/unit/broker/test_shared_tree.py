@@ -301,6 +301,31 @@ def test_large_changes_are_made_in_several_transactions() -> None:
     run(body)
 
 
+def test_a_look_that_failed_is_made_again_although_the_connection_came_back_during_another() -> None:
+    async def body(broker: Broker) -> None:
+        changes, looked = broker.changes, []
+        goes_on = asyncio.Event()
+
+        async def look(path: str) -> bool:
+            looked.append(path)
+            if path == "/fails" and looked.count(path) == 1:
+                changes._due[path] = None
+                return False
+            if path == "/waits":
+                await goes_on.wait()
+            return True
+
+        changes._look = look  # type: ignore[method-assign]
+        changes._due.update({"/fails": None, "/waits": None})
+        changes._wake()
+        await broker.until(lambda: "/waits" in looked)
+        changes.resume(is_new_session=False)
+        goes_on.set()
+        await broker.until(lambda: looked.count("/fails") == 2)
+
+    run(body)
+
+
 @pytest.mark.parametrize("answer_is_lost", [False, True])
 @pytest.mark.parametrize("change", ["create", "grow", "delete"])
 def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, answer_is_lost: bool) -> None:
@@ -331,6 +356,10 @@ def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, an
         begun = transactions > 0 or answer_is_lost
         wanted = {"create": 30, "grow": 30, "delete": 0}[change] if begun else before
         await broker.until(lambda: broker.partitions("t") == wanted and is_whole(broker, wanted))
+        await broker.until(lambda: not topics._half_deleted)
+        if not wanted:
+            # Its name may be used again.
+            assert isinstance(await topics.create_topic(TopicSpec("t")), CreatedTopic)
         return True
 
     def is_whole(broker: Broker, count: int) -> bool:
