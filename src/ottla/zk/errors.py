@@ -85,6 +85,12 @@ class InvalidAclError(ZkError):
     CODE = -114
 
 
+class NoWatcherError(ZkError):
+    """The client has no such watch on the node."""
+
+    CODE = -121
+
+
 class SessionMovedError(ZkError):
     """The session goes on at another connection."""
 

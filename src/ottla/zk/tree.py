@@ -274,6 +274,10 @@ class Tree:
         """The names of a node's children, sorted. Raises `NoNodeError`."""
         return sorted(self.get(path).children)
 
+    def ephemerals_of(self, session_id: int) -> list[str]:
+        """The ephemeral nodes of a session."""
+        return sorted(self._ephemerals.get(session_id, ()))
+
     def ephemerals(self) -> dict[int, list[str]]:
         """The paths of ephemeral nodes by the session that owns them."""
         return {session_id: sorted(paths) for session_id, paths in self._ephemerals.items()}

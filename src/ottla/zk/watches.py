@@ -104,13 +104,7 @@ class WatchTable:
         if watchers is None:
             return {}
         for watcher in watchers:
-            paths = self._paths[watcher]
-            if paths[path] > 1:
-                paths[path] -= 1
-            else:
-                del paths[path]
-                if not paths:
-                    del self._paths[watcher]
+            self._forget_one(path, watcher)
         return watchers
 
     def tell(
@@ -125,6 +119,30 @@ class WatchTable:
             else:
                 assert isinstance(watcher, LocalWatch)
                 call_soon(watcher.watcher, event)
+
+    def has(self, path: str, watcher: Hashable) -> tuple[bool, bool]:
+        """Whether a watcher watches the node's data, and its children."""
+        return watcher in self._data.get(path, ()), watcher in self._children.get(path, ())
+
+    def remove(self, path: str, watcher: Hashable, *, on_data: bool, on_children: bool) -> bool:
+        """Forget watches of a watcher on a node; says whether there were any."""
+        wanted = [table for table, is_meant in ((self._data, on_data), (self._children, on_children)) if is_meant]
+        found = [table for table in wanted if watcher in table.get(path, ())]
+        for table in found:
+            del table[path][watcher]
+            if not table[path]:
+                del table[path]
+            self._forget_one(path, watcher)
+        return bool(found)
+
+    def _forget_one(self, path: str, watcher: Hashable) -> None:
+        paths = self._paths[watcher]
+        if paths[path] > 1:
+            paths[path] -= 1
+            return
+        del paths[path]
+        if not paths:
+            del self._paths[watcher]
 
     def drop_if(self, gone: Callable[[Hashable], bool]) -> None:
         """Forget all watches of the watchers that are gone."""

@@ -337,6 +337,26 @@ def multi(data: bytes, position: int, end: int) -> tuple[list[int], list[Operati
         ops.append(op)
 
 
+def multi_read(data: bytes, position: int, end: int) -> list[tuple[int, str]]:
+    """The types and paths of several reads: getData and getChildren. As ZooKeeper's, they set no watches."""
+    reader = Reader(data, position, end)
+    reads: list[tuple[int, str]] = []
+    while True:
+        op, is_end = reader.read_multi_header()
+        if is_end:
+            return reads
+        if op not in (Op.GET_DATA, Op.GET_CHILDREN):
+            raise WireError(f"{op} is no operation of a multiRead")
+        reads.append((op, reader.read_string()))
+        reader.read_bool()
+
+
+def path_and_number(data: bytes, position: int, end: int) -> tuple[str, int]:
+    """What checkWatches and removeWatches ask for."""
+    reader = Reader(data, position, end)
+    return reader.read_string(), reader.read_int()
+
+
 def auth_packet(data: bytes, position: int, end: int) -> AuthPacket:
     """What a client sends to say who it is."""
     reader = Reader(data, position, end)
@@ -378,6 +398,26 @@ def data_reply(xid: int, zxid: int, node: Node) -> bytes:
     length = len(data)
     size = _REPLY_SIZE + 4 + length + _STAT.size
     return _REPLY_WITH_LENGTH.pack(size, xid, zxid, 0, length) + data + node_stat(node)
+
+
+def data_body(node: Node) -> bytes:
+    """A node's data and Stat, as an answer to several reads has them."""
+    return buffer_body(node.data) + node_stat(node)
+
+
+def buffer_body(content: bytes | None) -> bytes:
+    """Bytes with their length."""
+    return _INT.pack(-1) if content is None else _INT.pack(len(content)) + content
+
+
+def int_body(number: int) -> bytes:
+    """An i32."""
+    return _INT.pack(number)
+
+
+def identities_body(known: Sequence[tuple[str, str]]) -> bytes:
+    """Schemes and users."""
+    return _INT.pack(len(known)) + b"".join([string_body(scheme) + string_body(user) for scheme, user in known])
 
 
 def node_stat(node: Node) -> bytes:
@@ -435,6 +475,15 @@ def multi_body(results: Sequence[tuple[int, bytes]]) -> bytes:
     parts: list[bytes] = []
     for op, body in results:
         parts += (_MULTI_HEADER.pack(op, False, 0), body)
+    parts.append(_MULTI_HEADER.pack(-1, True, -1))
+    return b"".join(parts)
+
+
+def multi_read_body(results: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """The results of several reads: type, error and body of each."""
+    parts: list[bytes] = []
+    for op, error, body in results:
+        parts += (_MULTI_HEADER.pack(op, False, error), body)
     parts.append(_MULTI_HEADER.pack(-1, True, -1))
     return b"".join(parts)
 

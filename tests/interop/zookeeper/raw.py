@@ -16,7 +16,9 @@ from support.ports import LOOPBACK
 
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_ACL, SET_ACL, GET_CHILDREN, SYNC = 1, 2, 3, 4, 5, 6, 7, 8, 9
 PING, GET_CHILDREN2, CHECK, MULTI, CREATE2 = 11, 12, 13, 14, 15
+CHECK_WATCHES, REMOVE_WATCHES, MULTI_READ = 17, 18, 22
 AUTH, SET_WATCHES, SET_WATCHES2, CLOSE = 100, 101, 105, -11
+GET_EPHEMERALS, GET_ALL_CHILDREN_NUMBER, WHO_AM_I = 103, 104, 107
 PING_XID, EVENT_XID = -2, -1
 TIMEOUT_S = 20.0
 
@@ -161,8 +163,14 @@ class _Reading:
             return self.children(), self.stat()
         if op == GET_ACL:
             return self.acl(), self.stat()
-        if op == MULTI:
+        if op in (MULTI, MULTI_READ):
             return self.multi()
+        if op == GET_EPHEMERALS:
+            return self.children()
+        if op == GET_ALL_CHILDREN_NUMBER:
+            return self.int()
+        if op == WHO_AM_I:
+            return sorted((self.text(), self.text()) for _ in range(self.take("i")[0]))
         return None
 
 

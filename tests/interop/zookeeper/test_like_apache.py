@@ -87,6 +87,22 @@ class Script:
         ]
         return raw.MULTI, raw.multi(parts)
 
+    def inquiry(self) -> tuple[int, bytes]:
+        """What few clients ask. Not checkWatches: Apache ZooKeeper 3.8.4 says yes where anybody watches the node."""
+        reads = [
+            (self.dice.choice([raw.GET_DATA, raw.GET_CHILDREN]), raw.watching(self.path(), self.dice.random() < 0.5))
+            for _ in range(self.dice.choice([0, 1, 3]))
+        ]
+        return self.dice.choice(
+            [
+                lambda: (raw.GET_EPHEMERALS, raw.string(self.dice.choice([self.root, self.path(), "/", ""]))),
+                lambda: (raw.GET_ALL_CHILDREN_NUMBER, raw.string(self.path())),
+                lambda: (raw.WHO_AM_I, b""),
+                lambda: (raw.REMOVE_WATCHES, raw.versioned(self.path(), self.dice.randrange(5))),
+                lambda: (raw.MULTI_READ, raw.multi(reads)),
+            ]
+        )()
+
     def rare(self) -> tuple[int, bytes]:
         paths = [[self.path() for _ in range(2)] for _ in range(3)]
         # Of a time before all, and of one after all: what lies between is not the same number in both.
@@ -106,9 +122,11 @@ class Script:
 
     def steps(self) -> Iterator[Step]:
         yield Step(0, raw.CREATE, raw.create(self.root))
-        kinds: list[Callable[[], tuple[int, bytes]]] = [self.change, self.reading, self.several, self.rare]
+        kinds: list[Callable[[], tuple[int, bytes]]] = [
+            self.change, self.reading, self.several, self.rare, self.inquiry,
+        ]  # fmt: skip
         for _ in range(STEPS):
-            (kind,) = self.dice.choices(kinds, [5, 4, 1, 1])
+            (kind,) = self.dice.choices(kinds, [5, 4, 1, 1, 1])
             op, body = kind()
             xid = {raw.SET_WATCHES: -8, raw.AUTH: -4}.get(op)
             yield Step(self.dice.randrange(2), op, body, xid)

@@ -25,6 +25,7 @@ BOTH = pytest.mark.parametrize(
 )
 UNKNOWN_OP = 77
 UNIMPLEMENTED = -6
+NO_WATCHER = -121
 DELETED, DATA_CHANGED, CHILDREN_CHANGED, CREATED = 2, 3, 4, 1
 CONNECTED = 3
 
@@ -214,6 +215,27 @@ def test_answers_come_in_the_order_of_requests(server: Server) -> None:
             assert isinstance(answer.result, tuple)
             assert answer.result[0] == b"%d" % number, "each reads what the request before it wrote"
         assert sorted(answer.zxid for answer in answers) == [answer.zxid for answer in answers]
+
+
+def test_watches_are_looked_for_and_removed(server: Server) -> None:
+    with RawClient(server.port) as client, RawClient(server.port) as other:
+        root = f"/removed-{client.session_id}"
+        client.ask(raw.CREATE, raw.create(root))
+        for op in (raw.GET_DATA, raw.GET_CHILDREN):
+            client.ask(op, raw.watching(root, True))
+        other.ask(raw.GET_DATA, raw.watching(root, True))
+        children, data, either = 1, 2, 3
+        assert client.ask(raw.CHECK_WATCHES, raw.versioned(root, children)).error == 0
+        assert client.ask(raw.REMOVE_WATCHES, raw.versioned(root, children)).error == 0
+        assert client.ask(raw.CHECK_WATCHES, raw.versioned(root, children)).error == NO_WATCHER
+        assert client.ask(raw.REMOVE_WATCHES, raw.versioned(root, children)).error == NO_WATCHER
+        assert client.ask(raw.CHECK_WATCHES, raw.versioned(root, either)).error == 0
+        assert client.ask(raw.REMOVE_WATCHES, raw.versioned(root, data)).error == 0
+        assert client.ask(raw.REMOVE_WATCHES, raw.versioned(root, either)).error == NO_WATCHER
+        other.ask(raw.SET_DATA, raw.set_data(root, b""))
+        client.ping()
+        assert client.events == []
+        assert other.events == [Event(DATA_CHANGED, CONNECTED, root)]
 
 
 def test_a_request_that_nobody_knows_is_refused(server: Server) -> None:

@@ -21,6 +21,8 @@ DECODERS: list[Callable[[bytes, int, int], object]] = [
     wire.path_and_watch,
     wire.path_only,
     wire.multi,
+    wire.multi_read,
+    wire.path_and_number,
     wire.auth_packet,
     partial(wire.watches_to_set, with_persistent=False),
     partial(wire.watches_to_set, with_persistent=True),

@@ -17,6 +17,7 @@ from ottla.zk.errors import (
     ZkError,
     codes_of_failed,
 )
+from ottla.zk.server.inquiries import Inquiries
 from ottla.zk.tree import CloseSession, Node, Transaction
 from ottla.zk.watches import EventType, WatchEvent
 from ottla.zk.wire import Op
@@ -56,6 +57,7 @@ class Requests:
             Op.SET_WATCHES: self._set_watches,
             Op.SET_WATCHES2: self._set_watches2,
             Op.CLOSE_SESSION: self._close_session,
+            **Inquiries(store).handlers,
             **{op: self._changer(op) for op in (Op.CREATE, Op.CREATE2, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.CHECK)},
         }
         self._known = frozenset(Op)
