@@ -21,7 +21,7 @@ from ottla.client.highlevel.rebalancer import (
     RebalanceSettings,
     SessionOverError,
 )
-from ottla.client.highlevel.registration import register
+from ottla.client.highlevel.registration import ConsumerIdInUseError, register
 from ottla.zk.client import ConnectionLossError, SessionEvent, ZkClient
 from ottla.zk.layout import ConsumerRegistration
 from ottla.zk.tree import SessionExpiredError, SessionMovedError, ZkError
@@ -108,6 +108,8 @@ class GroupMember:
             except Exception as error:
                 _log.error("%s", error, exc_info=not isinstance(error, ConsumerRebalanceFailedError))
                 self._settle(waiting, error)
+                if isinstance(error, ConsumerIdInUseError) and not waiting:
+                    self.trigger()  # its session was lost to the other one, which may go some day
             else:
                 self._refusals = 0
                 self._settle(waiting, None)

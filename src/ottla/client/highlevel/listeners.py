@@ -7,7 +7,7 @@ Source: Apache Kafka 0.8.2.2, `ZookeeperConsumerConnector.reinitializeConsumer`,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from ottla.client.highlevel.context import streams_of
@@ -67,6 +67,12 @@ class Listeners:
         if await children_or_none(self._zk, BrokerIdZnode.ROOT):
             return True
         return bool(await self._watch_children(BrokerIdZnode.ROOT))
+
+    async def watch_releases(self, owner_paths: Collection[str]) -> None:
+        """Have it told when an owner node goes that was in the way, or has gone already. Raises `ZkError`s."""
+        for path in owner_paths:
+            if path not in self._armed and await self._armed_by(path, self._zk.exists) is None:
+                self._on_event()
 
     def _streams(self) -> Mapping[str, int]:
         return streams_of(self._registration, self._topics, exclude_internal_topics=self._exclude_internal_topics)

@@ -30,6 +30,8 @@ class Ownership:
         self._figures = figures
         #: The session that made each node, with which it goes; None where it is not known whether it is ours.
         self._held: dict[TopicPartition, int | None] = {}
+        self.in_conflict: list[str] = []
+        """The owner nodes that the last claim met another consumer's at."""
 
     async def claim_all(self, decision: Mapping[TopicPartition, ConsumerThread]) -> bool:
         """Claim every partition for its thread; False, and none is held, where another consumer holds one of them.
@@ -37,18 +39,19 @@ class Ownership:
         Every one is tried, as each conflict tells of a consumer that has not released yet. Raises `ZkError`s, with what
         was claimed released again as far as that can be.
         """
-        conflicts = 0
+        self.in_conflict = []
         try:
             for partition in sorted(decision):
-                conflicts += not await self._claim(partition, str(decision[partition]))
+                if not await self._claim(partition, str(decision[partition])):
+                    self.in_conflict.append(PartitionOwnerZnode.path(self._group, *partition))
             self._check_session()
         except Exception:
             await self._roll_back()
             raise
-        if conflicts:
-            self._figures.conflicts += conflicts
+        if self.in_conflict:
+            self._figures.conflicts += len(self.in_conflict)
             await self.release()
-        return not conflicts
+        return not self.in_conflict
 
     async def release(self) -> None:
         """Delete all owner nodes of this consumer. Raises `ZkError`s; what is left is deleted by the next call."""

@@ -171,7 +171,7 @@ class Rebalancer:
         why = f"the last time since {problem}" if problem else "as other consumers did not release their partitions"
         raise ConsumerRebalanceFailedError(
             f"{settings.consumer} could not rebalance in {settings.max_retries} tries (rebalance.max.retries), {why}; "
-            "it owns nothing until the group or a topic changes"
+            "it owns nothing until the group, a topic or an owner changes"
         ) from problem
 
     async def _try(self) -> bool:
@@ -185,6 +185,8 @@ class Rebalancer:
         context = await read_context(
             self._zk, settings.group, settings.consumer, exclude_internal_topics=settings.exclude_internal_topics
         )
+        if missing := [topic for topic, numbers in context.partitions.items() if not numbers]:
+            _log.warning("%s waits for topics that do not exist (yet): %s", settings.consumer, ", ".join(missing))
         self._begin(Step.ASSIGN)
         assignments = context.assign(settings.strategy)
         decision = context.mine(assignments)
@@ -240,6 +242,8 @@ class Rebalancer:
         try:
             await self._ownership.release()
             self.registry = {}
+            # Its owner may have been slow, and may not change the group any more when it lets go.
+            await self._listeners.watch_releases(self._ownership.in_conflict)
         except ZkError as error:
             _log.warning("%s could not release its partitions: %s", self._settings.consumer, error)
 

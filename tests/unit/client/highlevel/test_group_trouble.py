@@ -174,16 +174,44 @@ def test_what_was_read_in_a_session_that_expired_is_committed_in_the_next(auto_c
     virtually(scenario)
 
 
-def test_who_finds_its_name_taken_in_a_new_session_reads_nothing_any_more():
+def test_who_finds_its_name_taken_in_a_new_session_reads_nothing_until_it_is_free():
     async def scenario(world):
         await world.begin(t=1)
         member = await world.start("c1", ONE)
-        path = ConsumerIdZnode.path(GROUP, "c1")
         rival = world.session()
         member.zk.expire(1000)
-        await rival.create(path, ConsumerIdZnode.encode(ONE), ephemeral=True)
+        await rival.create(ConsumerIdZnode.path(GROUP, "c1"), ConsumerIdZnode.encode(ONE), ephemeral=True)
         await world.settle()
         assert member.fetching.fetched == {}
+        await rival.close()
+        await world.settle()
+        assert member.owned == {"t": {0}}
+
+    virtually(scenario)
+
+
+def test_a_consumer_that_was_slow_leaves_nobody_behind():
+    """The others have given up when it lets go at last, and nothing else changes after that."""
+
+    async def scenario(world):
+        await world.begin(t=3)
+        slow = await world.start("c1", ONE)
+
+        class Slow:
+            async def before_releasing_partitions(self, owned):
+                await world.settle(100)
+
+            async def before_starting_fetchers(self, consumer, assignment):
+                pass
+
+        slow.group_member.rebalancer.hooks = Slow()
+        for name in ("c2", "c3"):
+            member = world.join(name, ONE)
+            with pytest.raises(ConsumerRebalanceFailedError, match="did not release"):
+                await member.group_member.rebalance_now()
+        await world.settle(400)
+        world.check()
+        assert world.shares() == {"c1": {0}, "c2": {1}, "c3": {2}}
 
     virtually(scenario)
 
