@@ -36,6 +36,8 @@ ACCEPT_PAUSE_S = 0.1
 MOST_SESSIONS = 1_000_000
 #: How long a connection may take to ask for a session.
 SESSIONLESS_S = 10.0
+#: An i32 tells a client of its timeout.
+LONGEST_TIMEOUT_MS = 2**31 - 1
 #: How soon and how late expired sessions are looked for, seconds.
 SHORTEST_LOOK_S = 0.01
 LONGEST_LOOK_S = 1.0
@@ -61,7 +63,7 @@ class ServerSettings:
         """The timeout that a session gets: what the client wants, within two and twenty ticks."""
         least = self.min_session_timeout_ms if self.min_session_timeout_ms > 0 else 2 * self.tick_time_ms
         most = self.max_session_timeout_ms if self.max_session_timeout_ms > 0 else 20 * self.tick_time_ms
-        return max(least, min(wanted_ms, most))
+        return min(max(least, min(wanted_ms, most)), LONGEST_TIMEOUT_MS)
 
 
 class ZooKeeperServer:

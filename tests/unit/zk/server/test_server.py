@@ -21,6 +21,7 @@ from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import InlineExecutor
 from ottla.env.network import NetworkError
 from ottla.env.randomness import Randomness
+from ottla.zk import wire
 from ottla.zk.client import LocalClient
 from ottla.zk.server import connection as connection_module
 from ottla.zk.server import server as server_module
@@ -617,3 +618,9 @@ def test_who_takes_its_answers_slowly_is_alive(monkeypatch: pytest.MonkeyPatch) 
             assert connection.closed
 
     run(body)
+
+
+@pytest.mark.parametrize("wanted_ms", [-(2**31), 0, 2**31 - 1])
+def test_no_timeout_is_longer_than_a_client_can_be_told(wanted_ms: int) -> None:
+    agreed_ms = ServerSettings(tick_time_ms=99_999_999_999).agreed_timeout_ms(wanted_ms)
+    assert len(wire.connect_response(agreed_ms, 1, bytes(16), None)) == 40
