@@ -1,16 +1,15 @@
-"""Where the log is forced to disk: in a disk thread or, where it is quick and little waits for it, on the loop. Pure.
+"""Where the log is forced to disk: in a disk thread or, where it is quick and nobody else waits, on the loop. Pure.
 
-To hand a flush to a thread and to hear of its end costs more processor time than the flush. So a server that has
-nothing else to do waits for it, as long as that is a matter of milliseconds, few transactions wait, and nobody but
-their clients asks for anything: what these ask for meanwhile is worked on in the next turn, and forced together.
+To hand a flush to a thread and to hear of its end costs more processor time than the flush, and while the thread takes
+up its work and comes back, the loop does nothing either. So a server that has nothing else to do waits for a disk that
+is quick, as long as nobody but the clients which have changed something asks for anything. What these ask for meanwhile
+is worked on in the next turn, and forced together. Whoever only reads waits for one flush at most.
 """
 
 from __future__ import annotations
 
 QUICK_MS = 5.0
 """A flush that usually takes no longer than this is waited for."""
-FEW_TRANSACTIONS = 16
-"""With more of them it pays to go on working while the disk is busy."""
 #: How much one flush counts: one that takes a second is remembered for 50 others.
 _WEIGHT = 1 / 8
 
@@ -27,9 +26,9 @@ class FlushPace:
         """A flush, wherever it was, took so long."""
         self.usual_ms += (length_ms - self.usual_ms) * _WEIGHT
 
-    def is_waited_for(self, transactions: int, clients: int) -> bool:
+    def is_waited_for(self, others_ask: bool) -> bool:
         """Whether the next flush is not given to a thread.
 
-        So many `transactions` wait for it, and so many `clients` have asked for something since the last one.
+        `others_ask`: somebody whose changes it does not hold has asked for something since the last one.
         """
-        return clients <= transactions <= FEW_TRANSACTIONS and self.usual_ms <= QUICK_MS
+        return not others_ask and self.usual_ms <= QUICK_MS

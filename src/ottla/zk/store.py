@@ -98,8 +98,9 @@ class TreeStore:
         self._dirty = False
         self._closed = False
         self._pace = FlushPace() if waits_for_disk else None
-        #: The sessions of other processes that have asked for something since the last flush.
+        #: The sessions that have asked for something since the last flush, as their server says, and for changes.
         self.askers: set[int] = set()
+        self._changers: set[int] = set()
         self._flush_on_ack = flush_on_ack and executor is not None
         #: Who waits for the flush under way, and who for the one after it.
         self._waiting: list[asyncio.Future[None]] = []
@@ -187,6 +188,7 @@ class TreeStore:
         if self._failure is not None:
             raise self._failure
         transaction = self.tree.execute(operations, session_id, self._clock.now_ms(), identities)
+        self._changers.add(session_id)
         self._log(transaction)
         return transaction
 
@@ -373,11 +375,12 @@ class TreeStore:
         self._waiting, self._waiting_next = self._waiting_next, []
         self._touched, self._touched_next = self._touched_next, self._touched
         zxid = self.tree.last_zxid
-        clients = len(self.askers)
+        others_ask = not self.askers <= self._changers
         self.askers.clear()
+        self._changers.clear()
         if self._pace is None:
             self._executor.call(self._file.flush, lambda _, error: self._flushed(zxid, error))
-        elif not self._pace.is_waited_for(zxid - self.forced_zxid, clients):
+        elif not self._pace.is_waited_for(others_ask):
             self._executor.call(self._flush_timed, lambda _, error: self._flushed(zxid, error))
         else:
             try:

@@ -86,6 +86,7 @@ _EVENT = struct.Struct(">iiqiiii")
 _CONNECT = struct.Struct(">iqiqi")
 _CONNECTED = struct.Struct(">iiiqi16s")
 _MULTI_HEADER = struct.Struct(">i?i")
+_STAT_IN_MULTI = struct.Struct(">i?iqqqqiiiqiiq")
 
 _REPLY_SIZE = 16
 _OPEN_ACL_BYTES = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
@@ -191,10 +192,15 @@ class Reader:
         except UnicodeDecodeError as error:
             raise WireError(f"a string is not UTF-8 ({error})") from error
 
-    def read_multi_header(self) -> tuple[int, bool]:
-        """The type of an operation of a multi, and whether it is the end of it."""
-        op, is_end, _ = _MULTI_HEADER.unpack_from(self.data, self._take(_MULTI_HEADER.size))
-        return op, is_end
+    def read_multi_header(self) -> tuple[int, bool, int]:
+        """The type of an operation of a multi, whether it is the end of it, and an error that nobody looks at."""
+        start = self.position
+        stop = self.position = start + _MULTI_HEADER.size
+        if stop > self.end:
+            self.position = start
+            raise self._too_short(_MULTI_HEADER.size)
+        header: tuple[int, bool, int] = _MULTI_HEADER.unpack_from(self.data, start)
+        return header
 
     def read_vector(self, element: Callable[[], T]) -> list[T]:
         """Elements, each of which takes at least one byte."""
@@ -324,7 +330,7 @@ def multi(data: bytes, position: int, end: int) -> tuple[list[int], list[Operati
     ops: list[int] = []
     operations: list[Operation] = []
     while True:
-        op, is_end = reader.read_multi_header()
+        op, is_end, _ = reader.read_multi_header()
         if is_end:
             return ops, operations
         decode = _WITHIN_MULTI.get(op)
@@ -342,7 +348,7 @@ def multi_read(data: bytes, position: int, end: int) -> list[tuple[int, str]]:
     reader = Reader(data, position, end)
     reads: list[tuple[int, str]] = []
     while True:
-        op, is_end = reader.read_multi_header()
+        op, is_end, _ = reader.read_multi_header()
         if is_end:
             return reads
         if op not in (Op.GET_DATA, Op.GET_CHILDREN):
@@ -470,11 +476,21 @@ def result_body(op: int, done: ServerOperation, result: Result, zxid: int, now_m
     return b""
 
 
-def multi_body(results: Sequence[tuple[int, bytes]]) -> bytes:
+def multi_body(
+    ops: Sequence[int],
+    operations: Sequence[Operation],
+    results: Sequence[Result],
+    zxid: int,
+    now_ms: int,
+    session_id: int,
+) -> bytes:
     """The results of a multi: type and body of each."""
     parts: list[bytes] = []
-    for op, body in results:
-        parts += (_MULTI_HEADER.pack(op, False, 0), body)
+    for op, done, result in zip(ops, operations, results, strict=True):
+        if type(result) is Stat:
+            parts.append(_STAT_IN_MULTI.pack(op, False, 0, *result))
+        else:
+            parts += (_MULTI_HEADER.pack(op, False, 0), result_body(op, done, result, zxid, now_ms, session_id))
     parts.append(_MULTI_HEADER.pack(-1, True, -1))
     return b"".join(parts)
 

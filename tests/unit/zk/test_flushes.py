@@ -14,7 +14,7 @@ from ottla.env.disk import DiskError
 from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import InlineExecutor
-from ottla.zk.flushes import FEW_TRANSACTIONS, QUICK_MS, FlushPace
+from ottla.zk.flushes import QUICK_MS, FlushPace
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import Create, Set
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 pytestmark = [pytest.mark.spec("Z2")]
 
-SESSION = 1
+SESSION, OTHER = 1 << 40, (1 << 40) + 1
 #: More flushes than a pace needs to know a quick disk.
 SOME = 20
 
@@ -72,34 +72,36 @@ class Served:
 
 def test_a_pace_trusts_a_disk_that_has_been_quick_for_a_while_and_forgets_a_slow_one() -> None:
     pace = FlushPace()
-    assert not pace.is_waited_for(1, 1), "nobody knows this disk"
+    assert not pace.is_waited_for(others_ask=False), "nobody knows this disk"
     for _ in range(SOME):
         pace.took(QUICK_MS / 4)
-    assert pace.is_waited_for(1, 1)
+    assert pace.is_waited_for(others_ask=False)
+    assert not pace.is_waited_for(others_ask=True)
     pace.took(1000.0)
-    assert not pace.is_waited_for(1, 1)
+    assert not pace.is_waited_for(others_ask=False)
     for _ in range(10 * SOME):
         pace.took(QUICK_MS * 1.1)
-    assert not pace.is_waited_for(1, 1)
+    assert not pace.is_waited_for(others_ask=False)
     for _ in range(SOME):
         pace.took(QUICK_MS / 4)
-    assert pace.is_waited_for(1, 1)
+    assert pace.is_waited_for(others_ask=False)
 
 
-def test_a_quick_flush_is_waited_for_unless_others_ask_or_many_transactions_wait() -> None:
+def test_a_quick_flush_is_waited_for_unless_others_ask() -> None:
     async def body() -> None:
         served = Served()
         assert await served.write() == 1
         for _ in range(SOME):
             await served.write()
         assert await served.write() == 0
-        assert await served.write(FEW_TRANSACTIONS) == 0
-        assert await served.write(FEW_TRANSACTIONS + 1) == 1
-        served.store.askers |= {1 << 40}
+        assert await served.write(100) == 0
+        served.store.askers |= {SESSION}
         assert await served.write() == 0, "the one that writes"
-        served.store.askers |= {1 << 40, (1 << 40) + 1}
+        served.store.askers |= {SESSION, OTHER}
         assert await served.write() == 1, "somebody reads"
         assert await served.write() == 0, "and has gone"
+        served.store.askers |= {OTHER}
+        assert await served.write(100) == 1
 
     asyncio.run(body())
 

@@ -179,11 +179,8 @@ class Requests:
             connection.answer(xid, self._tree.last_zxid, 0, wire.failed_multi_body(codes))
             return
         self.tell(done)
-        results = [
-            (op, wire.result_body(op, operation, result, done.zxid, done.time_ms, session.id))
-            for op, operation, result in zip(ops, operations, done.results, strict=True)
-        ]
-        connection.answer(xid, done.zxid, 0, wire.multi_body(results))
+        body = wire.multi_body(ops, operations, done.results, done.zxid, done.time_ms, session.id)
+        connection.answer(xid, done.zxid, 0, body)
 
     def _close_session(self, connection: ClientConnection, xid: int, data: bytes, position: int, end: int) -> None:
         session = connection.session
