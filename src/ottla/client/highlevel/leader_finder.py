@@ -30,6 +30,8 @@ class LeaderFinder:
         self._found = found
         self._some = asyncio.Event()
         self.no_leader: set[TopicPartition] = set()
+        #: What went wrong the last time; told aloud when it changes, as it is tried again very soon.
+        self._problem = ""
 
     def add(self, partitions: Collection[TopicPartition]) -> None:
         """Look for their leaders."""
@@ -43,8 +45,11 @@ class LeaderFinder:
             self._some.clear()
             try:
                 await self._look()
+                self._problem = ""
             except (ClientError, ZkError) as error:
-                _log.warning("leaders are not known of %s: %s", _some_of(self.no_leader), error)
+                level = logging.INFO if str(error) == self._problem else logging.WARNING
+                _log.log(level, "leaders are not known of %s: %s", _some_of(self.no_leader), error)
+                self._problem = str(error)
             except Exception:
                 _log.exception("the search for leaders broke, and goes on")
             await asyncio.sleep(self._backoff_s)

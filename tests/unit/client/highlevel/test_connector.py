@@ -558,3 +558,17 @@ def test_a_fetch_that_waits_does_not_hold_up_what_comes_after_a_rebalance(group,
     group.tree.topic("t", 2)
     reader.wait_for(10)
     assert time.monotonic() - began < 4
+
+
+@pytest.mark.spec("Z7")
+def test_that_no_broker_is_alive_is_told_once_and_not_at_every_look(group, read, caplog):
+    group.topic("t", 0)
+    group.fakes.fill(P, 10)
+    connector = group.connect(refresh_leader_backoff_ms=5)
+    read(connector.create_message_streams({"t": 1})["t"][0]).wait_for(10)
+    with caplog.at_level("INFO", "ottla.client.highlevel"):
+        group.tree.brokers({})
+        group.fakes.leaders[P] = -1
+        wait_until(lambda: sum("no broker is alive" in each for each in caplog.messages) > 5, "looks for a broker")
+    told = [each for each in caplog.records if "no broker is alive" in each.message and each.levelname == "WARNING"]
+    assert len(told) == 1
