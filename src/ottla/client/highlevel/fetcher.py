@@ -139,12 +139,16 @@ class ConsumerFetcher:
                 if info is None or self._partitions.get(partition) is not info:
                     continue
                 if data.error_code == ErrorCode.NONE:
+                    info.refused = ErrorCode.NONE
                     brought |= self._take(info, data)
                 elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(partition)
                 else:
                     why = BrokerError(data.error_code, f"{partition} cannot be read from broker {self._node_id}")
-                    _log.info("%s; its leader is looked for", why)
+                    # Aloud once: it is tried again as soon as the leader is found, which may be the same.
+                    is_news = not why.retriable and info.refused != data.error_code
+                    _log.log(logging.WARNING if is_news else logging.INFO, "%s; its leader is looked for", why)
+                    info.refused = ErrorCode.NONE if why.retriable else data.error_code
                     self._leave([partition])
         await self._find_offsets(out_of_range)
         if answer.throttle_time_ms > 0:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ottla.assign.threads import ConsumerThread
 from ottla.client.model import TopicPartition
+from ottla.wire.errors import ErrorCode
 
 INVALID_OFFSET = -1
 """The offset of a partition for which none is kept: `auto.offset.reset` says where its first fetch begins."""
@@ -30,7 +31,7 @@ class PartitionTopicInfo:
     `consumed_offset` is behind the last record that was handed out, `fetched_offset` behind the last one in the queue.
     """
 
-    __slots__ = ("consumed_offset", "fetched_offset", "partition", "queue", "thread")
+    __slots__ = ("consumed_offset", "fetched_offset", "partition", "queue", "refused", "thread")
 
     def __init__(
         self, partition: TopicPartition, thread: ConsumerThread, queue: ChunkSink, offset: int = INVALID_OFFSET
@@ -40,6 +41,8 @@ class PartitionTopicInfo:
         self.queue = queue
         self.consumed_offset = offset
         self.fetched_offset = offset
+        #: The broker's error at the last fetch, if it is one that another attempt does not cure; NONE else.
+        self.refused: int = ErrorCode.NONE
 
     def reset(self, offset: int) -> None:
         """Fetch from this offset on: there was none, or it was not in the log.

@@ -572,3 +572,15 @@ def test_that_no_broker_is_alive_is_told_once_and_not_at_every_look(group, read,
         wait_until(lambda: sum("no broker is alive" in each for each in caplog.messages) > 5, "looks for a broker")
     told = [each for each in caplog.records if "no broker is alive" in each.message and each.levelname == "WARNING"]
     assert len(told) == 1
+
+
+@pytest.mark.spec("Z7")
+def test_a_partition_that_may_not_be_read_is_told_once(group, caplog):
+    group.topic("t", 0)
+    group.fakes.fill(P, 10)
+    group.fakes.faults[ApiKey.FETCH].extend([ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 4)
+    with caplog.at_level("INFO", "ottla.client.highlevel"):
+        stream = group.connect(refresh_leader_backoff_ms=5).create_message_streams({"t": 1})["t"][0]
+        assert next(iter(stream)).offset == 0
+    told = [each.levelname for each in caplog.records if "TOPIC_AUTHORIZATION_FAILED" in each.message]
+    assert told == ["WARNING", "INFO", "INFO", "INFO"]
