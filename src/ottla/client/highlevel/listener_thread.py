@@ -9,6 +9,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
+from ottla.client.errors import ClientError
 from ottla.client.highlevel.rebalancer import GlobalAssignment, Owned
 
 
@@ -68,10 +69,18 @@ def _serve(calls: SimpleQueue[_Call | None]) -> None:
         error: Exception | None = None
         try:
             work()
+        except StopIteration as raised:  # which a future does not take
+            error = _raised(raised)
         except Exception as raised:
             error = raised
+        except BaseException as raised:  # sys.exit(), say: the rebalance would wait for ever
+            error = _raised(raised)
         with suppress(RuntimeError):  # the connector was shut down meanwhile
             loop.call_soon_threadsafe(_settle, done, error)
+
+
+def _raised(error: BaseException) -> ClientError:
+    return ClientError(f"the rebalance listener raised {error!r}")
 
 
 def _settle(done: asyncio.Future[None], error: Exception | None) -> None:

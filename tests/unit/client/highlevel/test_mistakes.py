@@ -131,3 +131,22 @@ def test_streams_are_made_once_however_many_threads_ask(group):
     assert len(made) == 1
     assert all("once" in str(error) for error in refused)
     wait_until(lambda: len(group.owners()) == 1, "the owner")
+
+
+@pytest.mark.spec("Z6")
+@pytest.mark.parametrize("error", [StopIteration(), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_whatever_a_listener_raises_the_rebalance_does_not_hang(group, error):
+    group.topic("t", 0)
+    raised = []
+
+    class Raising:
+        def before_starting_fetchers(self, consumer, assignment):
+            if not raised:
+                raised.append(error)
+                raise error
+
+    connector = group.connect()
+    connector.set_rebalance_listener(Raising())
+    connector.create_message_streams({"t": 1})
+    assert raised
+    assert len(group.owners()) == 1
