@@ -11,7 +11,7 @@ from ottla.assign.assignor import PartitionAssignor
 from ottla.groups.group import GroupLimits
 from ottla.sim.churn_script import Action, ChurnScript, Turn
 from ottla.sim.consumption import Consumption
-from ottla.sim.design import DesignResult, Settled
+from ottla.sim.design import DesignResult, Recorder
 from ottla.sim.group_coordinator import SimulatedCoordinator
 from ottla.sim.group_member import MemberTimes, SimulatedMember
 from ottla.sim.group_stage import GroupStage, Place, Weather
@@ -24,20 +24,21 @@ class CoordinatorDesign:
     def __init__(
         self, name: str, assignor: Callable[[], PartitionAssignor], times: MemberTimes, weather: Weather, seed: int
     ) -> None:
-        self._result = DesignResult(name)
+        self._name = name
         self._assignor = assignor
         self._times = times
         self._weather = weather
         self._chance = random.Random(seed)
         self._places: dict[str, Place] = {}
         self._stage: GroupStage
+        self._recorder: Recorder
         self._consumption: Consumption
         self._requests_before: Counter[str] = Counter()
-        self._last: Turn | None = None
 
     def run(self, script: ChurnScript) -> DesignResult:
         """Play it to its end. Raises `Wrong` where the group does what it must not."""
-        self._consumption = Consumption(script.partitions)
+        self._recorder = Recorder(self._name, script.partitions)
+        self._consumption = self._recorder.consumption
         self._stage = GroupStage(
             self._assignor,
             script.partitions,
@@ -63,27 +64,16 @@ class CoordinatorDesign:
     def _begin(self) -> None:
         self._consumption.begin(self._stage.now_ms)
         self._requests_before = self._stage.requests.copy()
-        self._result.rebalances = 0
+        self._recorder.result.rebalances = 0
 
     def _end(self, now_ms: int) -> DesignResult:
-        self._note_settled()
-        self._consumption.end(now_ms)
-        result, consumption = self._result, self._consumption
+        result = self._recorder.end(now_ms)
         result.requests = self._stage.requests - self._requests_before
         result.tries = result.requests["JoinGroup"]
-        result.unread_s, result.doubled_s = consumption.unread_ms / 1000, consumption.doubled_ms / 1000
-        result.longest_unread_s = consumption.longest_unread_ms / 1000
-        result.readings = consumption.readings
         return result
 
-    def _note_settled(self) -> None:
-        if self._last is not None:
-            after_ms = max(0, self._consumption.changed_ms - self._last.at_ms)
-            self._result.settled.append(Settled(self._last, after_ms, self._consumption.is_whole))
-
     def _play(self, turn: Turn) -> None:
-        self._note_settled()
-        self._last = turn
+        self._recorder.turn(turn)
         stage, now_ms = self._stage, self._stage.now_ms
         if turn.action is Action.START:
             self._places[turn.member] = stage.start_member(name=turn.member)
@@ -105,7 +95,7 @@ class CoordinatorDesign:
         self._consumption.resumed(member, self._stage.now_ms)
 
     def _claimed(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
-        self._result.rebalances += 1
+        self._recorder.result.rebalances += 1
         self._consumption.claimed(member.name, partitions, self._stage.now_ms)
 
     def _released(self, member: SimulatedMember, partitions: Iterable[int]) -> None:

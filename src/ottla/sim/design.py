@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ottla.sim.churn_script import Turn
-from ottla.sim.consumption import Reading
+from ottla.sim.consumption import Consumption, Reading
 
 JOINING = ("JoinGroup", "SyncGroup", "LeaveGroup", "FetchOffsets")
 """Requests of a rebalance; heartbeats and commits go on all the time."""
@@ -46,3 +46,32 @@ class DesignResult:
     def requests_of_rebalances(self) -> int:
         """Requests to the coordinator that rebalances made."""
         return sum(self.requests[kind] for kind in JOINING)
+
+
+class Recorder:
+    """What one run adds up to: who reads what, and how long each turn takes to settle."""
+
+    def __init__(self, design: str, partitions: int) -> None:
+        self.result = DesignResult(design)
+        self.consumption = Consumption(partitions)
+        self._last: Turn | None = None
+
+    def turn(self, turn: Turn) -> None:
+        """A turn comes: what the one before it led to has happened."""
+        self._note_settled()
+        self._last = turn
+
+    def end(self, now_ms: int) -> DesignResult:
+        """The run is over; the figures of reading are filled in."""
+        self._note_settled()
+        self.consumption.end(now_ms)
+        result, consumption = self.result, self.consumption
+        result.unread_s, result.doubled_s = consumption.unread_ms / 1000, consumption.doubled_ms / 1000
+        result.longest_unread_s = consumption.longest_unread_ms / 1000
+        result.readings = consumption.readings
+        return result
+
+    def _note_settled(self) -> None:
+        if self._last is not None:
+            after_ms = max(0, self.consumption.changed_ms - self._last.at_ms)
+            self.result.settled.append(Settled(self._last, after_ms, self.consumption.is_whole))

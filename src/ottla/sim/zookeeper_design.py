@@ -20,7 +20,7 @@ from ottla.client.highlevel.rebalancer import RebalanceSettings
 from ottla.client.model import TopicPartition
 from ottla.sim.churn_script import Action, ChurnScript, Turn
 from ottla.sim.consumption import Consumption
-from ottla.sim.design import DesignResult, Settled
+from ottla.sim.design import DesignResult, Recorder
 from ottla.sim.group_member import GROUP_ID, MOST_RECORDS_AT_ONCE, TOPIC
 from ottla.sim.group_stage import Weather
 from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time
@@ -98,7 +98,7 @@ class ZooKeeperDesign:
     """One group on a simulated ZooKeeper; `run` may be called once."""
 
     def __init__(self, name: str, strategy: str, times: ZooKeeperTimes, weather: Weather, seed: int) -> None:
-        self._result = DesignResult(name)
+        self._name = name
         self._strategy = strategy
         self._times = times
         self._weather = weather
@@ -107,16 +107,17 @@ class ZooKeeperDesign:
         self._members: dict[str, _Member] = {}
         self._figures: list[_Counted] = []
         self._server: SimulatedZooKeeper
+        self._recorder: Recorder
         self._consumption: Consumption
         self._partitions = 0
-        self._last: Turn | None = None
 
     def run(self, script: ChurnScript) -> DesignResult:
         """Play it to its end."""
         self._server = SimulatedZooKeeper(
             self._loop, self._chance, self._weather.delay_ms, self._times.zookeeper_session_timeout_ms
         )
-        self._consumption = Consumption(script.partitions)
+        self._recorder = Recorder(self._name, script.partitions)
+        self._consumption = self._recorder.consumption
         return run_in_virtual_time(self._play_all(script), self._loop)
 
     async def _play_all(self, script: ChurnScript) -> DesignResult:
@@ -133,8 +134,7 @@ class ZooKeeperDesign:
         self._begin()
         for turn in script.turns:
             await self._wait_until(turn.at_ms)
-            self._note_settled()
-            self._last = turn
+            self._recorder.turn(turn)
             # What goes on for a while does so beside the turns that follow.
             task = asyncio.create_task(self._play(turn, admin))
             later.add(task)
@@ -156,25 +156,15 @@ class ZooKeeperDesign:
         self._figures = [_restarted(figures) for figures in self._figures]
 
     async def _end(self, now_ms: int) -> DesignResult:
-        self._note_settled()
-        self._consumption.end(now_ms)
+        result = self._recorder.end(now_ms)
         for member in self._members.values():
             member.task.cancel()
         await asyncio.gather(*(member.task for member in self._members.values()), return_exceptions=True)
-        result, consumption = self._result, self._consumption
         result.znode_reads, result.znode_writes = self._server.reads, self._server.writes
         result.watch_events = self._server.events
         result.rebalances = sum(figures.ended for figures in self._figures)
         result.tries = sum(figures.tries for figures in self._figures)
-        result.unread_s, result.doubled_s = consumption.unread_ms / 1000, consumption.doubled_ms / 1000
-        result.longest_unread_s = consumption.longest_unread_ms / 1000
-        result.readings = consumption.readings
         return result
-
-    def _note_settled(self) -> None:
-        if self._last is not None:
-            after_ms = max(0, self._consumption.changed_ms - self._last.at_ms)
-            self._result.settled.append(Settled(self._last, after_ms, self._consumption.is_whole))
 
     # Turns
 
