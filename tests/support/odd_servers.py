@@ -34,9 +34,11 @@ class OddServers:
 
     async def _start(self, serve: Serve, tls: ssl.SSLContext | None) -> int:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await serve(reader, writer)
-            writer.close()
+            try:
+                with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                    await serve(reader, writer)
+            finally:
+                writer.close()
 
         server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
         self._servers.append(server)

@@ -20,6 +20,10 @@ def dumped(zk: KazooClient) -> Nodes:
             children = zk.get_children(path)
         except NoNodeError:
             continue
-        found[path] = (data.decode() if data is not None else None, stat.ephemeralOwner != 0)
+        # Other tests' nodes may hold anything.
+        found[path] = (
+            data.decode(errors="backslashreplace") if data is not None else None,
+            stat.ephemeralOwner != 0,
+        )
         waiting += [f"{path.rstrip('/')}/{name}" for name in children if name != "zookeeper"]
     return dict(sorted(found.items()))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from ottla.env.disk import DiskError
 from ottla.zk.tree import (
     ANY_VERSION,
     Create,
@@ -231,7 +233,9 @@ class LocalClient:
         """See `ZkClient.close`. The store stays open: it belongs to whoever opened it."""
         if not self._closed:
             self._closed = True
-            self._tell(self._store.expire_session(self._session_id))
+            # A tree that takes nothing more leaves the nodes of this process's sessions to the end of the process.
+            with suppress(DiskError):
+                self._tell(self._store.expire_session(self._session_id))
 
     def expire(self, new_session_id: int) -> None:
         """End the session as an ensemble does that has not heard of it for too long, and go on in a new one."""
