@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import struct
 import threading
 from collections import Counter
@@ -25,6 +26,7 @@ REQUEST_HEAD = struct.Struct(">hhi")
 #: Frames that are larger are no frames.
 LARGEST_FRAME_BYTES = 200 * 1024 * 1024
 START_TIMEOUT_S = 10.0
+BACKLOG = 100
 #: Between attempts to listen again on the port where connections were refused.
 LISTEN_AGAIN_S = 0.05
 
@@ -129,8 +131,7 @@ class Proxy:
         self._passed = 0
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
-        self._is_closing = False
+        self._listening: socket.socket | None = None
         self._passed_one = asyncio.Condition()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
@@ -189,14 +190,23 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accept, LOOPBACK, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        # No asyncio.Server: one that is closed leaves what it is about to accept behind, unclosed.
+        self._listening = socket.create_server((LOOPBACK, self.port), backlog=BACKLOG)
+        self._listening.setblocking(False)
+        self.port = self._listening.getsockname()[1]
+        self._loop.add_reader(self._listening, self._accept)
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
 
     async def _heal(self) -> None:
         for link in list(self._links):
             if link.is_silent:
                 link.cut()
-        if self._server is None:
+        if self._listening is None:
             await self._listen_again()
 
     async def _hang(self) -> None:
@@ -208,25 +218,22 @@ class Proxy:
             link.cut()
 
     async def _refuse(self, seconds: float) -> None:
-        if self._server is None:
+        if self._listening is None:
             return
-        self._server.close()
-        self._server = None
+        self._stop_listening()
         await self._cut_all()
         await asyncio.sleep(seconds)
         await self._listen_again()
 
     async def _listen_again(self) -> None:
-        while self._server is None:
+        while self._listening is None:
             try:
                 await self._listen()
             except OSError:
                 await asyncio.sleep(LISTEN_AGAIN_S)
 
     async def _close(self) -> None:
-        self._is_closing = True
-        if self._server is not None:
-            self._server.close()
+        self._stop_listening()
         await self._cut_all()
         for task in list(self._tasks):
             task.cancel()
@@ -240,23 +247,28 @@ class Proxy:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_closing:
-            writer.transport.abort()
+    def _accept(self) -> None:
+        assert self._listening is not None
+        try:
+            connected, _ = self._listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
             return
         number = self.connections
         self.connections += 1
-        task = self._spawn(self._connect(number, reader, writer))
+        task = self._spawn(self._connect(number, connected))
         # One that is cancelled before it begins could not close it.
-        task.add_done_callback(lambda ended: writer.transport.abort() if ended.cancelled() else None)
+        task.add_done_callback(lambda ended: connected.close() if ended.cancelled() else None)
 
-    async def _connect(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connect(self, number: int, connected: socket.socket) -> None:
+        client = await asyncio.open_connection(sock=connected)
         try:
             upstream = await asyncio.open_connection(LOOPBACK, self.upstream)
-        except OSError:
-            writer.transport.abort()
-            return
-        link = _Link(self, number, (reader, writer), upstream)
+        except BaseException as error:
+            client[1].transport.abort()
+            if isinstance(error, OSError):
+                return
+            raise
+        link = _Link(self, number, client, upstream)
         self._links.add(link)
         try:
             await link.run()
