@@ -11,6 +11,7 @@ from ottla.client.loop_thread import LoopThread
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import SystemClock
 from ottla.env.disk_memory import MemoryDisk
+from ottla.env.futures import settle
 from ottla.zk.client import LocalClient, SessionEvent, SessionListener, Watcher
 from ottla.zk.layout import BrokerIdZnode, BrokerRegistration, TopicAssignment, TopicZnode
 from ottla.zk.store import TreeStore
@@ -150,7 +151,7 @@ class TreeSession:
             except Exception as raised:
                 error = raised
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(_settle, done, result, error)
+                self._loop.call_soon_threadsafe(settle, done, result, error)
 
         tasks: list[asyncio.Future[None]] = []  # held as long as somebody waits
         self._tree.thread.call(lambda: tasks.append(asyncio.ensure_future(there())))
@@ -165,12 +166,3 @@ class TreeSession:
                 self._loop.call_soon_threadsafe(watch, event)
 
         return fired
-
-
-def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(result)
-    else:
-        done.set_exception(error)

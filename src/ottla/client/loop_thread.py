@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from ottla.client.errors import ClientClosedError, ForkedError, IllegalStateError
+from ottla.env.futures import settle
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -136,9 +137,9 @@ class LoopThread:
         try:
             result = call()
         except Exception as error:
-            self._hand_over(_settle, answer, None, error)
+            self._hand_over(settle, answer, None, error)
         else:
-            self._hand_over(_settle, answer, result, None)
+            self._hand_over(settle, answer, result, None)
 
     async def in_caller(self, function: Callable[..., T], *args: Any) -> T:
         """In the loop: the result of `function(*args)`, called in the thread that waits in `run_serving`."""
@@ -246,12 +247,3 @@ async def _end(closing: Callable[[], Coroutine[Any, Any, object]] | None) -> Non
 
 def _closed_meanwhile() -> ClientClosedError:
     return ClientClosedError("the client was closed while this call was under way")
-
-
-def _settle(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if answer.done():
-        return
-    if error is None:
-        answer.set_result(result)
-    else:
-        answer.set_exception(error)

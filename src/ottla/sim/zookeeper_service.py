@@ -13,17 +13,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from ottla.env.futures import settle
 from ottla.sim.virtual_loop import VirtualTimeLoop
-from ottla.zk.client import ConnectionLossError, SessionEvent, SessionListener, Watcher
+from ottla.zk.client import ByTransactions, ConnectionLossError, SessionEvent, SessionListener, Watcher
 from ottla.zk.tree import (
-    ANY_VERSION,
     Check,
     Create,
-    Delete,
     NoNodeError,
     Operation,
     Result,
-    Set,
     Stat,
     Tree,
     WatchEvent,
@@ -101,7 +99,7 @@ class SimulatedZooKeeper:
             watch.zk.deliver(partial(watch.watcher, event), watch.session_id)
 
 
-class SimulatedZk:
+class SimulatedZk(ByTransactions):
     """`ZkClient` of one member. `freeze`, `thaw`, `cut` and `mend` are what befalls it."""
 
     def __init__(self, server: SimulatedZooKeeper) -> None:
@@ -240,7 +238,7 @@ class SimulatedZk:
 
     def _serve(self, work: Callable[[], T], answer: asyncio.Future[T], link: int) -> None:
         if link != self._link or self._is_expired:
-            self._answered(answer, None, ConnectionLossError("/", "lost on its way there"))
+            settle(answer, None, ConnectionLossError("/", "lost on its way there"))
             return
         result, error = None, None
         try:
@@ -254,15 +252,7 @@ class SimulatedZk:
     def _come_back(self, answer: asyncio.Future[T], result: T | None, error: ZkError | None, link: int) -> None:
         if link != self._link:
             result, error = None, ConnectionLossError("/", "the answer was lost")
-        self._answered(answer, result, error)
-
-    def _answered(self, answer: asyncio.Future[T], result: T | None, error: ZkError | None) -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(result)  # type: ignore[arg-type]  # T may be None itself
+        settle(answer, result, error)
 
     # ZkClient
 
@@ -339,16 +329,6 @@ class SimulatedZk:
             return read()
 
         return await self._ask(path, counted, again=True)
-
-    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """See `ZkClient.set`."""
-        (stat,) = await self.multi([Set(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """See `ZkClient.delete`."""
-        await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
         """See `ZkClient.multi`."""

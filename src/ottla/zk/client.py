@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -149,7 +150,25 @@ def in_transactions(operations: Iterable[Operation], most_bytes: int) -> Iterato
         yield part
 
 
-class LocalClient:
+class ByTransactions(ABC):
+    """The single changes of a `ZkClient` that makes each a transaction of one operation."""
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """See `ZkClient.set`."""
+        (stat,) = await self.multi([Set(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """See `ZkClient.delete`."""
+        await self.multi([Delete(path, version)])
+
+    @abstractmethod
+    async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
+        """See `ZkClient.multi`."""
+
+
+class LocalClient(ByTransactions):
     """A session in the process that holds the tree."""
 
     def __init__(self, store: TreeStore, session_id: int = LOCAL_SESSION, watches: WatchTable | None = None) -> None:
@@ -193,16 +212,6 @@ class LocalClient:
         if watch is not None:
             self._watches.watch_data(path, LocalWatch(self._session_id, watch))
         return node.data, node.stat()
-
-    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """See `ZkClient.set`."""
-        (stat,) = await self.multi([Set(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """See `ZkClient.delete`."""
-        await self.multi([Delete(path, version)])
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """See `ZkClient.children`."""

@@ -23,6 +23,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from ottla.zk.address import ZkAddress
 from ottla.zk.client import (
+    ByTransactions,
     ConnectionLossError,
     SessionEvent,
     SessionListener,
@@ -33,7 +34,6 @@ from ottla.zk.client import (
 from ottla.zk.kazoo_quiet import DirectHandler, KazooLogger
 from ottla.zk.kept_watches import KeptWatches
 from ottla.zk.tree import (
-    ANY_VERSION,
     BadArgumentsError,
     BadVersionError,
     Check,
@@ -129,7 +129,7 @@ async def connect_kazoo(
     return zk
 
 
-class KazooZk:
+class KazooZk(ByTransactions):
     """`ZkClient` over the wire. Made by `connect_kazoo`, and used in the event loop in which it was made.
 
     Calls made while there is no connection wait for one, for as long as a session lasts; reads whose connection is lost
@@ -373,16 +373,6 @@ class KazooZk:
             return sorted(names)
 
         return await self._read(path, partial(self._client.get_children_async, include_data=True), watch, read)
-
-    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """See `ZkClient.set`."""
-        (stat,) = await self.multi([Set(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """See `ZkClient.delete`."""
-        await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
         """See `ZkClient.multi`. Raises `BadArgumentsError` for more than a server takes in one request."""

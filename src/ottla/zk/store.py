@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.env.disk import TEMPORARY_SUFFIX, DiskError
+from ottla.env.futures import settle
 from ottla.zk.flushes import FlushPace
 from ottla.zk.tree import ServerOperation, Transaction, Tree, parent_of
 from ottla.zk.tree_format import LOG_NAME as LOG_NAME
@@ -408,7 +409,8 @@ class TreeStore:
             self._failure = error
             waiting += self._waiting_next
             self._waiting_next = []
-        _tell(waiting, error)
+        for future in waiting:
+            settle(future, None, error)
         if self._closed:
             self._file.close()
             return
@@ -427,13 +429,3 @@ class TreeStore:
             self._listener.forced(self.forced_zxid)
         elif self._failure is not None:
             self._listener.failed(self._failure)
-
-
-def _tell(waiting: Sequence[asyncio.Future[None]], error: BaseException | None) -> None:
-    for future in waiting:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)

@@ -22,6 +22,7 @@ from ottla.client.highlevel.rebalancer import (
     SessionOverError,
 )
 from ottla.client.highlevel.registration import ConsumerIdInUseError, register
+from ottla.env.futures import settle
 from ottla.zk.client import ConnectionLossError, SessionEvent, ZkClient
 from ottla.zk.layout import ConsumerRegistration
 from ottla.zk.tree import SessionExpiredError, SessionMovedError, ZkError
@@ -85,8 +86,7 @@ class GroupMember:
 
     def end(self) -> None:
         """Whoever waits for a rebalance learns that there will be none: ClientClosedError."""
-        waiting, self._waiting = self._waiting, []
-        _settle(waiting, ClientClosedError("the connector was shut down before the rebalance ended"))
+        self._settle(self._waiting, ClientClosedError("the connector was shut down before the rebalance ended"))
 
     async def watch(self) -> None:
         """Rebalance for every event, until cancelled."""
@@ -151,7 +151,8 @@ class GroupMember:
 
     def _settle(self, waiting: list[asyncio.Future[None]], error: Exception | None) -> None:
         self._waiting = [future for future in self._waiting if future not in waiting]
-        _settle(waiting, error)
+        for future in waiting:
+            settle(future, None, error)
 
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
@@ -160,13 +161,3 @@ class GroupMember:
             self.rebalancer.session_over()
         elif event is SessionEvent.CONNECTED and self._expired:
             self.trigger()
-
-
-def _settle(waiting: list[asyncio.Future[None]], error: Exception | None) -> None:
-    for future in waiting:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.client.errors import ClientError
 from ottla.client.highlevel.rebalancer import GlobalAssignment, Owned
+from ottla.env.futures import settle
 
 
 class ConsumerRebalanceListener:
@@ -76,17 +77,8 @@ def _serve(calls: SimpleQueue[_Call | None]) -> None:
         except BaseException as raised:  # sys.exit(), say: the rebalance would wait for ever
             error = _raised(raised)
         with suppress(RuntimeError):  # the connector was shut down meanwhile
-            loop.call_soon_threadsafe(_settle, done, error)
+            loop.call_soon_threadsafe(settle, done, None, error)
 
 
 def _raised(error: BaseException) -> ClientError:
     return ClientError(f"the rebalance listener raised {error!r}")
-
-
-def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
