@@ -9,8 +9,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla import __version__
 
@@ -57,16 +58,8 @@ class UsageProblem(Exception):
 
 def run(options: ServeOptions) -> int:
     """Run the broker; returns the exit code."""
-    from ottla.env.limits import raise_open_files_limit
-
     started = process_start_s()
-    raise_open_files_limit()
-    sys.setswitchinterval(THREAD_SWITCH_S)
-    logging.basicConfig(
-        level=os.environ.get("OTTLA_LOG_LEVEL", "WARNING").upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    prepare_process()
     try:
         config = read_config(options)
     except UsageProblem as problem:
@@ -75,7 +68,24 @@ def run(options: ServeOptions) -> int:
         return EXIT_USAGE
     for warning in config.warnings:
         print(f"ottla serve: warning: {warning}", file=sys.stderr)
-    work = _serve(config, started)
+    return run_in_loop(_serve(config, started))
+
+
+def prepare_process() -> None:
+    """What a process that serves needs before it begins: files, threads that give way, a log on standard error."""
+    from ottla.env.limits import raise_open_files_limit
+
+    raise_open_files_limit()
+    sys.setswitchinterval(THREAD_SWITCH_S)
+    logging.basicConfig(
+        level=os.environ.get("OTTLA_LOG_LEVEL", "WARNING").upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def run_in_loop(work: Coroutine[Any, Any, int]) -> int:
+    """The exit code of a server's work, run in the fastest event loop there is."""
     try:
         import uvloop
     except ImportError:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
-import os
 import signal
 import sys
 import time
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla import __version__
-from ottla.cli.serve import EXIT_REFUSED, THREAD_SWITCH_S, process_start_s
+from ottla.cli.serve import EXIT_REFUSED, prepare_process, process_start_s, run_in_loop
 
 if TYPE_CHECKING:
     from ottla.env.clock import SystemClock
@@ -43,21 +41,8 @@ class CannotStart(Exception):
 
 def run(options: ZooKeeperOptions) -> int:
     """Run the server; returns the exit code."""
-    from ottla.env.limits import raise_open_files_limit
-
-    raise_open_files_limit()
-    sys.setswitchinterval(THREAD_SWITCH_S)
-    logging.basicConfig(
-        level=os.environ.get("OTTLA_LOG_LEVEL", "WARNING").upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    work = _serve(options)
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
+    prepare_process()
+    return run_in_loop(_serve(options))
 
 
 async def _serve(options: ZooKeeperOptions) -> int:

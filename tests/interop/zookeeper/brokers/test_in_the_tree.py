@@ -279,13 +279,13 @@ def test_without_zookeeper_records_are_served_and_changes_refused(
         wait_until(lambda: "connected to ZooKeeper again" in server.server.stderr, "the log")
         assert producer.flush(30) == 0
         assert read(server, "made-on-demand", 1, "gd") == ["waits"]
-        wait_until(lambda: _made(server, "u"), "topics that can be made")
+        wait_until(lambda: can_make(server, "u"), "topics that can be made")
         send(server, "u", "x")
         assert read(server, "u", 1, "gu") == ["x"]
         assert "Traceback" not in server.server.stderr
 
 
-def _made(server: OttlaServer, name: str) -> bool:
+def can_make(server: OttlaServer, name: str) -> bool:
     try:
         make(server, name)
     except Exception as error:
@@ -312,7 +312,7 @@ def test_a_session_that_expires_is_followed_by_another_registration_and_election
         assert node(tree, "/controller")["brokerid"] == 7
         assert tree.get("/controller_epoch")[0] == b"2"
         wait_until(lambda: partitions(server, "meanwhile") == 1, "the topic made meanwhile")
-        wait_until(lambda: _made(server, "later"), "topics that can be made")
+        wait_until(lambda: can_make(server, "later"), "topics that can be made")
         # Watches are set in the new session.
         tree.create("/brokers/topics/last", b'{"version":1,"partitions":{"0":[7]}}')
         wait_until(lambda: partitions(server, "last") == 1, "the topic made last")
@@ -325,7 +325,7 @@ def test_the_controller_s_node_is_deleted_to_have_an_election(serve: Serve, tree
     tree.delete("/controller")
     wait_until(lambda: tree.get("/controller_epoch")[0] == b"2", "an election")
     assert node(tree, "/controller")["brokerid"] == 7
-    wait_until(lambda: _made(server, "t"), "topics that can be made")
+    wait_until(lambda: can_make(server, "t"), "topics that can be made")
     assert node(tree, "/brokers/topics/t/partitions/0/state")["controller_epoch"] == 2
 
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
-from interop.zookeeper.brokers.test_in_the_tree import make, partitions, read, send
+from interop.zookeeper.brokers.test_in_the_tree import can_make, partitions, read, send
 from interop.zookeeper.conftest import Server
 from support.apache import ApacheZooKeeper
 from support.ottla_server import OttlaServer
@@ -74,7 +74,7 @@ def test_topics_are_made_while_zookeeper_is_killed(own_server: Server, tmp_path,
     finally:
         stop.set()
         worker.join(SETTLED_S)
-    wait_until(lambda: _made(server, "last"), "topics that can be made", SETTLED_S)
+    wait_until(lambda: can_make(server, "last"), "topics that can be made", SETTLED_S)
     tree = KazooClient(hosts=own_server.connect)
     tree.start()
     request.addfinalizer(tree.close)
@@ -98,11 +98,3 @@ def test_topics_are_made_while_zookeeper_is_killed(own_server: Server, tmp_path,
     send(server, "last", "y")
     assert read(server, "last", 1) == ["y"]
     assert "Traceback" not in server.server.stderr
-
-
-def _made(server: OttlaServer, name: str) -> bool:
-    try:
-        make(server, name)
-    except Exception as error:
-        return "already exists" in str(error)
-    return True
