@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
@@ -60,8 +61,7 @@ class LoopThread:
 
     def __init__(self, name: str, closing: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
         self._closing = closing
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_serve, args=(self._loop,), name=name, daemon=True)
+        self._loop, self._thread = _begin(name)
         self._process = os.getpid()
         self._closed = False
         #: Held while something is handed to the loop, which nobody may stop in between: it would never be begun.
@@ -69,7 +69,6 @@ class LoopThread:
         self._finishing = threading.RLock()
         #: The callers that wait in `run_serving`, the innermost last.
         self._serving: list[_Serving] = []
-        self._thread.start()
 
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
         """The result of `work(*args)`, run in the loop; the caller waits.
@@ -217,9 +216,38 @@ class LoopThread:
         asyncio.run_coroutine_threadsafe(_end(self._closing), self._loop)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """What the thread does: run the loop until it is stopped."""
+def _begin(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    """A loop and the thread that runs it.
+
+    The thread makes the loop: Ctrl-C interrupts only the caller, and a loop interrupted while it is made is left half
+    made, with a traceback when it is collected. An interrupted caller leaves a thread that ends at once.
+    """
+    made: Future[asyncio.AbstractEventLoop] = Future()
+    thread = threading.Thread(target=_serve, args=(made,), name=name, daemon=True)
     try:
+        thread.start()
+        return made.result(), thread
+    except BaseException:
+        made.add_done_callback(_stop_unwanted)
+        raise
+
+
+def _stop_unwanted(made: Future[asyncio.AbstractEventLoop]) -> None:
+    if made.exception() is None:
+        loop = made.result()
+        with contextlib.suppress(RuntimeError):  # closed: it had been stopped already
+            loop.call_soon_threadsafe(loop.stop)
+
+
+def _serve(made: Future[asyncio.AbstractEventLoop]) -> None:
+    """What the thread does: make the loop, run it until it is stopped."""
+    try:
+        loop = asyncio.new_event_loop()
+    except Exception as error:
+        made.set_exception(error)
+        return
+    try:
+        made.set_result(loop)
         loop.run_forever()
         loop.run_until_complete(_end_tasks())
     finally:

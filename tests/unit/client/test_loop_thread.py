@@ -10,6 +10,7 @@ import pytest
 
 from ottla.client.errors import ClientClosedError, IllegalStateError
 from ottla.client.loop_thread import LoopThread
+from support.waiting import wait_until
 
 PATIENCE_S = 10
 
@@ -181,3 +182,43 @@ def test_a_closing_that_fails_ends_the_thread_all_the_same():
         thread.finish()
     thread.finish()
     assert not any(each.name == "test-client-of-bad-code" for each in threading.enumerate())
+
+
+def named(name):
+    return [each for each in threading.enumerate() if each.name == name]
+
+
+@pytest.mark.parametrize("when", ["before the loop is made", "after it"])
+def test_an_interrupt_while_it_begins_leaves_no_thread(monkeypatch, when):
+    """The thread makes the loop, so that an interrupt, which meets the caller, leaves none that is half made."""
+    goes_on, makers, result = threading.Event(), [], Future.result
+
+    def make():
+        makers.append(threading.current_thread().name)
+        assert goes_on.wait(PATIENCE_S)
+        return asyncio.SelectorEventLoop()
+
+    def interrupted(future):
+        monkeypatch.setattr(Future, "result", result)
+        if when == "after it":
+            goes_on.set()
+            wait_until(future.done, "the loop")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "new_event_loop", make)
+    monkeypatch.setattr(Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        LoopThread("test-client-interrupted")
+    goes_on.set()
+    wait_until(lambda: not named("test-client-interrupted"), "the end of the thread")
+    assert makers == ["test-client-interrupted"]
+
+
+def test_a_loop_that_cannot_be_made_is_told(monkeypatch):
+    def fails():
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", fails)
+    with pytest.raises(OSError, match="Too many open files"):
+        LoopThread("test-client-without-files")
+    wait_until(lambda: not named("test-client-without-files"), "the end of the thread")

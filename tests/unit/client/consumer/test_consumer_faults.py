@@ -136,9 +136,9 @@ def test_a_partition_out_of_range_does_not_hold_up_the_others(fakes, open_consum
     assert offsets(read(consumer, 20)) == list(range(20))
     fakes.fill(q, 10)
     assert offsets(read(consumer, 10)) == list(range(20, 30)), "it is not found out yet which offsets the other has"
-    fakes.faults[ApiKey.LIST_OFFSETS].clear()
     out = poll_until_raised(consumer, OffsetOutOfRange)
     assert (out.partitions, out.offset, out.earliest) == ({p}, 500, None)
+    fakes.faults[ApiKey.LIST_OFFSETS].clear()
     fakes.fill(q, 10)
     found = read(consumer, 10, passes=OffsetOutOfRange)
     assert offsets(found) == list(range(30, 40)), "it is raised again and again, and the others go on"
