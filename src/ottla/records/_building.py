@@ -42,15 +42,19 @@ class RecordsBuilder:
     `limit` bounds the bytes of the records, without the batch's header and before compression; a first record may be
     larger. `count` says how many records there are, `size` how many bytes they have. `base_timestamp` is that of the
     first, `max_timestamp` the largest, in milliseconds since the Unix epoch; -1 while there is none.
+
+    Where it is compiled, `append` is one step for all threads, and so is `close`: a record of bytes is in the batch, or
+    the batch was closed before it.
     """
 
-    __slots__ = ("_buffer", "base_timestamp", "count", "limit", "max_timestamp", "size")
+    __slots__ = ("_buffer", "base_timestamp", "count", "is_closed", "limit", "max_timestamp", "size")
 
     def __init__(self, limit: int = MOST_BYTES) -> None:
         if not 0 < limit <= MOST_BYTES:
             raise ValueError(f"a limit of {limit} bytes, where 1 to {MOST_BYTES} can be")
         self._buffer = bytearray(HEADER_ROOM + FIRST_ROOM)
         self.limit = limit
+        self.is_closed = False
         self.size = 0
         self.count = 0
         self.base_timestamp = -1
@@ -63,7 +67,7 @@ class RecordsBuilder:
         value: bytes | None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> int:
-        """Add a record, and give its number in the batch, from 0; -1 where the limit leaves it no room.
+        """Add a record, and give its number in the batch, from 0; -1 where the limit leaves no room, or it is closed.
 
         Key, value and the values of headers may be bytes, bytearray or memoryview; TypeError for anything else.
         OverflowError for a timestamp beyond 64 bits, or a record beyond 2 GiB. Nothing is added then.
@@ -73,6 +77,10 @@ class RecordsBuilder:
         if value is not None:
             value = octets_of(value)
         return self.add(timestamp, key, value, header_octets(headers) if headers else None)
+
+    def close(self) -> None:
+        """Take no record any more."""
+        self.is_closed = True
 
     def add(self, timestamp: int, key: bytes | None, value: bytes | None, pairs: list[bytes | None] | None) -> int:
         """As `append`, for compiled code: bytes alone, and names and values of headers in turns."""
@@ -179,7 +187,7 @@ class RecordsBuilder:
         if value_size > 0:
             body += value_size
         needed = self.size + varint_size(body) + body
-        if self.count > 0 and needed > self.limit:
+        if self.is_closed or (self.count > 0 and needed > self.limit):
             return -1
         if needed > MOST_BYTES:
             raise OverflowError(f"a record of {body} bytes, where a batch has {MOST_BYTES} at most")

@@ -52,12 +52,15 @@ cdef inline int copy_octets(bytearray into, Py_ssize_t at, octets data, Py_ssize
 cdef class RecordsBuilder:
     cdef bytearray _buffer
     cdef readonly Py_ssize_t limit
+    cdef readonly bint is_closed
     cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t count
     cdef readonly i64 base_timestamp
     cdef readonly i64 max_timestamp
 
     cpdef Py_ssize_t append(self, i64 timestamp, key, value, headers=*) except -2
+
+    cpdef close(self)
 
     @cython.locals(octets=bytes, at=Py_ssize_t, key_size=Py_ssize_t, value_size=Py_ssize_t)
     cdef inline Py_ssize_t add(self, i64 timestamp, bytes key, bytes value, list pairs) except -2

@@ -92,6 +92,22 @@ def test_a_record_without_room_is_left_to_the_next_batch(builders):
     assert [builder.append(r.timestamp, r.key, r.value, r.headers) for r in RECORDS[:2]] == [0, -1]
 
 
+@pytest.mark.spec("P3")
+def test_a_closed_builder_takes_nothing_however_it_is_offered(builders):
+    builder = built(builders, RECORDS[:2])
+    key = next(bytes((octet,)) for octet in range(256) if _partition(builders, octet) == 0)
+    builder.close()
+    assert builder.is_closed
+    assert builder.append(5, b"k", b"v") == -1
+    assert builders.append_pairs([(key, b"v")], 0, 1, [builder, None, None, None], 3, 1000) == 0
+    columns = from_arrow.source_of(pyarrow.array([b"v"]), timestamp=5)
+    assert builder.append_rows(columns, 0, 1) == 0
+    assert finish_batch(builder) == encode_batch(RECORDS[:2])
+    never_begun = builders.RecordsBuilder()
+    never_begun.close()
+    assert never_begun.append(5, None, b"v") == -1
+
+
 def test_the_first_record_may_be_larger_than_the_limit(builders):
     builder = builders.RecordsBuilder(1)
     assert builder.append(5, b"k", b"v" * 1000) == 0

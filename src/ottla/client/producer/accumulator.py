@@ -1,7 +1,8 @@
 """Where records wait until they are sent: a queue of batches per partition, encoded as they come in.
 
-Any thread appends, the sender takes out; one lock guards all of it and is never held for long. What is kept is bounded
-by `buffer.memory`, of which a batch takes its limit from the moment it is begun until it is delivered or given up.
+Any thread appends, the sender takes out; one lock guards all of it and is never held for long. Only who adds to a batch
+that is open needs none (`ProducerCore.append`). What is kept is bounded by `buffer.memory`, of which a batch takes its
+limit from the moment it is begun until it is delivered or given up.
 """
 
 from __future__ import annotations
@@ -49,14 +50,23 @@ class AccumulatorSettings:
 class PartitionQueue:
     """The batches of one partition that wait to be sent, the oldest first; the last one may be `open` to records."""
 
-    __slots__ = ("batches", "in_flight", "open", "partition")
+    __slots__ = ("_sticky", "batches", "in_flight", "open", "partition")
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, sticky: StickyState) -> None:
         self.partition = partition
+        self._sticky = sticky
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
         #: Batches taken out by the sender and not back.
         self.in_flight = 0
+
+    def close_open(self) -> None:
+        """No record goes into the last batch any more; now its bytes count for the topic's sticky partition."""
+        batch, self.open = self.open, None
+        if batch is not None:
+            batch.close()
+            if self._sticky.partition == self.partition.partition:
+                self._sticky.produced_bytes += batch.builder.size - batch.other_bytes
 
 
 class TopicQueues:
@@ -99,9 +109,10 @@ class TopicQueues:
     def learn(self, metadata: TopicMetadata) -> None:
         """The topic's metadata have changed; it may have more partitions now."""
         self.metadata = metadata
-        self.count = len(metadata.partitions)
-        for partition in range(len(self.queues), self.count):
-            self.queues.append(PartitionQueue(TopicPartition(metadata.name, partition)))
+        count = len(metadata.partitions)
+        for partition in range(len(self.queues), count):
+            self.queues.append(PartitionQueue(TopicPartition(metadata.name, partition), self.sticky))
+        self.count = count  # behind the queues: who looks at it need not hold the lock
         self.sticky.learn(metadata)
 
 
@@ -174,37 +185,27 @@ class Accumulator:
         try:
             with self.lock:
                 while True:
-                    sticky = None
-                    if partition < 0:
-                        sticky = topic.sticky
-                        queue = topic.queues[sticky.partition]
-                    else:
-                        queue = topic.queues[partition]
+                    sticky = topic.sticky
+                    queue = topic.queues[sticky.partition if partition < 0 else partition]
                     batch = queue.open
                     if batch is not None:
-                        builder = batch.builder
-                        before = builder.size
-                        index = builder.append(timestamp, key, value, headers)
+                        before = batch.builder.size
+                        index = batch.builder.append(timestamp, key, value, headers)
                         if index >= 0:
                             break
-                        self._close(queue)
-                    if sticky is not None and sticky.produced_bytes >= sticky.size:
+                        queue.close_open()
+                    if partition < 0 and sticky.produced_bytes >= sticky.size:
                         sticky.switch()  # what the open batch held up
                         continue
                     batch = self._begin(topic, queue, size)
                     if batch is None:
                         return None
                     begun, before = True, 0
-                    builder = batch.builder
-                    index = builder.append(timestamp, key, value, headers)
+                    index = batch.builder.append(timestamp, key, value, headers)
                     self._enqueue(queue, batch)
                     break
-                if sticky is not None:
-                    added = builder.size - before
-                    if sticky.produced_bytes + added < sticky.size:
-                        sticky.produced_bytes += added  # what `add` does for nearly all records, without a call
-                    else:
-                        sticky.add(added, may_switch=builder.size >= builder.limit)
+                if partition >= 0:
+                    batch.other_bytes += batch.builder.size - before
                 future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
                 if callback is not None:
                     batch.result.add_callback(callback, future)
@@ -249,11 +250,6 @@ class Accumulator:
         if self._closed:
             raise ClientClosedError(CLOSED)
 
-    def _close(self, queue: PartitionQueue) -> None:
-        batch, queue.open = queue.open, None
-        if batch is not None:
-            batch.close()
-
     def add_batch(self, topic: TopicQueues, batch: ProducerBatch, *, is_sticky: bool) -> None:
         """Add a batch that is complete already, behind what waits; `is_sticky` where the sticky partition was meant.
 
@@ -263,7 +259,7 @@ class Accumulator:
         try:
             with self.lock:
                 self._check_open()
-                self._close(queue)
+                queue.close_open()
                 batch.close()
                 self._enqueue(queue, batch, is_open=False)
                 if is_sticky and topic.sticky.partition == batch.partition.partition:
@@ -310,7 +306,7 @@ class Accumulator:
         """The first batch of the queue, closed; the caller holds the lock."""
         batch = queue.batches.popleft()
         if batch is queue.open:
-            queue.open = None
+            queue.close_open()
         batch.close()
         if not queue.batches:
             del self.active[queue]
@@ -344,7 +340,7 @@ class Accumulator:
         """A batch is given up; where it waits, it waits no longer."""
         with self.lock:
             if batch is queue.open:
-                queue.open = None
+                queue.close_open()
             batch.close()
             if batch in queue.batches:
                 queue.batches.remove(batch)

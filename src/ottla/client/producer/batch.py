@@ -30,6 +30,7 @@ class ProducerBatch:
         "is_closed",
         "last_error",
         "not_before_ms",
+        "other_bytes",
         "partition",
         "producer_epoch",
         "producer_id",
@@ -52,6 +53,8 @@ class ProducerBatch:
         self.builder = RecordsBuilder(limit)
         self.result = BatchResult(partition, lock, hurry)
         self.reserved = reserved
+        #: Bytes of records that were not for the sticky partition: they have a key, or their partition was chosen.
+        self.other_bytes = 0
         self.created_ms = created_ms
         self.drained_ms = 0.0
         self.not_before_ms = 0.0
@@ -78,6 +81,7 @@ class ProducerBatch:
     def close(self) -> None:
         """No record may be added any more."""
         self.is_closed = True
+        self.builder.close()  # before it counts: who adds to an open batch does not hold the lock
         self.record_count = self.builder.count
 
     def renumber(self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_new: bool = False) -> None:

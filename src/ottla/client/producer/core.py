@@ -36,7 +36,7 @@ from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_he
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.serializing import SerializingAppend
 from ottla.records.batch import BATCH_OVERHEAD
-from ottla.records.building import murmur2
+from ottla.records.building import COMPILED, murmur2
 
 logger = logging.getLogger(__name__)
 
@@ -146,18 +146,12 @@ class ProducerCore:
             if known is None:
                 return Wait.TOPIC
             queues = self.accumulator.topic(known)
-        if key is None:
-            key_size = -1
-        else:
-            if key.__class__ is not bytes:
-                key = octets("key", key)
-            key_size = len(key)
-        if value is None:
-            value_size = -1
-        else:
-            if value.__class__ is not bytes:
-                value = octets("value", value)
-            value_size = len(value)
+        if key is not None and key.__class__ is not bytes:
+            key = octets("key", key)
+        if value is not None and value.__class__ is not bytes:
+            value = octets("value", value)
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
         encoded_headers: EncodedHeaders = ()
         size = key_size + value_size + (RECORD_OVERHEAD + 2)
         if headers:
@@ -180,6 +174,15 @@ class ProducerCore:
             partition = -1
         else:
             partition = (murmur2(key) & MAX_INT32) % queues.count
+        if callback is None and COMPILED:
+            batch = queues.queues[queues.sticky.partition if partition < 0 else partition].open
+            if batch is not None:
+                before = 0 if partition < 0 else batch.builder.size
+                index = batch.builder.append(timestamp, key, value, encoded_headers)
+                if index >= 0:
+                    if partition >= 0:
+                        batch.other_bytes += batch.builder.size - before
+                    return RecordFuture(batch.result, index, timestamp, key_size, value_size)
         future = self._append(
             queues, partition, timestamp, key, value, encoded_headers, key_size, value_size, size, callback
         )

@@ -187,7 +187,10 @@ class Sender:
                 link.drained_ms = now
                 if not self._may_send(queue):
                     continue
-                size = queue.batches[0].size
+                head = queue.batches[0]
+                if head is queue.open:
+                    queue.close_open()  # it shall not grow between its measuring and its taking
+                size = head.size
                 before = sizes.get(link, REQUEST_OVERHEAD)
                 if link in loads and before + size > self._config.max_request_size:
                     continue

@@ -26,3 +26,13 @@ def test_bytes_that_may_be_on_their_way_stay_when_the_batch_is_numbered_again() 
     assert sent == before
     header = parse_batch_header(again)
     assert (header.producer_epoch, header.base_sequence, header.records_count) == (1, 0, 1)
+
+
+@pytest.mark.spec("P3")
+def test_a_closed_batch_takes_no_record_from_who_still_has_it_in_hand() -> None:
+    batch = ProducerBatch(TopicPartition("t", 0), 1000, 1061, 0.0, threading.Lock())
+    builder = batch.builder
+    assert builder.append(1, b"k", b"v") == 0
+    batch.close()
+    assert builder.append(2, b"k", b"w") == -1
+    assert (batch.record_count, builder.count) == (1, 1)

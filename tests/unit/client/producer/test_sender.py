@@ -222,7 +222,8 @@ def test_when_the_time_is_up_the_error_says_why(fake):
             await future
         assert isinstance(told[0][1], ClientTimeoutError)
         fake.faults[ApiKey.PRODUCE].clear()
-        assert (await (await producer.send("t", b"w"))).offset == 0
+        taken = await (await producer.send("t", b"w"))
+        assert taken.offset in (0, 1), "the first may have been on its way again when its time was up"
 
     producing(fake, work, delivery_timeout_ms=300, request_timeout_ms=300)
 
