@@ -45,6 +45,7 @@ MEASURED: dict[str, MetricName] = {
     "records-per-request": MetricName(PRODUCER_GROUP, "Records in a request."),
     "record-queue-time": MetricName(PRODUCER_GROUP, "Milliseconds that batches waited to be sent."),
     "request-latency": MetricName(PRODUCER_GROUP, "Milliseconds until a produce request was answered."),
+    "produce-throttle-time": MetricName(PRODUCER_GROUP, "Milliseconds that brokers put off requests for, by quotas."),
     "fetch-size": MetricName(FETCH_GROUP, "Bytes that a fetch brought."),
     "fetch-latency": MetricName(FETCH_GROUP, "Milliseconds until a fetch was answered."),
     "fetch-throttle-time": MetricName(FETCH_GROUP, "Milliseconds that brokers put off fetches for, by quotas."),

@@ -135,6 +135,8 @@ class FakeCluster:
         self.auto_create = False
         self.waits_for_records = False
         self.newest_api_versions = 4
+        #: The newest version that is served of an API, where it is another than 12.
+        self.newest_versions: dict[int, int] = {}
         self.ports: dict[int, int] = {}
         self.advertised: dict[int, tuple[str, int]] = {}
         self._connections: dict[int, set[asyncio.Transport]] = defaultdict(set)
@@ -210,7 +212,7 @@ class FakeCluster:
             served = [ApiVersion(api_key=18, min_version=0, max_version=self.newest_api_versions)]
             return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served)
         keys = (0, 1, 2, 3, 8, 9, 10, 15, 16, 18, 19, 20, 22, 23, 32, 35, 42)
-        served = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in keys]
+        served = [ApiVersion(api_key=key, min_version=0, max_version=self.newest_versions.get(key, 12)) for key in keys]
         return ApiVersionsResponse(error_code=code or 0, api_keys=served)
 
     def on_metadata(self, node: int, request: Any, code: ErrorCode | None) -> Any:

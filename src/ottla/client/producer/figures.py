@@ -21,6 +21,7 @@ class ProducerFigures:
         self._latency = metrics.measured("request-latency")
         self._batch_size = metrics.measured("batch-size")
         self._records_per_request = metrics.measured("records-per-request")
+        self._throttle = metrics.measured("produce-throttle-time")
         self._queue_time = metrics.measured("record-queue-time")
         memory = accumulator.settings.buffer_memory
         metrics.gauge("buffer-total-bytes", lambda: memory)
@@ -47,6 +48,10 @@ class ProducerFigures:
         """A request was answered, or its connection was lost."""
         self._in_flight -= 1
         self._latency.add(latency_ms)
+
+    def throttled(self, throttle_time_ms: int) -> None:
+        """An answer said for how long a quota is used up; 0 for not at all."""
+        self._throttle.add(throttle_time_ms)
 
     def gave_up(self, batch: ProducerBatch) -> None:
         """The records of a batch are not sent any more."""

@@ -11,9 +11,13 @@ from ottla.client.cluster import PRODUCE, Cluster
 from ottla.client.connection import Connection
 from ottla.client.errors import ClientError
 from ottla.client.producer.batch import ProducerBatch
+from ottla.client.versions import choose_version
+from ottla.wire.apis import ApiKey
 
 MAX_UNSENT_BYTES = 8 * 1024 * 1024
 """Bytes that wait in a connection's own buffer before no further request is made."""
+CLIENT_WAITS_SINCE = 6
+"""The version of Produce since which the client keeps a quota's pause, not the broker before it answers (KIP-219)."""
 
 
 class SentRequest(NamedTuple):
@@ -27,6 +31,7 @@ class BrokerLink:
     """One broker. `wake` is called when the connection stands, or cannot be made.
 
     A connection that cannot be made is tried again after a pause that grows; `error` says why the last try failed.
+    Before `not_before_ms` none is tried, and nothing is sent.
     """
 
     def __init__(self, cluster: Cluster, node_id: int, wake: Callable[[], None], now_ms: float) -> None:
@@ -45,9 +50,9 @@ class BrokerLink:
         self.task: asyncio.Task[None] | None = None
 
     def is_ready(self, now_ms: float) -> bool:
-        """Whether the connection stands; where it does not, one is begun."""
+        """Whether the connection stands and no quota is used up; where there is no connection, one is begun."""
         if self.connection is not None and self.connection.is_open:
-            return True
+            return now_ms >= self.not_before_ms
         if self.task is None and now_ms >= self.not_before_ms:
             self.task = asyncio.get_running_loop().create_task(self._connect())
         return False
@@ -58,6 +63,12 @@ class BrokerLink:
         return len(self.in_flight) < most_in_flight and (
             connection is not None and connection.unsent_bytes <= MAX_UNSENT_BYTES
         )
+
+    def throttled(self, throttle_time_ms: int, now_ms: float) -> None:
+        """The broker answered that a quota is used up for so long (KIP-219)."""
+        connection = self.connection
+        if connection is not None and choose_version(ApiKey.PRODUCE, connection.offered) >= CLIENT_WAITS_SINCE:
+            self.not_before_ms = max(self.not_before_ms, now_ms + throttle_time_ms)
 
     async def _connect(self) -> None:
         settings = self._cluster.settings

@@ -291,7 +291,8 @@ class Sender:
     def _settle(
         self, link: BrokerLink, sent: SentRequest, answer: ProduceResponse | None, error: ClientError | None
     ) -> None:
-        self._figures.answered(self._cluster.clock.monotonic_ms() - sent.sent_ms)
+        now = self._cluster.clock.monotonic_ms()
+        self._figures.answered(now - sent.sent_ms)
         if link.in_flight[0] is sent:
             link.in_flight.popleft()
         else:
@@ -304,6 +305,9 @@ class Sender:
             for batch in sent.batches:
                 self._delivered(batch, NO_OFFSET, NO_TIMESTAMP)
         else:
+            self._figures.throttled(answer.throttle_time_ms)
+            if answer.throttle_time_ms > 0:
+                link.throttled(answer.throttle_time_ms, now)
             told = {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
             for batch in sent.batches:
                 self._told(link, batch, told.get(batch.partition))
