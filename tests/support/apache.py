@@ -7,6 +7,7 @@ import re
 import socket
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -43,11 +44,19 @@ SMALL_BROKER: Mapping[str, str] = {
 
 
 class ApacheZooKeeper:
-    """A stand-alone Apache ZooKeeper server in a folder of its own."""
+    """An Apache ZooKeeper server in a folder of its own; stand-alone, unless the `overrides` name its ensemble."""
 
-    def __init__(self, folder: Path, *, heap: str = "256m", jvm_options: tuple[str, ...] = QUICK_START) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        heap: str = "256m",
+        overrides: Mapping[str, str] | None = None,
+        jvm_options: tuple[str, ...] = QUICK_START,
+    ) -> None:
         self.folder = folder
         self.heap = heap
+        self.overrides = dict(overrides or {})
         self.jvm_options = jvm_options
         self.port = 0
         self._server: ServerProcess | None = None
@@ -82,6 +91,7 @@ class ApacheZooKeeper:
             "maxClientCnxns": "0",
             "tickTime": "500",
             "4lw.commands.whitelist": "*",
+            **self.overrides,
         }
         properties = _write_properties(self.folder / "zookeeper.properties", settings)
         server_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -201,11 +211,16 @@ class ApacheKafka:
 def _is_serving(port: int) -> bool:
     """Whether ZooKeeper takes sessions: it listens before it does, and says so to who asks then."""
     try:
-        with socket.create_connection((LOOPBACK, port), WORD_TIMEOUT_S) as connection:
-            connection.sendall(b"srvr")
-            return b"Mode: standalone" in connection.recv(4096)
+        return b"Mode: " in four_letter_word(port, b"srvr")
     except OSError:
         return False
+
+
+def four_letter_word(port: int, word: bytes) -> bytes:
+    """What a ZooKeeper server answers to a word like `srvr`. OSError where it does not."""
+    with socket.create_connection((LOOPBACK, port), WORD_TIMEOUT_S) as connection:
+        connection.sendall(word)
+        return b"".join(iter(partial(connection.recv, 4096), b""))
 
 
 def _server_command(
