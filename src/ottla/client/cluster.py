@@ -316,10 +316,17 @@ class Cluster:
             )
 
     async def refresh(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> Metadata:
-        """Ask for the metadata of these topics, of all for None; brokers and controller come along."""
+        """Ask for the metadata of these topics, of all for None; brokers and controller come along.
+
+        A broker that was just started may know neither brokers nor topics yet: nothing is learned from it, and a
+        retriable error raised, as Java's clients pass over such an answer.
+        """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=allow_auto_topic_creation)
-        answer: MetadataResponse = await self.request_any(request)
+        connection = await self.any_connection()
+        answer: MetadataResponse = await connection.request(request)
+        if not answer.brokers:
+            raise ClientError(f"{connection.address} was just started and knows no brokers yet", retriable=True)
         self.metadata.update(answer, complete=topics is None)
         self._refreshed_at_ms = self.clock.monotonic_ms()
         return self.metadata

@@ -9,6 +9,7 @@ from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
     ClientClosedError,
+    ClientError,
     ClientTimeoutError,
     ConnectionLostError,
     ConnectTimeoutError,
@@ -20,7 +21,7 @@ from ottla.client.errors import (
 from ottla.client.model import Node, TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
 
 def test_the_first_server_that_answers_is_used(fakes, with_cluster):
@@ -165,6 +166,34 @@ def test_a_topic_that_appears_a_little_later(fake, with_cluster):
         return await cluster.leader(TopicPartition("t", 0))
 
     assert with_cluster(fake, work, unknown_topic_timeout_ms=5000) == 0
+
+
+@pytest.mark.spec("G10")
+def test_a_broker_that_was_just_started_is_not_believed(fake, with_cluster):
+    """Apache Kafka's serves requests before it knows its cluster: no brokers, and no topic that it could make."""
+    fake.topic("t", 0)
+
+    def knows_nothing(request):
+        topics = [
+            MetadataResponseTopic(name=each.name, error_code=ErrorCode.INVALID_REPLICATION_FACTOR)
+            for each in request.topics
+        ]
+        return MetadataResponse(brokers=[], cluster_id="fake", controller_id=-1, topics=topics)
+
+    async def work(cluster):
+        await cluster.topics(["t"])
+        for _ in range(2):
+            fake.faults[ApiKey.METADATA].append(knows_nothing)
+            cluster.metadata.expire()
+            with pytest.raises(ClientError, match="was just started and knows no brokers yet") as caught:
+                await cluster.topics(["t"])
+            assert caught.value.retriable
+            assert cluster.metadata.topics.keys() == {"t"}
+            assert cluster.metadata.nodes.keys() == {0}
+            fake.faults[ApiKey.METADATA].append(knows_nothing)
+            assert await cluster.retry("looking up t", lambda: cluster.topics(["t"]))
+
+    with_cluster(fake, work)
 
 
 def test_a_topic_that_may_not_be_seen(fake, with_cluster):

@@ -20,6 +20,7 @@ from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.listener import UserCall, call_here
 from ottla.client.consumer.membership import Assign, ClientState, DropCoordinator, FindCoordinator, Membership, Send
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
+from ottla.client.consumer.missing_topics import MissingTopics
 from ottla.client.consumer.rebalance import Rebalance
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
 from ottla.client.errors import ClientError, RetriableCommitFailedError, as_client_error
@@ -68,6 +69,7 @@ class ConsumerCoordinator:
         self._commit_before: asyncio.Task[None] | None = None
         self._metadata_asked: int | None = None
         self._seen_version = -1
+        self._missing = MissingTopics(cluster.clock)
         self._resubscribed = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -234,14 +236,14 @@ class ConsumerCoordinator:
             return
         self._seen_version = self._keeper.version
         if self._keeper.version:
-            subscriptions.subscribe_from_pattern(
-                {
-                    name
-                    for name, topic in self._cluster.metadata.topics.items()
-                    if subscriptions.matches_pattern(name)
-                    and not (self._config.exclude_internal_topics and topic.is_internal)
-                }
-            )
+            found = {
+                name
+                for name, topic in self._cluster.metadata.topics.items()
+                if subscriptions.matches_pattern(name)
+                and not (self._config.exclude_internal_topics and topic.is_internal)
+            }
+            expected = filter(subscriptions.matches_pattern, subscriptions.subscription)
+            subscriptions.subscribe_from_pattern(found | self._missing.passing(expected, found))
 
     def _has_fresh_topics(self) -> bool:
         """With a pattern, members look for new topics before they join, so that one rebalance finds them all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
@@ -16,6 +17,8 @@ from ottla.client.consumer.subscription_state import (
 from ottla.client.errors import BrokerError, ClientError
 from ottla.client.model import TopicPartition
 from ottla.wire.errors import ErrorCode
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -140,6 +143,7 @@ class FetchCollector:
             return
         out_of_range = isinstance(error, BrokerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE
         if out_of_range and self._subscriptions.default_reset is not OffsetReset.NONE:
+            log.info("offset %d of %s is out of range: the position is reset", fetch.position, fetch.partition)
             self._subscriptions.request_reset(fetch.partition)
             fetch.error = None
             fetch.position = fetch.end

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from ottla.client.cluster import Cluster
@@ -42,6 +43,8 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+
+log = logging.getLogger(__name__)
 
 RESET_TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
@@ -151,7 +154,8 @@ class PositionKeeper:
         for each, at in found.items():
             if at is not None:
                 position = FetchPosition(at.offset, NO_EPOCH, self._keeper.leader(each))
-                subscriptions.complete_reset(each, strategies[each], position)
+                if subscriptions.complete_reset(each, strategies[each], position):
+                    log.info("position of %s reset to %s, offset %d", each, strategies[each].value, at.offset)
         if failed:
             self._failed(failed)
 

@@ -31,6 +31,7 @@ from ottla.assign.registry import common_protocol
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.listener import UserCall
 from ottla.client.consumer.membership import Membership
+from ottla.client.consumer.missing_topics import MissingTopics
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
 from ottla.client.errors import ClientError, ProtocolError, RebalanceListenerError
 from ottla.client.model import TopicPartition
@@ -70,6 +71,7 @@ class Rebalance:
         self._joined_subscription: frozenset[str] | None = None
         self._assigned_from: Snapshot | None = None
         self._compared_version = -1
+        self._missing = MissingTopics(cluster.clock)
         self._untold: list[TopicPartition] | None = None
         """What the listener is to be told that it got; still there where the call was interrupted."""
 
@@ -246,7 +248,7 @@ class Rebalance:
         """
         if self._assigned_from is not None and self._compared_version != metadata_version:
             self._compared_version = metadata_version
-            if self._membership.is_leader and self._assigned_from != self.snapshot():
+            if self._membership.is_leader and self._assigned_from != self._snapshot_with_missing(self._assigned_from):
                 return "cached metadata has changed"
         joined, wanted = self._joined_subscription, self._subscriptions.subscription
         if joined is not None and joined is not wanted and joined != wanted:
@@ -260,6 +262,12 @@ class Rebalance:
             for topic in self._subscriptions.metadata_topics()
             if topic in self._cluster.metadata.topics
         }
+
+    def _snapshot_with_missing(self, before: Snapshot) -> Snapshot:
+        """As `snapshot`, with the topics that are missing for a moment as they were."""
+        found, wanted = self.snapshot(), self._subscriptions.metadata_topics()
+        passing = self._missing.passing([topic for topic in before if topic in wanted], found)
+        return {**found, **{topic: before[topic] for topic in passing}}
 
     def _topic(self, name: str) -> TopicMetadata:
         metadata = self._cluster.metadata

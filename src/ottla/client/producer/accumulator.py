@@ -66,7 +66,13 @@ class PartitionQueue:
         if batch is not None:
             batch.close()
             if self._sticky.partition == self.partition.partition:
-                self._sticky.produced_bytes += batch.builder.size - batch.other_bytes
+                # Threads that send at once may count each other's bytes as other ones.
+                self._sticky.add(max(0, batch.builder.size - batch.other_bytes), may_switch=True)
+
+    def close_first(self) -> None:
+        """The first batch takes no record any more."""
+        if self.batches[0] is self.open:
+            self.close_open()
 
 
 class TopicQueues:
@@ -181,7 +187,7 @@ class Accumulator:
         `size` is the most that the record can take. Raises ClientClosedError, and what the encoding of records raises
         for wrong types.
         """
-        begun = False
+        begun = closed = False
         try:
             with self.lock:
                 while True:
@@ -193,10 +199,9 @@ class Accumulator:
                         index = batch.builder.append(timestamp, key, value, headers)
                         if index >= 0:
                             break
+                        closed = True
                         queue.close_open()
-                    if partition < 0 and sticky.produced_bytes >= sticky.size:
-                        sticky.switch()  # what the open batch held up
-                        continue
+                        continue  # perhaps to another partition
                     batch = self._begin(topic, queue, size)
                     if batch is None:
                         return None
@@ -209,7 +214,7 @@ class Accumulator:
                 future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
                 if callback is not None:
                     batch.result.add_callback(callback, future)
-            if begun:
+            if begun or closed:
                 self._wake()
             return future
         except KeyboardInterrupt:

@@ -16,6 +16,8 @@ from ottla.wire.apis import ApiKey
 
 MAX_UNSENT_BYTES = 8 * 1024 * 1024
 """Bytes that wait in a connection's own buffer before no further request is made."""
+LOOK_AGAIN_MS = 1000.0
+"""While a quota is used up it is looked so often whether the connection still stands."""
 CLIENT_WAITS_SINCE = 6
 """The version of Produce since which the client keeps a quota's pause, not the broker before it answers (KIP-219)."""
 
@@ -31,7 +33,7 @@ class BrokerLink:
     """One broker. `wake` is called when the connection stands, or cannot be made.
 
     A connection that cannot be made is tried again after a pause that grows; `error` says why the last try failed.
-    Before `not_before_ms` none is tried, and nothing is sent.
+    Nothing is sent on a connection before `throttled_until_ms`: its broker does not read from it.
     """
 
     def __init__(self, cluster: Cluster, node_id: int, wake: Callable[[], None], now_ms: float) -> None:
@@ -39,7 +41,8 @@ class BrokerLink:
         self.in_flight: deque[SentRequest] = deque()
         self.connection: Connection | None = None
         self.error: ClientError | None = None
-        self.not_before_ms = 0.0
+        self.throttled_until_ms = 0.0
+        self._connects_from_ms = 0.0
         #: When requests were last taken, and when one last could have been: the difference is the broker's slowness.
         self.drained_ms = now_ms
         self.ready_ms = now_ms
@@ -51,11 +54,27 @@ class BrokerLink:
 
     def is_ready(self, now_ms: float) -> bool:
         """Whether the connection stands and no quota is used up; where there is no connection, one is begun."""
-        if self.connection is not None and self.connection.is_open:
-            return now_ms >= self.not_before_ms
-        if self.task is None and now_ms >= self.not_before_ms:
+        if self._is_connected:
+            return now_ms >= self.throttled_until_ms
+        if self.task is None and now_ms >= self._connects_from_ms:
             self.task = asyncio.get_running_loop().create_task(self._connect())
         return False
+
+    def due_ms(self, now_ms: float) -> float:
+        """When to ask again whether a broker that is not ready is."""
+        if self._is_connected:
+            return min(self.throttled_until_ms, now_ms + LOOK_AGAIN_MS)
+        return max(self._connects_from_ms, now_ms + 1)
+
+    def answer_due_ms(self, timeout_ms: float) -> float:
+        """When the oldest request on its way has waited long enough: a pause for a quota does not count."""
+        if not self.in_flight:
+            return float("inf")
+        return max(self.in_flight[0].sent_ms, self.throttled_until_ms) + timeout_ms
+
+    @property
+    def _is_connected(self) -> bool:
+        return self.connection is not None and self.connection.is_open
 
     def can_send(self, most_in_flight: int) -> bool:
         """Whether a further request may go on its way."""
@@ -68,7 +87,7 @@ class BrokerLink:
         """The broker answered that a quota is used up for so long (KIP-219)."""
         connection = self.connection
         if connection is not None and choose_version(ApiKey.PRODUCE, connection.offered) >= CLIENT_WAITS_SINCE:
-            self.not_before_ms = max(self.not_before_ms, now_ms + throttle_time_ms)
+            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_time_ms)
 
     async def _connect(self) -> None:
         settings = self._cluster.settings
@@ -81,11 +100,12 @@ class BrokerLink:
                 settings.reconnect_backoff_ms * 2 ** min(self._failures, 16), settings.reconnect_backoff_max_ms
             )
             self._failures += 1
-            self.not_before_ms = self._cluster.clock.monotonic_ms() + pause_ms
+            self._connects_from_ms = self._cluster.clock.monotonic_ms() + pause_ms
             self._cluster.metadata.expire()  # the broker may have moved
         else:
             self.error = None
             self._failures = 0
+            self.throttled_until_ms = 0.0
         finally:
             self.task = None
         self._wake()

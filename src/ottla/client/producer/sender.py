@@ -160,7 +160,7 @@ class Sender:
             for link, batches in loads:
                 self._send(link, batches, now)
         if active or self._accumulator.slow_brokers:  # else all that was ready is drained
-            self._note_slow_brokers()
+            self._note_slow_brokers(now)
         return next_due
 
     def _collect(self, now: float) -> tuple[list[tuple[BrokerLink, list[ProducerBatch]]], float]:
@@ -180,19 +180,20 @@ class Sender:
                     continue
                 link.ready_ms = now
                 if not link.is_ready(now):
-                    next_due = min(next_due, max(link.not_before_ms, now + 1))
+                    next_due = min(next_due, link.due_ms(now))
                     continue
                 if not link.can_send(most):
                     continue
                 link.drained_ms = now
                 if not self._may_send(queue):
                     continue
-                head = queue.batches[0]
-                if head is queue.open:
-                    queue.close_open()  # it shall not grow between its measuring and its taking
-                size = head.size
                 before = sizes.get(link, REQUEST_OVERHEAD)
-                if link in loads and before + size > self._config.max_request_size:
+                room = self._config.max_request_size - before if link in loads else float("inf")
+                if queue.batches[0].size > room:
+                    continue
+                queue.close_first()  # it shall not grow between its measuring and its taking
+                size = queue.batches[0].size
+                if size > room:
                     continue
                 sizes[link] = before + size
                 batch = accumulator.take(queue)
@@ -204,11 +205,12 @@ class Sender:
                 loads.setdefault(link, []).append(batch)
         return list(loads.items()), next_due
 
-    def _note_slow_brokers(self) -> None:
-        """Which brokers have had batches waiting for longer than `partitioner.availability.timeout.ms`."""
+    def _note_slow_brokers(self, now: float) -> None:
+        """Which brokers have batches waiting for longer than `partitioner.availability.timeout.ms`."""
         timeout = self._config.partitioner_availability_timeout_ms
         if timeout > 0:
-            slow = {link.node_id for link in self._links.values() if link.ready_ms - link.drained_ms > timeout}
+            waiting = [link for link in self._links.values() if link.ready_ms == now]
+            slow = {link.node_id for link in waiting if now - link.drained_ms > timeout}
             self._accumulator.slow_brokers.clear()
             self._accumulator.slow_brokers.update(slow)
 
@@ -443,7 +445,7 @@ class Sender:
                 self._fail(batch, self._too_late(batch))
         timeout = self._config.request_timeout_ms
         for link in self._links.values():
-            if link.in_flight and link.in_flight[0].sent_ms + timeout <= now and link.connection is not None:
+            if link.answer_due_ms(timeout) <= now and link.connection is not None:
                 what = f"broker {link.node_id} did not answer Produce within {timeout} ms"
                 link.connection.close_because(ClientTimeoutError(what, retriable=True))
 
@@ -478,8 +480,7 @@ class Sender:
         first = self._accumulator.oldest()
         deadline = float("inf") if first is None else first.created_ms + self._config.delivery_timeout_ms
         for link in self._links.values():
-            if link.in_flight:
-                deadline = min(deadline, link.in_flight[0].sent_ms + self._config.request_timeout_ms)
+            deadline = min(deadline, link.answer_due_ms(self._config.request_timeout_ms))
         return deadline
 
     def _set_timer(self, due_ms: float, now: float) -> None:

@@ -38,7 +38,7 @@ class StickyState:
     ) -> None:
         #: Called before each choice to tell of the load (`update_load`).
         self._measure = measure
-        #: Bytes after which the partition is left: `batch.size`; where that is 0, after each record.
+        #: Bytes after which the partition is left: `batch.size`; where that is 0, after each batch.
         self.size = max(sticky_batch_bytes, 1)
         self._random = random
         #: Partitions and their weights as running sums; None where all are alike.

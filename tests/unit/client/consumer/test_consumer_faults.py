@@ -37,9 +37,9 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from support.fake_cluster import DROP, SILENT
 from support.ports import free_port
 from support.waiting import wait_until
-from unit.client.conftest import DROP, SILENT
 
 pytestmark = pytest.mark.usefixtures("patient")
 

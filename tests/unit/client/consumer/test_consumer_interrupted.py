@@ -13,7 +13,7 @@ import pytest
 import ottla.client
 import ottla.client.sync
 from ottla.wire.apis import ApiKey
-from unit.client.conftest import SILENT
+from support.fake_cluster import SILENT
 
 pytestmark = [pytest.mark.spec("C1"), pytest.mark.slow]
 

@@ -22,8 +22,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersion
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.leave_group import LeaveGroupResponse
+from support.fake_cluster import SILENT, Later
 from support.waiting import wait_until
-from unit.client.conftest import SILENT, Later
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 NEVER_MS = float("inf")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
 from ottla.client.model import PartitionMetadata, TopicMetadata
 from ottla.client.producer.accumulator import Accumulator, AccumulatorSettings
+from ottla.client.producer.partitioners import random_int
 from ottla.env.clock import VirtualClock
 
 RECORDS = 3000
@@ -77,6 +80,41 @@ def test_records_for_a_chosen_partition_do_not_count_for_the_sticky_one() -> Non
     append(-1, 4)
     assert counted() > 900
     append(-1, 1)
-    assert counted() > 1000, "it has had enough"
-    append(-1, 1)
-    assert topic.sticky.produced_bytes == 0, "with the next record another begins"
+    assert counted() == 0, "it has had enough"
+
+
+@pytest.mark.spec("P2")
+def test_the_sticky_partition_is_left_even_if_others_begin_all_its_batches() -> None:
+    settings = AccumulatorSettings(batch_size=2000, linger_ms=0, buffer_memory=1 << 30, delivery_timeout_ms=1000)
+    accumulator = Accumulator(settings, VirtualClock(), lambda: None, random=random_int(Random(1)))
+    partitions = tuple(PartitionMetadata(number, 1, 0, (1,), (1,)) for number in range(4))
+    topic = accumulator.topic(TopicMetadata("t", partitions, False))
+    seen: Counter[int] = Counter()
+    for _ in range(4000):
+        assert accumulator.append(topic, 0, 0, b"hot", b"v" * 100, (), 3, 100, 130) is not None
+        accumulator.append(topic, -1, 0, None, b"v" * 100, (), -1, 100, 130)
+        seen[topic.sticky.partition] += 1
+        with accumulator.lock:
+            for queue in list(accumulator.active):
+                while queue.batches:
+                    accumulator.take(queue)
+                    queue.in_flight -= 1
+    assert all(800 < seen[partition] < 1200 for partition in range(4)), seen
+
+
+@pytest.mark.spec("P3")
+def test_a_batch_that_is_full_is_told_of_even_if_the_next_goes_into_another_that_is_open() -> None:
+    settings = AccumulatorSettings(batch_size=1000, linger_ms=1000, buffer_memory=1 << 30, delivery_timeout_ms=1000)
+    woken: list[int] = []
+    chosen = iter([0, 1])
+    accumulator = Accumulator(settings, VirtualClock(), lambda: woken.append(1), random=lambda: next(chosen))
+    partitions = tuple(PartitionMetadata(number, 1, 0, (1,), (1,)) for number in range(2))
+    topic = accumulator.topic(TopicMetadata("t", partitions, False))
+    accumulator.append(topic, 1, 0, None, b"v", (), -1, 1, 30)
+    accumulator.append(topic, -1, 0, None, b"v" * 935, (), -1, 935, 970)
+    topic.sticky.produced_bytes = 500  # it had had others
+    assert len(woken) == 2
+    accumulator.append(topic, -1, 0, None, b"v" * 100, (), -1, 100, 130)
+    assert len(woken) == 3
+    assert topic.queues[0].batches[0].is_closed
+    assert topic.queues[1].batches[0].builder.count == 2

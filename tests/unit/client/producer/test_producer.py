@@ -15,7 +15,7 @@ from ottla.client.errors import (
 )
 from ottla.client.sync import Producer
 from ottla.wire.apis import ApiKey
-from unit.client.conftest import DROP
+from support.fake_cluster import DROP
 
 QUICK = {
     "request_timeout_ms": 2000,

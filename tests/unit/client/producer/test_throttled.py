@@ -6,19 +6,22 @@ import time
 
 import pytest
 
+from ottla.client.errors import ClientTimeoutError
 from ottla.client.sync import Producer
 from ottla.wire.apis import ApiKey
+from support.fake_cluster import Later
+from support.waiting import wait_until
 
 PAUSE_MS = 500
 
 
-def throttled(fakes, node):
+def throttled(fakes, node, pause_ms=PAUSE_MS, after_s=0.0):
     """Answers a Produce request as ever, and says that the quota is used up."""
 
     def answer(request):
         response = fakes.on_produce(node, request, None)
-        response.throttle_time_ms = PAUSE_MS
-        return response
+        response.throttle_time_ms = pause_ms
+        return Later(response, after_s)
 
     return answer
 
@@ -55,3 +58,68 @@ def test_an_old_broker_has_kept_the_pause_itself(fakes):
         began = time.monotonic()
         producer.send("t", b"third").result(5)
         assert time.monotonic() - began < PAUSE_MS / 1000
+
+
+@pytest.mark.slow
+@pytest.mark.spec("P5")
+def test_a_throttled_broker_that_is_gone_does_not_hold_up_the_next_leader(fakes):
+    [p] = fakes.topic("t", 0)
+    with Producer(bootstrap_servers=fakes.bootstrap, linger_ms=0) as producer:
+        producer.send("t", b"first").result(5)
+        fakes.faults[ApiKey.PRODUCE].append(throttled(fakes, 0, pause_ms=60_000))
+        producer.send("t", b"second").result(5)
+        fakes.leaders[p] = 1
+        fakes.stop(0)
+        assert producer.send("t", b"third").result(10).offset == 2
+
+
+@pytest.mark.slow
+@pytest.mark.spec("P5")
+def test_a_broker_that_was_started_anew_has_forgotten_its_quotas(fakes):
+    fakes.topic("t", 0)
+    with Producer(bootstrap_servers=fakes.bootstrap, linger_ms=0) as producer:
+        producer.send("t", b"first").result(5)
+        fakes.faults[ApiKey.PRODUCE].append(throttled(fakes, 0, pause_ms=60_000))
+        producer.send("t", b"second").result(5)
+        fakes.stop(0)
+        fakes.start(0)
+        assert producer.send("t", b"third").result(10).offset == 2
+
+
+@pytest.mark.slow
+@pytest.mark.spec("P4")
+def test_what_is_on_its_way_waits_for_its_answer_after_the_pause(fakes):
+    """A broker does not read on while it throttles, so that a longer pause than request.timeout.ms is no failure."""
+    fakes.topic("t", 0, 0)
+    settings = {"linger_ms": 0, "request_timeout_ms": 400, "delivery_timeout_ms": 10_000}
+    with Producer(bootstrap_servers=fakes.bootstrap, **settings) as producer:
+        for partition in (0, 1):
+            producer.send("t", b"first", partition=partition).result(5)
+        fakes.requests.clear()
+        fakes.faults[ApiKey.PRODUCE] += [
+            throttled(fakes, 0, pause_ms=1000, after_s=0.1),
+            lambda request: Later(fakes.on_produce(0, request, None), 1.0),
+        ]
+        sent = [producer.send("t", b"second", partition=0)]
+        wait_until(lambda: len(fakes.asked(ApiKey.PRODUCE)) == 1, "the first request")
+        sent.append(producer.send("t", b"third", partition=1))
+        assert [future.result(5).offset for future in sent] == [1, 1]
+        assert len(fakes.asked(ApiKey.PRODUCE)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.spec("P2")
+def test_a_broker_is_no_longer_slow_once_nothing_waits_for_it(fakes):
+    fakes.topic("t", 0, 1)
+    settings = {"request_timeout_ms": 500, "delivery_timeout_ms": 700, "partitioner_availability_timeout_ms": 200}
+    with Producer(bootstrap_servers=fakes.bootstrap, linger_ms=0, batch_size=500, **settings) as producer:
+        for partition in (0, 1):
+            producer.send("t", b"first", partition=partition).result(5)
+        fakes.faults[ApiKey.PRODUCE].append(throttled(fakes, 0, pause_ms=1500))
+        producer.send("t", b"second", partition=0).result(5)
+        late = producer.send("t", b"third", partition=0)
+        slow = producer._core.accumulator.slow_brokers
+        wait_until(lambda: slow == {0} or not producer.send("t", b"o", partition=1).result(5), "a slow broker")
+        assert isinstance(late.exception(5), ClientTimeoutError)
+        producer.send("t", b"o", partition=1).result(5)
+        assert slow == set()
