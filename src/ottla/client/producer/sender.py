@@ -465,6 +465,8 @@ class Sender:
         why = batch.last_error or (link.error if link is not None else None) or self._identity_error
         if why is not None:
             return why
+        if link is not None and link.throttled_until_ms > self._cluster.clock.monotonic_ms():
+            return f"a quota of broker {link.node_id} is used up"
         if batch.partition.topic not in self._cluster.metadata.topics:
             return "the topic is not there any more"
         return "the partition has no leader" if leader in (None, NOBODY) else None
