@@ -34,6 +34,7 @@ TOTALS: dict[str, MetricName] = {
     "record-retry": MetricName(PRODUCER_GROUP, "Records that were sent again."),
     "batch-split": MetricName(PRODUCER_GROUP, "Batches that were split, being too large for the broker."),
     "request": MetricName(PRODUCER_GROUP, "Produce requests."),
+    "buffer-exhausted": MetricName(PRODUCER_GROUP, "Records refused, as buffer.memory was full for max.block.ms."),
     "records-consumed": MetricName(FETCH_GROUP, "Records that were handed out."),
     "bytes-consumed": MetricName(FETCH_GROUP, "Bytes of batches that were fetched."),
     "fetch": MetricName(FETCH_GROUP, "Fetch requests that were answered."),
@@ -41,7 +42,8 @@ TOTALS: dict[str, MetricName] = {
 """Each gives two figures: NAME-total, and NAME-rate per second."""
 
 MEASURED: dict[str, MetricName] = {
-    "batch-size": MetricName(PRODUCER_GROUP, "Size in bytes of the batches that were sent, before compression."),
+    "batch-size": MetricName(PRODUCER_GROUP, "Size in bytes of the batches as they were sent."),
+    "compression-rate": MetricName(PRODUCER_GROUP, "Size of batches as they are sent, of 1 for what they had before."),
     "records-per-request": MetricName(PRODUCER_GROUP, "Records in a request."),
     "record-queue-time": MetricName(PRODUCER_GROUP, "Milliseconds that batches waited to be sent."),
     "request-latency": MetricName(PRODUCER_GROUP, "Milliseconds until a produce request was answered."),
@@ -56,6 +58,7 @@ MEASURED: dict[str, MetricName] = {
 GAUGES: dict[str, MetricName] = {
     "buffer-total-bytes": MetricName(PRODUCER_GROUP, "buffer.memory."),
     "buffer-available-bytes": MetricName(PRODUCER_GROUP, "What of buffer.memory is free."),
+    "metadata-age": MetricName(PRODUCER_GROUP, "Seconds since brokers last told of topics; NaN before they did."),
     "requests-in-flight": MetricName(PRODUCER_GROUP, "Produce requests without an answer yet."),
     "records-lag-max": MetricName(FETCH_GROUP, "The most records that a partition is behind its end."),
     "records-lag": MetricName(FETCH_GROUP, "Records that a partition is behind its end.", ("topic", "partition")),

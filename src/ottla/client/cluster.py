@@ -14,6 +14,7 @@ import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
+from math import nan
 from typing import Any, TypeVar
 
 from ottla.client.bootstrap import connect_to_any
@@ -95,6 +96,13 @@ class Cluster:
     def set_servers(self, servers: Sequence[tuple[str, int]]) -> None:
         """Find the cluster by these servers from now on, where none of its known brokers answers."""
         self._servers = list(servers)
+
+    @property
+    def metadata_age_s(self) -> float:
+        """Seconds since metadata were last told; NaN before they were."""
+        if not self._refreshed_at_ms:
+            return nan
+        return (self.clock.monotonic_ms() - self._refreshed_at_ms) / 1000
 
     async def close(self) -> None:
         """Close all connections."""

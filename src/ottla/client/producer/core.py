@@ -92,6 +92,7 @@ class ProducerCore:
             self._serializing.take if self._serializing.is_needed else self.append
         )
         self._metrics = Metrics(cluster.clock, config.metrics_num_samples, config.metrics_sample_window_ms)
+        self._metrics.gauge("metadata-age", lambda: cluster.metadata_age_s)
         self._figures = ProducerFigures(self._metrics, self.accumulator)
         _alive.add(self)
 
@@ -311,6 +312,7 @@ class ProducerCore:
                 f"topic {topic} was not known after max.block.ms ({config.max_block_ms}); check that "
                 f"{self.cluster.name} can be reached and that the topic exists"
             )
+        self._figures.exhausted()
         return ClientTimeoutError(
             f"buffer.memory ({config.buffer_memory} bytes) was full for max.block.ms ({config.max_block_ms}): the "
             f"brokers do not take records as fast as they are sent, or cannot be reached{self._hindrance()}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ottla.client.client_metrics import Metrics
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import ProducerBatch
+from ottla.records.batch import BATCH_OVERHEAD
 
 
 class ProducerFigures:
@@ -20,6 +21,8 @@ class ProducerFigures:
         self._splits = metrics.total("batch-split")
         self._latency = metrics.measured("request-latency")
         self._batch_size = metrics.measured("batch-size")
+        self._compression_rate = metrics.measured("compression-rate")
+        self._exhausted = metrics.total("buffer-exhausted")
         self._records_per_request = metrics.measured("records-per-request")
         self._throttle = metrics.measured("produce-throttle-time")
         self._queue_time = metrics.measured("record-queue-time")
@@ -41,6 +44,7 @@ class ProducerFigures:
                 self._retried.value += batch.record_count
             else:
                 self._queue_time.add(now_ms - batch.created_ms)
+                self._compression_rate.add(batch.size / (batch.builder.size + BATCH_OVERHEAD))
         self._sent.value += records
         self._records_per_request.add(records)
 
@@ -56,6 +60,10 @@ class ProducerFigures:
     def gave_up(self, batch: ProducerBatch) -> None:
         """The records of a batch are not sent any more."""
         self._failed.value += batch.record_count or batch.builder.count
+
+    def exhausted(self) -> None:
+        """A record was refused, as there was no memory for it in time."""
+        self._exhausted.value += 1
 
     def split(self) -> None:
         """A batch was too large for the broker."""

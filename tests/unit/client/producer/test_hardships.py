@@ -192,6 +192,7 @@ def test_whoever_waits_in_vain_is_told_what_holds_the_records_up(fake):
         producer.flush(timeout_ms=10)
     with pytest.raises(ClientTimeoutError, match=why):
         producer.send("t", bytes(800))
+    assert producer.metrics()["buffer-exhausted-total"] == 1
     with pytest.raises(DeliveryError, match=why):
         producer.close(timeout_ms=10)
     assert "NOT_ENOUGH_REPLICAS" in str(future.exception(0))

@@ -163,3 +163,14 @@ def test_figures_tell_what_was_sent(fake: Any, kind: str) -> None:
     assert figures["buffer-total-bytes"] == figures["buffer-available-bytes"] == 1_000_000
     assert 0 <= figures["request-latency-avg"] <= figures["request-latency-max"] < 5000
     assert figures["record-send-rate"] > 0
+    assert figures["compression-rate-avg"] == 1
+    assert 0 <= figures["metadata-age"] < 60
+    assert figures["buffer-exhausted-total"] == 0
+
+
+@kinds
+def test_figures_tell_how_well_records_compress(fake: Any, kind: str) -> None:
+    fake.topic("t", 0)
+    _, figures = send_all(kind, fake, [ProducerRecord("t", b"x" * 10_000)], compression_type="zstd")
+    assert 0 < figures["compression-rate-avg"] < 0.05
+    assert figures["batch-size-avg"] < 500
