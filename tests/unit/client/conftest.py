@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,3 +64,12 @@ def with_cluster() -> Callable[..., Any]:
 def faults() -> dict[str, str]:
     """The kinds of fault that are no error codes."""
     return {"DROP": DROP, "DROP_AFTER": DROP_AFTER, "SILENT": SILENT}
+
+
+@pytest.fixture
+def quick_switches() -> Iterator[None]:
+    """Threads take turns far more often than usual."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -16,15 +14,6 @@ from ottla.client.producer.partitioners import random_int
 from ottla.env.clock import VirtualClock
 
 RECORDS = 3000
-
-
-@pytest.fixture
-def quick_switches() -> Iterator[None]:
-    """Threads take turns far more often than usual."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.spec("P3")

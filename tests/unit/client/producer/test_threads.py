@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
 
@@ -14,15 +13,6 @@ from ottla.client.sync import Producer
 THREADS = 4
 RECORDS = 1500
 PATIENCE_S = 60
-
-
-@pytest.fixture
-def quick_switches():
-    """Threads take turns far more often than usual."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.spec("P3")
