@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from support.processes import ServerDied
 from support.proxy import Proxy
 
 PROXIED = "PROXIED"
-#: ZooKeeper keeps the name of a killed broker until its session ends, and a start before that fails.
-START_ATTEMPTS = 5
+#: ZooKeeper keeps the name of a killed broker until its session ends (6 s), and a start before that fails.
+START_TIMEOUT_S = 40.0
 
 
 class ProxiedBroker:
@@ -50,15 +51,15 @@ class ProxiedBroker:
 
     def start(self) -> ProxiedBroker:
         """Start it, or start it again."""
-        for attempt in range(1, START_ATTEMPTS + 1):
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
             try:
                 self.server.start()
             except ServerDied:
-                if attempt == START_ATTEMPTS or isinstance(self.server, OttlaServer):
+                if time.monotonic() > deadline or isinstance(self.server, OttlaServer):
                     raise
             else:
-                break
-        return self
+                return self
 
     def stop(self) -> None:
         """Stop the broker; the proxy stays."""

@@ -138,6 +138,8 @@ def transcript(port: int, seed: int, root: str) -> list[object]:
     clients = [RawClient(port, timeout_ms=8000) for _ in range(2)]
     try:
         owners = {0: "nobody", **{client.connect().session_id: f"client {n}" for n, client in enumerate(clients)}}
+        # Its parent is the script's own, too: sequential names beside `root` count what was made there before.
+        assert clients[0].ask(raw.CREATE, raw.create(root.rpartition("/")[0])).error == 0
         for step in Script(seed, root).steps():
             client = clients[step.who]
             answer = client.ask(step.op, step.body, step.xid)
@@ -209,7 +211,7 @@ def test_equal_answers_of_many_scripts(ottla_zookeeper: OttlaZooKeeper, apache_z
 
 
 def compare(seed: int, ours: OttlaZooKeeper, theirs: ApacheZooKeeper) -> None:
-    root = f"/like-apache-{next(_numbers)}"
+    root = f"/like-apache-{next(_numbers)}/root"
     mine, other = (transcript(server.port, seed, root) for server in (ours, theirs))
     for number, (found, expected) in enumerate(zip(mine, other, strict=True)):
         assert found == expected, f"seed {seed}, step {number}"

@@ -39,8 +39,11 @@ def delete(server: OttlaServer, name: str) -> None:
 
 
 def partitions(server: OttlaServer, name: str) -> int:
-    topics = admin(server).list_topics(timeout=10).topics
-    return len(topics[name].partitions) if name in topics else 0
+    return partitions_of_all(server).get(name, 0)
+
+
+def partitions_of_all(server: OttlaServer) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in admin(server).list_topics(timeout=10).topics.items()}
 
 
 def setting(server: OttlaServer, topic: str, name: str) -> str:

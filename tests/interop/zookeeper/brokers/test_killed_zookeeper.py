@@ -9,14 +9,14 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
-from interop.zookeeper.brokers.test_in_the_tree import can_make, partitions, read, send
+from interop.zookeeper.brokers.test_in_the_tree import can_make, partitions_of_all, read, send
 from interop.zookeeper.conftest import Server
 from support.apache import ApacheZooKeeper
 from support.ottla_server import OttlaServer
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("Z2", "Z3")]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("Z2", "Z3"), pytest.mark.timeout(300)]
 
 KILLS = 3
 TOPICS_PER_LIFE = 15
@@ -82,7 +82,9 @@ def test_topics_are_made_while_zookeeper_is_killed(own_server: Server, tmp_path,
     wait_until(lambda: tree.get_children("/admin/delete_topics") == [], "the end of deletions", SETTLED_S)
     found = in_tree(tree)
     wait_until(
-        lambda: {name: partitions(server, name) for name in done} == {name: found.get(name, 0) for name in done},
+        lambda: (
+            found == {name: count for name, count in partitions_of_all(server).items() if name in found.keys() | done}
+        ),
         lambda: f"broker and tree to agree on {found}",
         SETTLED_S,
     )
