@@ -187,25 +187,24 @@ class Accumulator:
         `size` is the most that the record can take. Raises ClientClosedError, and what the encoding of records raises
         for wrong types.
         """
-        begun = closed = False
+        has_news = False
         try:
             with self.lock:
                 while True:
-                    sticky = topic.sticky
-                    queue = topic.queues[sticky.partition if partition < 0 else partition]
+                    queue = topic.queues[topic.sticky.partition if partition < 0 else partition]
                     batch = queue.open
                     if batch is not None:
                         before = batch.builder.size
                         index = batch.builder.append(timestamp, key, value, headers)
                         if index >= 0:
                             break
-                        closed = True
+                        has_news = True
                         queue.close_open()
                         continue  # perhaps to another partition
                     batch = self._begin(topic, queue, size)
                     if batch is None:
                         return None
-                    begun, before = True, 0
+                    has_news, before = True, 0
                     index = batch.builder.append(timestamp, key, value, headers)
                     self._enqueue(queue, batch)
                     break
@@ -214,7 +213,7 @@ class Accumulator:
                 future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
                 if callback is not None:
                     batch.result.add_callback(callback, future)
-            if begun or closed:
+            if has_news:
                 self._wake()
             return future
         except KeyboardInterrupt:
@@ -309,9 +308,8 @@ class Accumulator:
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
         """The first batch of the queue, closed; the caller holds the lock."""
+        queue.close_first()
         batch = queue.batches.popleft()
-        if batch is queue.open:
-            queue.close_open()
         batch.close()
         if not queue.batches:
             del self.active[queue]

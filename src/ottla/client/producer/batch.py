@@ -27,7 +27,6 @@ class ProducerBatch:
         "created_ms",
         "drained_ms",
         "encoded",
-        "is_closed",
         "last_error",
         "not_before_ms",
         "other_bytes",
@@ -61,7 +60,6 @@ class ProducerBatch:
         self.attempts = 0
         #: Why the last attempt failed.
         self.last_error: Exception | None = None
-        self.is_closed = False
         #: Set when the batch is closed for good, that is when it is taken out to be sent.
         self.record_count = 0
         self.producer_id = NO_PRODUCER_ID
@@ -78,9 +76,13 @@ class ProducerBatch:
         """Bytes that it takes in a request; of records that are not compressed yet, their uncompressed size."""
         return len(self.encoded) if self.encoded is not None else self.builder.size + BATCH_OVERHEAD
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no record may be added any more."""
+        return self.builder.is_closed
+
     def close(self) -> None:
         """No record may be added any more."""
-        self.is_closed = True
         self.builder.close()  # before it counts: who adds to an open batch does not hold the lock
         self.record_count = self.builder.count
 
