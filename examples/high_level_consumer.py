@@ -13,9 +13,9 @@ import sys
 import threading
 from types import FrameType
 
-from ottla.client import ConsumerTimeoutError, KafkaStream, TopicPartition
+from ottla.client import TopicPartition
 from ottla.client.errors import ClientClosedError, ClientError
-from ottla.client.sync import ConsumerConnector, create_connector
+from ottla.zkconsumer import ConsumerConnector, ConsumerTimeoutError, KafkaStream, create_connector
 
 COMMIT_EVERY = 100
 """Records of one thread; an idle thread commits, too, after `consumer.timeout.ms`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import RealDisk
-from ottla.env.disk_faulty import FaultyDisk
+from ottla.testing.disk_faulty import FaultyDisk
 from support.ports import LOOPBACK
 
 START_TIMEOUT_S = 20.0

@@ -14,8 +14,8 @@ from e2e.embedded import EmbeddedBroker
 from e2e.raw_client import FETCH_V, LIST_OFFSETS_V, RawClient, batch_of, fetch_request, records_of
 from ottla.broker.cold_reads import MOST_ROUNDS
 from ottla.env.disk import Disk, DiskFile, RealDisk
-from ottla.env.disk_faulty import FaultyDisk, FaultyFile
 from ottla.storage.transaction_index import AbortedTransaction
+from ottla.testing.disk_faulty import FaultyDisk, FaultyFile
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,

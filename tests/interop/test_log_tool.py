@@ -12,11 +12,11 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.env.disk import RealDisk
-from ottla.storage.inspection.batch_rows import RecordWish
-from ottla.storage.inspection.dump import DumpWish, dump
-from ottla.storage.inspection.findings import Finding, Severity, Tally
-from ottla.storage.inspection.repair import carry_out
-from ottla.storage.inspection.verify import VerifyWish, verify
+from ottla.inspection.batch_rows import RecordWish
+from ottla.inspection.dump import DumpWish, dump
+from ottla.inspection.findings import Finding, Severity, Tally
+from ottla.inspection.repair import carry_out
+from ottla.inspection.verify import VerifyWish, verify
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.dumped_logs import PRODUCER, told_by_apache, told_by_us
 from support.inspected_logs import starts

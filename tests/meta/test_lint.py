@@ -17,7 +17,7 @@ SCRIPTS = Path(sys.executable).parent
 CONTRACT_SOURCES = {
     "pure": {"assign", "cluster", "config", "groups", "records", "txn", "wire"},
     "shells": {"net", "storage", "zk"},
-    "clients": {"client", "spark", "web"},
+    "clients": {"client", "spark", "web", "zkconsumer"},
 }
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ottla.env.disk import RealDisk
-from ottla.storage.inspection.batch_rows import RecordWish
-from ottla.storage.inspection.dump import DumpWish, dump
+from ottla.inspection.batch_rows import RecordWish
+from ottla.inspection.dump import DumpWish, dump
 from support.java import java_tool
 
 DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"

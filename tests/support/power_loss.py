@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ottla.env.disk import Disk, DiskFile
-from ottla.env.disk_faulty import FaultyDisk, FaultyFile
+from ottla.testing.disk_faulty import FaultyDisk, FaultyFile
 
 HELD_TIMEOUT_S = 30.0
 

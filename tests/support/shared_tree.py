@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from ottla.client.loop_thread import LoopThread
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import SystemClock
-from ottla.env.disk_memory import MemoryDisk
 from ottla.env.futures import settle
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient, SessionEvent, SessionListener, Watcher
 from ottla.zk.layout import BrokerIdZnode, BrokerRegistration, TopicAssignment, TopicZnode
 from ottla.zk.store import TreeStore

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.assign.threads import ConsumerThread
-from ottla.client.highlevel.commits import Commits
-from ottla.client.highlevel.figures import Figures, Step
-from ottla.client.highlevel.group_member import GroupMember
-from ottla.client.highlevel.offset_stores import ZooKeeperOffsets
-from ottla.client.highlevel.partition_info import PartitionTopicInfo
-from ottla.client.highlevel.rebalancer import RebalanceSettings
 from ottla.client.model import TopicPartition
 from ottla.env.clock import VirtualClock
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient
 from ottla.zk.layout import ConsumerRegistration, PartitionOwnerZnode, TopicAssignment, TopicZnode
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import ANY_VERSION, NoNodeError, Stat, WatchTable
+from ottla.zkconsumer.commits import Commits
+from ottla.zkconsumer.figures import Figures, Step
+from ottla.zkconsumer.group_member import GroupMember
+from ottla.zkconsumer.offset_stores import ZooKeeperOffsets
+from ottla.zkconsumer.partition_info import PartitionTopicInfo
+from ottla.zkconsumer.rebalancer import RebalanceSettings
 
 GROUP = "g"
 SETTLED_S = 60.0

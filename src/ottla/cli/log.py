@@ -12,8 +12,8 @@ import typer
 from ottla.cli.ending import end, refuse
 
 if TYPE_CHECKING:
-    from ottla.storage.inspection.dump import DumpWish
-    from ottla.storage.inspection.verify import VerifyWish
+    from ottla.inspection.dump import DumpWish
+    from ottla.inspection.verify import VerifyWish
 
 EXIT_DAMAGED = 1
 
@@ -81,10 +81,10 @@ def dump(
 
     Ends with 0, with 1 where something was damaged, with 2 where something could not be read at all.
     """
-    from ottla.storage.inspection.batch_rows import RecordWish
-    from ottla.storage.inspection.dump import DumpWish
-    from ottla.storage.inspection.internal_topics import Decoder
-    from ottla.storage.inspection.texts import TextFormat
+    from ottla.inspection.batch_rows import RecordWish
+    from ottla.inspection.dump import DumpWish
+    from ottla.inspection.internal_topics import Decoder
+    from ottla.inspection.texts import TextFormat
 
     shown = RecordWish(
         records=records or key is not None,
@@ -100,7 +100,7 @@ def dump(
 def _dump(paths: list[str], wish: DumpWish, output: OutputFormat) -> int:
     from ottla.cli.log_output import write_json, write_table
     from ottla.env.disk import RealDisk
-    from ottla.storage.inspection.dump import dump as rows_of
+    from ottla.inspection.dump import dump as rows_of
 
     damaged = seen = False
 
@@ -133,7 +133,7 @@ def verify(
 
     Ends with 0 where everything is sound, with 1 where something is damaged, with 2 where it could not be read.
     """
-    from ottla.storage.inspection.verify import VerifyWish
+    from ottla.inspection.verify import VerifyWish
 
     _end(lambda: _verify(paths, VerifyWish(topic, partition, not no_records, compacted), output))
 
@@ -141,8 +141,8 @@ def verify(
 def _verify(paths: list[str], wish: VerifyWish, output: OutputFormat) -> int:
     from ottla.cli.log_output import finding_lines, finding_row, summary_line, summary_row, write_json
     from ottla.env.disk import RealDisk
-    from ottla.storage.inspection.findings import Tally
-    from ottla.storage.inspection.verify import verify as findings_of
+    from ottla.inspection.findings import Tally
+    from ottla.inspection.verify import verify as findings_of
 
     tally = Tally()
     for path in paths:
@@ -177,7 +177,7 @@ def repair(
 
     Ends with 0 where nothing is left to mend, with 1 where there is something to do, with 2 where it could not be done.
     """
-    from ottla.storage.inspection.verify import VerifyWish
+    from ottla.inspection.verify import VerifyWish
 
     wish = VerifyWish(topic, partition, compacted=compacted)
     _end(lambda: _repair(path, wish, execute, index_interval_bytes))
@@ -186,7 +186,7 @@ def repair(
 def _repair(path: str, wish: VerifyWish, execute: bool, interval: int) -> int:
     from ottla.cli.log_output import finding_lines, remedy_line
     from ottla.env.disk import RealDisk
-    from ottla.storage.inspection.repair import FolderInUse, carry_out, make_plan
+    from ottla.inspection.repair import FolderInUse, carry_out, make_plan
 
     plan = make_plan(RealDisk(), path, wish)
     for finding in plan.to_mend:
@@ -222,7 +222,7 @@ def _key(text: str) -> bytes:
 
 def _end(work: Callable[[], int]) -> NoReturn:
     from ottla.env.disk import DiskError
-    from ottla.storage.inspection.folders import NothingThere
+    from ottla.inspection.folders import NothingThere
 
     end("ottla log", work, (DiskError, NothingThere))
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ottla.storage.inspection.findings import Finding, Tally
+    from ottla.inspection.findings import Finding, Tally
 
 Row = dict[str, Any]
 

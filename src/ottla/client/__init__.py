@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from ottla.client.errors import ClientError as ClientError
     from ottla.client.errors import InvalidConfigError as InvalidConfigError
     from ottla.client.errors import SerializationError as SerializationError
-    from ottla.client.highlevel.connector import ConsumerConnector as ConsumerConnector
-    from ottla.client.highlevel.connector import create_connector as create_connector
-    from ottla.client.highlevel.highlevel_config import HighLevelConsumerConfig as HighLevelConsumerConfig
-    from ottla.client.highlevel.streams import ConsumerTimeoutError as ConsumerTimeoutError
-    from ottla.client.highlevel.streams import KafkaStream as KafkaStream
-    from ottla.client.highlevel.streams import MessageAndMetadata as MessageAndMetadata
-    from ottla.client.highlevel.topic_filters import Blacklist as Blacklist
-    from ottla.client.highlevel.topic_filters import Whitelist as Whitelist
     from ottla.client.interceptors import ConsumerInterceptor as ConsumerInterceptor
     from ottla.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from ottla.client.model import EARLIEST as EARLIEST
@@ -50,26 +42,20 @@ if TYPE_CHECKING:
 #: Where each public name is defined.
 _EXPORTS = {
     "Admin": "ottla.client.admin",
-    "Blacklist": "ottla.client.highlevel.topic_filters",
     "ClientError": "ottla.client.errors",
     "ConfigOperation": "ottla.client.admin",
     "ConfigResource": "ottla.client.admin",
     "Consumer": "ottla.client.consumer.consumer",
-    "ConsumerConnector": "ottla.client.highlevel.connector",
     "ConsumerHealth": "ottla.client.consumer.health",
     "ConsumerInterceptor": "ottla.client.interceptors",
     "ConsumerRebalanceListener": "ottla.client.consumer.listener",
     "ConsumerRecord": "ottla.records.consumed",
     "ConsumerRecords": "ottla.client.consumer.records",
-    "ConsumerTimeoutError": "ottla.client.highlevel.streams",
     "Deserializer": "ottla.client.serialization",
     "EARLIEST": "ottla.client.model",
     "HealthCause": "ottla.client.consumer.health",
-    "HighLevelConsumerConfig": "ottla.client.highlevel.highlevel_config",
     "InvalidConfigError": "ottla.client.errors",
-    "KafkaStream": "ottla.client.highlevel.streams",
     "LATEST": "ottla.client.model",
-    "MessageAndMetadata": "ottla.client.highlevel.streams",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",
     "OffsetAndMetadata": "ottla.client.model",
@@ -83,8 +69,6 @@ _EXPORTS = {
     "Serializer": "ottla.client.serialization",
     "SimpleConsumer": "ottla.client.simple",
     "TopicPartition": "ottla.client.model",
-    "Whitelist": "ottla.client.highlevel.topic_filters",
-    "create_connector": "ottla.client.highlevel.connector",
 }
 
 

@@ -1,7 +1,7 @@
 """The door to the disk: what storage asks of one, and the machine's own.
 
 Everything above `env` reaches files through `Disk` and `DiskFile`, so that the same code runs on a real disk, in
-memory (`ottla.env.disk_memory`), and on one that is full or fails (`ottla.env.disk_faulty`).
+memory (`ottla.testing.disk_memory`), and on one that is full or fails (`ottla.testing.disk_faulty`).
 """
 
 from __future__ import annotations

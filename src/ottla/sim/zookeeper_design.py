@@ -1,6 +1,6 @@
 """The design on ZooKeeper (Kafka up to 0.8.2), played through a script of churn.
 
-The members are the high-level consumer's own (`client.highlevel.group_member`); only their records, their time and the
+The members are the high-level consumer's own (`zkconsumer.group_member`); only their records, their time and the
 way to ZooKeeper are simulated. Offsets are committed in rebalances; the timer of the auto-commit is left out.
 """
 
@@ -11,12 +11,6 @@ import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ottla.client.highlevel.commits import Commits
-from ottla.client.highlevel.figures import Figures
-from ottla.client.highlevel.group_member import GroupMember
-from ottla.client.highlevel.offset_stores import ZooKeeperOffsets
-from ottla.client.highlevel.partition_info import PartitionTopicInfo
-from ottla.client.highlevel.rebalancer import RebalanceSettings
 from ottla.client.model import TopicPartition
 from ottla.sim.churn_script import Action, ChurnScript, Turn
 from ottla.sim.consumption import Consumption
@@ -27,6 +21,12 @@ from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time
 from ottla.sim.zookeeper_service import SimulatedZk, SimulatedZooKeeper
 from ottla.zk.client import ensure_path
 from ottla.zk.layout import BrokerIdZnode, ConsumerRegistration, TopicAssignment, TopicZnode
+from ottla.zkconsumer.commits import Commits
+from ottla.zkconsumer.figures import Figures
+from ottla.zkconsumer.group_member import GroupMember
+from ottla.zkconsumer.offset_stores import ZooKeeperOffsets
+from ottla.zkconsumer.partition_info import PartitionTopicInfo
+from ottla.zkconsumer.rebalancer import RebalanceSettings
 
 ADMIN_SESSION = 0
 #: The broker that leads the partitions, and the one that goes and comes.

@@ -20,7 +20,7 @@ from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
 from support.java import java_tool

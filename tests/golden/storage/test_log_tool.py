@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ottla.env.disk import RealDisk
+from ottla.inspection.repair import carry_out
+from ottla.inspection.verify import VerifyWish
 from ottla.records.compression import Compression
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record
-from ottla.storage.inspection.repair import carry_out
-from ottla.storage.inspection.verify import VerifyWish
 from ottla.storage.log import PartitionLog
 from support.dumped_logs import INDEX, PRODUCER, TIME_INDEX, told_by_apache, told_by_us
 from support.java import java_tool

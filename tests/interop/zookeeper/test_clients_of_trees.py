@@ -11,7 +11,7 @@ import pytest
 
 from interop.zookeeper.conftest import Server
 from ottla.env.clock import VirtualClock
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient, ZkClient, delete_recursive, ensure_path
 from ottla.zk.kazoo_client import connect_kazoo
 from ottla.zk.store import TreeStore

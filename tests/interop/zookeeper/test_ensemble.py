@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from interop.zookeeper.brokers.test_in_the_tree import can_make, make, node, partitions, read, send
-from ottla.client.sync import create_connector
+from ottla.zkconsumer import create_connector
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 from support.zk_ensemble import ApacheEnsemble

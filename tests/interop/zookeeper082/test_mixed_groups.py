@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from interop.highlevel.conftest import Consumer, Group
+from interop.zkconsumer.conftest import Consumer, Group
 from ottla.assign.threads import THREAD_ASSIGNORS, ConsumerThread
-from ottla.client import Blacklist, Whitelist
+from ottla.zkconsumer import Blacklist, Whitelist
 from support.old_consumers import OldConsumer
 from support.waiting import wait_until
 from support.zk_clusters import Cluster

@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from interop.conftest import SETTINGS
-from interop.highlevel.conftest import Group
+from interop.zkconsumer.conftest import Group
 from support.old_consumers import OldConsumer
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, free_port

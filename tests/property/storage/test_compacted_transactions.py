@@ -11,11 +11,11 @@ import random
 import pytest
 
 from ottla.env.disk import Disk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.records.batch import split_batches
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record
 from ottla.storage.log import COORDINATOR, AppendInfo, PartitionLog
+from ottla.testing.disk_memory import MemoryDisk
 from support.compaction import cleaning, compact_config
 from support.storage_logs import NOW_MS, of_records, open_log
 

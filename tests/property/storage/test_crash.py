@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.env.disk_memory import Change, MemoryDisk, journal_bytes, replay
 from ottla.records.batch import check_crc, split_batches
 from ottla.storage.log import AppendRefusal
+from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes, replay
 from support.storage_logs import FOLDER_NAME, NOW_MS, append, batch, log_config, new_log, open_log, read_all
 
 ROOT = "/data"

@@ -18,13 +18,13 @@ import pytest
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import RealDisk
 from ottla.env.executor import InlineExecutor
+from ottla.inspection.findings import Tally
+from ottla.inspection.verify import VerifyWish, verify
 from ottla.records.batch import BatchHeader, check_crc, split_batches
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.errors import BatchError
 from ottla.records.record import Record, decode_batch
-from ottla.storage.inspection.findings import Tally
-from ottla.storage.inspection.verify import VerifyWish, verify
 from ottla.storage.log import COORDINATOR, AppendInfo, PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.results import LogRead

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.env.disk_memory import Change, MemoryDisk
-from ottla.env.disk_power import PowerLoss
 from ottla.records.compression import Compression
 from ottla.records.record import Record
 from ottla.storage.log import AppendRefusal, PartitionLog, ReadRefusal
 from ottla.storage.retention import delete_old_segments
+from ottla.testing.disk_memory import Change, MemoryDisk
+from ottla.testing.disk_power import PowerLoss
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, append, batch, decode, log_config, new_log, of_records, open_log, read_bytes
 

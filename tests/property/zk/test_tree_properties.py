@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.env.clock import VirtualClock
-from ottla.env.disk_memory import Change, MemoryDisk, journal_bytes, replay
-from ottla.env.disk_power import every_moment, nothing_more
 from ottla.env.executor import InlineExecutor
+from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes, replay
+from ottla.testing.disk_power import every_moment, nothing_more
 from ottla.zk.acl import Acl
 from ottla.zk.sessions import FIRST_DURABLE_SESSION
 from ottla.zk.store import TreeStore

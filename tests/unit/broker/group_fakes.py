@@ -16,10 +16,10 @@ from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import SystemClock, VirtualClock
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.env.randomness import Randomness
 from ottla.records.batch import parse_batch_header, patch_batch
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message

@@ -12,8 +12,8 @@ from ottla.cluster.configs import LONGEST_TEXT
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig
 from ottla.env.clock import VirtualClock
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import LocalClient
 from ottla.zk.layout import PERSISTENT_PATHS, BrokerConfigZnode, ConfigChangeZnode, ZnodeDataError

@@ -16,8 +16,8 @@ from ottla.broker.topics import CreatedTopic
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import RealDisk
-from ottla.env.disk_faulty import FaultyDisk
 from ottla.storage.results import AppendInfo
+from ottla.testing.disk_faulty import FaultyDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import batch
 

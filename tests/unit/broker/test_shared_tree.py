@@ -19,7 +19,7 @@ from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, LocalClient, SessionEvent, Watcher
 from ottla.zk.layout import PreferredReplicaElectionZnode, ReassignPartitionsZnode, TopicZnode

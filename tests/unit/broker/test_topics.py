@@ -17,8 +17,8 @@ from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import Disk, DiskError
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore

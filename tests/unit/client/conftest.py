@@ -11,21 +11,13 @@ import pytest
 
 from ottla.client.cluster import Cluster
 from ottla.client.settings import ClientSettings
-from support.fake_cluster import DROP, DROP_AFTER, SILENT, FakeCluster
+from support.fake_cluster import FakeCluster
 
 
 @pytest.fixture
 def fake() -> Iterator[FakeCluster]:
     """One fake broker."""
     cluster = FakeCluster(1)
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
-def fakes() -> Iterator[FakeCluster]:
-    """Three fake brokers."""
-    cluster = FakeCluster(3)
     yield cluster
     cluster.close()
 
@@ -58,12 +50,6 @@ def with_cluster() -> Callable[..., Any]:
         return asyncio.run(body())
 
     return run
-
-
-@pytest.fixture
-def faults() -> dict[str, str]:
-    """The kinds of fault that are no error codes."""
-    return {"DROP": DROP, "DROP_AFTER": DROP_AFTER, "SILENT": SILENT}
 
 
 @pytest.fixture

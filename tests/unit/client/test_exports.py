@@ -6,24 +6,27 @@ import ast
 import inspect
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import ottla.client
 import ottla.client.sync
+import ottla.zkconsumer
 
 
-def imports_for_type_checkers() -> dict[str, str]:
-    tree = ast.parse(inspect.getsource(ottla.client))
+def imports_for_type_checkers(package: ModuleType) -> dict[str, str]:
+    tree = ast.parse(inspect.getsource(package))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     return {name.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
 
 
-def test_what_type_checkers_see_is_what_there_is():
-    assert imports_for_type_checkers() == ottla.client._EXPORTS
-    for name in ottla.client._EXPORTS:
-        assert getattr(ottla.client, name) is not None
-        assert name in dir(ottla.client)
+@pytest.mark.parametrize("package", [ottla.client, ottla.zkconsumer], ids=["client", "zkconsumer"])
+def test_what_type_checkers_see_is_what_there_is(package):
+    assert imports_for_type_checkers(package) == package._EXPORTS
+    for name in package._EXPORTS:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
 
 
 def test_the_clients_are_there_without_an_event_loop_too():
@@ -39,17 +42,11 @@ def test_the_clients_are_there_without_an_event_loop_too():
 INSIDE = {"check_reads", "core", "deadline_ms", "next_chunk", "wait_for_data"}
 
 
-def test_the_consumer_of_the_zookeeper_generation_is_the_same_in_both():
-    for name in ottla.client.sync._HIGH_LEVEL:
-        assert name in ottla.client.sync.__all__
-        assert getattr(ottla.client.sync, name) is getattr(ottla.client, name)
-    with pytest.raises(AttributeError, match="has no attribute 'create_konnector'"):
-        ottla.client.sync.create_konnector  # noqa: B018
-
-
 def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="has no attribute 'Konsumer'"):
         ottla.client.Konsumer  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'create_konnector'"):
+        ottla.zkconsumer.create_konnector  # noqa: B018
 
 
 def test_a_producer_does_not_pay_for_consumers():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.env.disk import Disk, DiskError, FileSlice, RealDisk, RealFile
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_memory import MemoryDisk
 
 
 @pytest.fixture(params=["memory", "real"])

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from ottla.env.disk_memory import MemoryDisk, MemoryFile
 from ottla.env.warmth import READ_AHEAD_BYTES, ColdRange, Range, bring, pread, without_waiting
+from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 
 pytestmark = pytest.mark.spec("L6")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ottla.env.disk import DiskFile, FileSlice, RealDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.env.network import StreamSocket
 from ottla.net import connection as connection_module
 from ottla.net.buffers import BufferPool
 from ottla.net.connection import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
 from ottla.net.parts import MadePart
+from ottla.testing.disk_memory import MemoryDisk
 
 
 class HandLoop:

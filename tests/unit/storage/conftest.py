@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.env.disk import Disk, RealDisk
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_memory import MemoryDisk
 
 
 class Ground(NamedTuple):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.env.disk_memory import MemoryDisk, MemoryFile
 from ottla.records.batch import BatchHeader, check_crc, frame_batch, parse_batch_header
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, end_transaction_record
@@ -14,6 +13,7 @@ from ottla.storage.cleaned_transactions import CleanedTransactions
 from ottla.storage.offset_map import DictMap
 from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.transaction_index import AbortedTransaction, decode_aborted
+from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 from support.storage_logs import NOW_MS
 
 pytestmark = pytest.mark.spec("L5")

@@ -8,8 +8,6 @@ import pytest
 
 from ottla.env.clock import SystemClock, VirtualClock
 from ottla.env.disk import Disk, RealDisk
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
 from ottla.storage.cleanable import examine, group_segments
 from ottla.storage.cleaning import POSTPONED_MS, CleanerSettings
@@ -17,6 +15,8 @@ from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
 from ottla.storage.offset_map import OffsetMap
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put
 from support.storage_logs import NOW_MS, HandExecutor, append, batch, new_log
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 
 from ottla.env.disk import Disk
-from ottla.env.disk_memory import MemoryDisk, journal_bytes, replay
 from ottla.records.batch import split_batches
 from ottla.records.compression import Compression
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record, decode_batch
+from ottla.testing.disk_memory import MemoryDisk, journal_bytes, replay
 from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put, texts
 from support.storage_logs import (
     NOW_MS,

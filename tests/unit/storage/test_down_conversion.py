@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ottla.env.disk import DiskFile
-from ottla.env.disk_memory import MemoryDisk
 from ottla.records.batch import MAGIC_AT
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, end_transaction_record
@@ -13,6 +12,7 @@ from ottla.records.errors import BatchError, UnsupportedCompressionError
 from ottla.records.message_set import decode_message, encode_messages, parse_message_header
 from ottla.records.record import Record, encode_batch
 from ottla.storage.down_conversion import CHUNK_BYTES, DownConversion
+from ottla.testing.disk_memory import MemoryDisk
 from support.storage_logs import NOW_MS, records
 
 KEEP = 1 << 20

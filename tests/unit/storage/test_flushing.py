@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.env.disk import DiskError
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.storage.files import OpenFiles, SegmentFile
 from ottla.storage.flushing import FlushJob
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 
 
 def test_a_job_pins_its_files_until_released() -> None:

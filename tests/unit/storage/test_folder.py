@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.env.disk import Disk, DiskError
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.storage.checkpoints import MetaProperties
 from ottla.storage.folder import DELETE_SUFFIX, LogFolder, parse_partition_folder, renamed_folder_name
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.env.disk import Disk, DiskError
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.storage.files import OpenFiles
 from ottla.storage.index import SPILL_BYTES, IndexMemory, OffsetIndex, TimeIndex
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 
 BASE = 1000
 

@@ -8,13 +8,13 @@ import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import DiskError, RealDisk
-from ottla.env.disk_faulty import FaultyDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
 from ottla.storage.loading import load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
 from ottla.storage.recovery import LogPlace, create_log
 from ottla.storage.resources import LogResources
+from ottla.testing.disk_faulty import FaultyDisk
 from support.storage_logs import NOW_MS, append, batch, broker_config, log_config, read_all
 
 CONFIG = log_config(segment_bytes=1000, index_interval_bytes=200)

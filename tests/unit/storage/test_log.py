@@ -7,11 +7,11 @@ from typing import NamedTuple
 import pytest
 
 from ottla.env.disk import DiskError
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.records.batch import TimestampType, check_crc, frame_batch, parse_batch_header, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, DeleteRefusal, LogRead, PartitionLog, ReadRefusal
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import (
     NOW_MS,

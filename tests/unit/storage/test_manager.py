@@ -9,14 +9,14 @@ import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import Disk, DiskError, RealDisk
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor, NoThread
 from ottla.storage.checkpoints import MetaProperties
 from ottla.storage.flush_queue import LOGS_PER_ROUND, ROUNDS, FlushQueue
 from ottla.storage.flushing import FlushJob
 from ottla.storage.log import AppendInfo, AppendRefusal, PartitionLog
 from ottla.storage.manager import LogManager, StorageSettings
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, HandExecutor, append, batch, broker_config, log_config, read_all
 

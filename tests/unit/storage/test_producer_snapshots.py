@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from ottla.env.disk_memory import MemoryDisk
 from ottla.storage.producer_snapshots import ProducerSnapshots, replay_log
 from ottla.storage.producer_state import ProducerState
+from ottla.testing.disk_memory import MemoryDisk
 from support.storage_logs import NOW_MS, append, batch, log_config, new_log
 
 FOREVER_MS = 10**12

@@ -5,13 +5,13 @@ from uuid import UUID
 import pytest
 
 from ottla.env.disk import Disk
-from ottla.env.disk_memory import REPLACE, Change, MemoryDisk, journal_bytes, replay
-from ottla.env.disk_power import PowerLoss, nothing_more
 from ottla.records.batch import patch_batch, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import create_log, load_log
 from ottla.storage.resources import LogResources
+from ottla.testing.disk_memory import REPLACE, Change, MemoryDisk, journal_bytes, replay
+from ottla.testing.disk_power import PowerLoss, nothing_more
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import (
     NOW_MS,
@@ -447,7 +447,7 @@ def test_only_what_is_not_flushed_is_read(monkeypatch: pytest.MonkeyPatch) -> No
     append(log, producing(600))
     killed(log)
     read: list[str] = []
-    from ottla.env.disk_memory import MemoryFile
+    from ottla.testing.disk_memory import MemoryFile
 
     whole = MemoryFile.pread
 

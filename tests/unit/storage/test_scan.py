@@ -5,11 +5,11 @@ import zlib
 
 import pytest
 
-from ottla.env.disk_memory import MemoryDisk, MemoryFile
 from ottla.records.batch import patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import scan
 from ottla.storage.scan import ScannedBatch, batch_at, find_batch, max_timestamp_at, scan_batches
+from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 from support.storage_logs import NOW_MS, batch
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from ottla.env.disk import DiskError, DiskFile
-from ottla.env.disk_memory import MemoryDisk, MemoryFile
 from ottla.env.warmth import without_waiting
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record
 from ottla.storage.files import TXN_INDEX_SUFFIX, SegmentFile
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, PartitionLog
 from ottla.storage.transaction_index import ENTRIES_KEPT, AbortedTransaction, TransactionIndex, decode_aborted
+from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import FOLDER_NAME, NOW_MS, batch, log_config, new_log, of_records, open_log
 

@@ -6,7 +6,6 @@ import struct
 
 import pytest
 
-from ottla.env.disk_memory import MemoryDisk
 from ottla.records.batch import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -22,6 +21,7 @@ from ottla.records.batch import (
 from ottla.records.crc import crc32c
 from ottla.records.record import Record
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, PartitionLog
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import NOW_MS, append, batch, log_config, new_log, of_records, read_bytes, refused
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.wire import reference
+from ottla.testing import reference_codec as reference
 from ottla.wire.codec import WireError, decode, encode
 from ottla.wire.compile import smallest_size
 from ottla.wire.messages.fetch import FetchPartition

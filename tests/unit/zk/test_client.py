@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 import pytest
 
 from ottla.env.clock import VirtualClock
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient, SessionEvent, delete_recursive, ensure_path
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import (

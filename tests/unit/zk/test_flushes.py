@@ -11,9 +11,9 @@ import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import DiskError
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import InlineExecutor
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.flushes import QUICK_MS, FlushPace
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import Create, Set

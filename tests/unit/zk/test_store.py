@@ -12,10 +12,10 @@ import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import DiskError, RealDisk
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import InlineExecutor
 from ottla.records.crc import crc32c
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk import store as store_module
 from ottla.zk import tree_format
 from ottla.zk.acl import OPEN_ACL, Acl

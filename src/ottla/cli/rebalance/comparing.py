@@ -45,7 +45,7 @@ def run(wanted: Wanted, *, as_json: bool) -> Iterator[str]:
         wanted.assignors or USUAL_ASSIGNORS, wanted.session_timeout_ms, watch_brokers=wanted.watch_brokers
     )
     # What simulated members complain of is in the figures.
-    logging.getLogger("ottla.client.highlevel").setLevel(logging.CRITICAL)
+    logging.getLogger("ottla.zkconsumer").setLevel(logging.CRITICAL)
     script = make_script(wanted.seed, _plan(wanted))
     results = compare(script, comparison, wanted.seed)
     if as_json:

@@ -22,7 +22,7 @@ from ottla.cluster.image import ClusterImage
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
-from ottla.env.disk_memory import MemoryDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (

@@ -16,11 +16,11 @@ from interop.zookeeper import raw
 from interop.zookeeper.raw import RawClient
 from ottla.env.clock import SystemClock, VirtualClock
 from ottla.env.disk import DiskError
-from ottla.env.disk_faulty import FaultyDisk
-from ottla.env.disk_memory import MemoryDisk
 from ottla.env.executor import InlineExecutor
 from ottla.env.network import NetworkError
 from ottla.env.randomness import Randomness
+from ottla.testing.disk_faulty import FaultyDisk
+from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk import wire
 from ottla.zk.client import LocalClient
 from ottla.zk.server import connection as connection_module

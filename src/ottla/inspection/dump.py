@@ -1,0 +1,232 @@
+"""What `ottla log dump` shows: any file or folder as rows of named fields, in order, a few at a time.
+
+The first field of a row is `type`. What cannot be read comes as rows of type `damage`, in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ottla.cluster.ids import format_uuid
+from ottla.env.disk import Disk, DiskError
+from ottla.env.file_reader import ReadableFile
+from ottla.inspection.batch_rows import RecordWish, Row, log_rows
+from ottla.inspection.folders import LogDirectory, PartitionFolder, base_name, look, topic_of
+from ottla.inspection.internal_topics import Decoder, decoder_for
+from ottla.inspection.kinds import FileKind, read_name
+from ottla.inspection.small_files import (
+    AbortedEntry,
+    SnapshotProblem,
+    TooLarge,
+    entries,
+    first_of_zero_tail,
+    read_snapshot,
+    read_whole,
+)
+from ottla.inspection.walk import LogWalker
+from ottla.storage.checkpoints import CheckpointError, decode_offsets, decode_partition_metadata
+from ottla.storage.files import LOG_SUFFIX
+from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from ottla.storage.leader_epochs import decode_leader_epochs
+from ottla.storage.transaction_index import TXN_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class DumpWish:
+    """What is to be shown. `everything`: of folders all files, not just the logs; `topic`, `partition`: only those."""
+
+    records: RecordWish = field(default_factory=RecordWish)
+    decoder: Decoder = Decoder.AUTO
+    everything: bool = False
+    topic: str | None = None
+    partition: int | None = None
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether certain partitions are meant."""
+        return self.topic is not None or self.partition is not None
+
+    def wants(self, folder: PartitionFolder) -> bool:
+        """Whether a partition is meant."""
+        return folder.is_among(self.topic, self.partition)
+
+
+def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
+    """The rows of a file or folder. Raises DiskError, NothingThere."""
+    if not disk.is_dir(path):
+        yield from file_rows(path, wish)
+        return
+    found = look(disk, path)
+    if isinstance(found, PartitionFolder):
+        if wish.wants(found):
+            yield from _partition_rows(found, wish)
+    elif wish.narrowed:
+        for each in found.partitions:
+            if wish.wants(each):
+                yield from _partition_rows(each, wish)
+    else:
+        yield from _directory_rows(disk, found, wish)
+
+
+def file_rows(path: str, wish: DumpWish) -> Iterator[Row]:
+    """The rows of one file, after one that names it. Raises DiskError."""
+    name = read_name(base_name(path))
+    with ReadableFile(path) as file:
+        row: Row = {"type": "file", "path": path, "kind": str(name.kind), "size": file.size}
+        if name.offset is not None:
+            row["offset"] = name.offset
+        yield row
+        if name.kind is FileKind.LOG:
+            decoder = decoder_for(topic_of(path)) if wish.decoder is Decoder.AUTO else wish.decoder
+            yield from log_rows(LogWalker(file), replace(wish.records, decoder=decoder))
+        elif name.kind in _READERS:
+            yield from _guarded(file, name.offset or 0, _READERS[name.kind])
+
+
+def _guarded(file: ReadableFile, offset: int, reader: Callable[[ReadableFile, int], Iterator[Row]]) -> Iterator[Row]:
+    try:
+        yield from reader(file, offset)
+    except (CheckpointError, SnapshotProblem, TooLarge) as problem:
+        reason = str(problem).removeprefix(f"{file.path}: ")
+        yield {"type": "damage", "position": 0, "size": file.size, "reason": reason}
+
+
+def _partition_rows(folder: PartitionFolder, wish: DumpWish) -> Iterator[Row]:
+    first = wish.records.from_offset
+    segments = folder.segments
+    for number, base_offset in enumerate(segments):
+        if number + 1 < len(segments) and segments[number + 1] <= first:
+            continue
+        if wish.records.until_offset is not None and base_offset >= wish.records.until_offset:
+            break
+        yield from _unless_gone(folder.segment_file(base_offset, LOG_SUFFIX), wish)
+    if wish.everything:
+        for name, what in folder.names.items():
+            if what.kind is not FileKind.LOG:
+                yield from _unless_gone(folder.file(name), wish)
+
+
+def _unless_gone(path: str, wish: DumpWish) -> Iterator[Row]:
+    """The rows of a file of a folder in use, whose broker may have removed it since it was listed."""
+    try:
+        yield from file_rows(path, wish)
+    except DiskError as error:
+        if not error.missing:
+            raise
+
+
+def _directory_rows(disk: Disk, directory: LogDirectory, wish: DumpWish) -> Iterator[Row]:
+    for folder in directory.partitions:
+        sizes = [_size(disk, folder.segment_file(each, LOG_SUFFIX)) for each in folder.segments]
+        yield {
+            "type": "partition",
+            "topic": folder.topic,
+            "partition": folder.partition,
+            "segments": len(folder.segments),
+            "bytes": sum(sizes),
+            "first_segment": folder.segments[0] if folder.segments else None,
+            "last_segment": folder.segments[-1] if folder.segments else None,
+        }
+    for name in directory.passing:
+        yield {"type": "folder", "path": f"{directory.path}/{name}", "kind": name.rpartition("-")[2]}
+    for name in directory.names:
+        if read_name(name).kind in _READERS:
+            yield from _unless_gone(f"{directory.path}/{name}", wish)
+    if wish.everything:
+        for folder in directory.partitions:
+            yield from _partition_rows(folder, wish)
+
+
+def _size(disk: Disk, path: str) -> int:
+    try:
+        return disk.file_size(path)
+    except DiskError as error:
+        if error.missing:
+            return 0
+        raise
+
+
+def _offset_index(file: ReadableFile, base: int) -> Iterator[Row]:
+    written = first_of_zero_tail(file, OFFSET_ENTRY.size)
+    for position, (relative, at) in entries(file, OFFSET_ENTRY):
+        if position >= written * OFFSET_ENTRY.size and position:
+            break
+        if written or file.size == OFFSET_ENTRY.size:
+            yield {"type": "index-entry", "offset": base + relative, "position": at}
+    yield from _tail(file, OFFSET_ENTRY.size, written)
+
+
+def _time_index(file: ReadableFile, base: int) -> Iterator[Row]:
+    written = first_of_zero_tail(file, TIME_ENTRY.size)
+    for position, (timestamp, relative) in entries(file, TIME_ENTRY):
+        if position >= written * TIME_ENTRY.size:
+            break
+        yield {"type": "time-index-entry", "timestamp": timestamp, "offset": base + relative}
+    yield from _tail(file, TIME_ENTRY.size, written)
+
+
+def _tail(file: ReadableFile, entry_size: int, written: int) -> Iterator[Row]:
+    whole = file.size // entry_size
+    if whole > written:
+        yield {"type": "unused", "position": written * entry_size, "size": (whole - written) * entry_size}
+    yield from _rest(file, entry_size)
+
+
+def _rest(file: ReadableFile, entry_size: int) -> Iterator[Row]:
+    left = file.size % entry_size
+    if left:
+        reason = f"{left} bytes at the end are no entry of {entry_size} bytes"
+        yield {"type": "damage", "position": file.size - left, "size": left, "reason": reason}
+
+
+def _txn_index(file: ReadableFile, _: int) -> Iterator[Row]:
+    for _, fields in entries(file, TXN_ENTRY):
+        yield {"type": "aborted-transaction", **AbortedEntry(*fields)._asdict()}
+    yield from _rest(file, TXN_ENTRY.size)
+
+
+def _snapshot(file: ReadableFile, _: int) -> Iterator[Row]:
+    for producer in read_snapshot(read_whole(file))[1]:
+        yield {"type": "producer", **producer._asdict()}
+
+
+def _leader_epochs(file: ReadableFile, _: int) -> Iterator[Row]:
+    for epoch, start in decode_leader_epochs(read_whole(file), file.path).entries:
+        yield {"type": "leader-epoch", "epoch": epoch, "start_offset": start}
+
+
+def _offsets(file: ReadableFile, _: int) -> Iterator[Row]:
+    for (topic, partition), offset in decode_offsets(read_whole(file), file.path).items():
+        yield {"type": "checkpoint", "topic": topic, "partition": partition, "offset": offset}
+
+
+def _properties(file: ReadableFile, _: int) -> Iterator[Row]:
+    text = read_whole(file).decode("utf-8", "replace")
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith(("#", "!")):
+            yield {"type": "property", "name": name.strip(), "value": value.strip()}
+
+
+def _partition_metadata(file: ReadableFile, _: int) -> Iterator[Row]:
+    topic_id = decode_partition_metadata(read_whole(file), file.path)
+    yield {"type": "property", "name": "topic_id", "value": format_uuid(topic_id)}
+
+
+def _clean_shutdown(file: ReadableFile, _: int) -> Iterator[Row]:
+    yield {"type": "property", "name": "content", "value": read_whole(file).decode("utf-8", "replace")}
+
+
+_READERS: Final[dict[FileKind, Callable[[ReadableFile, int], Iterator[Row]]]] = {
+    FileKind.OFFSET_INDEX: _offset_index,
+    FileKind.TIME_INDEX: _time_index,
+    FileKind.TXN_INDEX: _txn_index,
+    FileKind.SNAPSHOT: _snapshot,
+    FileKind.LEADER_EPOCHS: _leader_epochs,
+    FileKind.OFFSETS: _offsets,
+    FileKind.META: _properties,
+    FileKind.PARTITION_METADATA: _partition_metadata,
+    FileKind.CLEAN_SHUTDOWN: _clean_shutdown,
+}

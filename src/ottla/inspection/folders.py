@@ -1,0 +1,123 @@
+"""What lies where: log folders, partitions' folders, segments. Only names are read here, never a content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.env.disk import Disk, DiskError
+from ottla.inspection.kinds import FileKind, FileName, read_name
+from ottla.storage.checkpoints import META_FILE, RECOVERY_POINT_FILE, TopicPartitionKey
+from ottla.storage.files import offset_file_name
+from ottla.storage.folder import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_partition_folder
+
+_PASSING_FOLDERS: Final = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
+
+
+class NothingThere(ValueError):
+    """A path holds nothing of Kafka's; the message says what was looked for."""
+
+
+@dataclass(slots=True)
+class PartitionFolder:
+    """The folder of a partition. `names` are all of its files; `segments` the base offsets of its log files."""
+
+    path: str
+    topic: str
+    partition: int
+    names: dict[str, FileName] = field(default_factory=dict)
+    segments: list[int] = field(default_factory=list)
+
+    @property
+    def key(self) -> TopicPartitionKey:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    def is_among(self, topic: str | None, partition: int | None) -> bool:
+        """Whether it is meant where this topic and this partition are; None means any."""
+        return topic in (None, self.topic) and partition in (None, self.partition)
+
+    def file(self, name: str) -> str:
+        """The path of one of its files."""
+        return f"{self.path}/{name}"
+
+    def segment_file(self, base_offset: int, suffix: str) -> str:
+        """The path of a file of a segment."""
+        return f"{self.path}/{offset_file_name(base_offset, suffix)}"
+
+    def of_kind(self, kind: FileKind) -> list[int]:
+        """The offsets in the names of the files of a kind, those on their way in or out left aside; sorted."""
+        return sorted(
+            each.offset
+            for each in self.names.values()
+            if each.kind is kind and each.offset is not None and not each.passing
+        )
+
+
+@dataclass(slots=True)
+class LogDirectory:
+    """A folder of `log.dirs`: its partitions, and the names of its own files and of folders that are passing."""
+
+    path: str
+    partitions: list[PartitionFolder] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    passing: list[str] = field(default_factory=list)
+
+
+def base_name(path: str) -> str:
+    """The last part of a path."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def folder_of(path: str) -> str:
+    """The folder that a file lies in."""
+    before, slash, _ = path.rstrip("/").rpartition("/")
+    return (before or "/") if slash else "."
+
+
+def topic_of(path: str) -> str | None:
+    """The topic that a file in a partition's folder belongs to, None where the folder is none."""
+    key = parse_partition_folder(base_name(folder_of(path)))
+    return None if key is None else key[0]
+
+
+def look(disk: Disk, path: str) -> LogDirectory | PartitionFolder:
+    """What a folder is. Raises DiskError, NothingThere."""
+    names = disk.listdir(path)
+    key = parse_partition_folder(base_name(path))
+    kinds = {name: read_name(name) for name in names}
+    holds_segments = any(
+        each.kind in (FileKind.LOG, FileKind.OFFSET_INDEX) and each.offset is not None for each in kinds.values()
+    )
+    if holds_segments or (key is not None and not {META_FILE, RECOVERY_POINT_FILE} & kinds.keys()):
+        topic, partition = key or (base_name(path), -1)
+        return _partition(disk, path, topic, partition, names)
+    directory = LogDirectory(path)
+    for name in names:
+        below = f"{path}/{name}"
+        if not disk.is_dir(below):
+            directory.names.append(name)
+        elif (found := parse_partition_folder(name)) is not None:
+            directory.partitions.append(_partition(disk, below, *found, _listed(disk, below)))
+        elif name.endswith(_PASSING_FOLDERS):
+            directory.passing.append(name)
+    known = any(kinds[name].kind is not FileKind.UNKNOWN for name in directory.names)
+    if not directory.partitions and not known and not directory.passing:
+        raise NothingThere(f"{path}: no log folder: neither partitions (TOPIC-NUMBER) nor files of a log are in it")
+    directory.partitions.sort(key=lambda each: each.key)
+    return directory
+
+
+def _listed(disk: Disk, path: str) -> list[str]:
+    try:
+        return disk.listdir(path)
+    except DiskError as error:
+        if error.missing:
+            return []  # it was deleted meanwhile
+        raise
+
+
+def _partition(disk: Disk, path: str, topic: str, partition: int, names: list[str]) -> PartitionFolder:
+    folder = PartitionFolder(path, topic, partition, {name: read_name(name) for name in names})
+    folder.segments = folder.of_kind(FileKind.LOG)
+    return folder

@@ -1,0 +1,145 @@
+"""What `ottla log repair` does: plans from what a check found, and carries the plan out when told to.
+
+Nothing is destroyed: bytes taken out of a log, and files that are replaced, stay beside them as `….damaged`. What
+mends heads of batches may bring more to light, so that a repair checks anew and goes on until nothing is left that it
+could mend.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.env.disk import Disk, Lock
+from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
+from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity, Tally
+from ottla.inspection.folders import NothingThere, PartitionFolder, base_name, folder_of, look
+from ottla.inspection.kinds import read_name
+from ottla.inspection.rebuild import INDEX_INTERVAL_BYTES, kept_name, rebuild_from_logs, rewrite_log
+from ottla.inspection.small_files import read_whole
+from ottla.inspection.verify import VerifyWish, verify
+from ottla.storage.checkpoints import LOCK_FILE, encode_offsets
+
+#: How often a repair looks for more to mend.
+ROUNDS: Final = 5
+
+
+class FolderInUse(Exception):
+    """A broker is using the folder; the message says which, and what to do."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a check found, and what of it can be mended."""
+
+    path: str
+    findings: list[Finding] = field(default_factory=list)
+    in_use: bool = False
+
+    @property
+    def to_mend(self) -> list[Finding]:
+        """Findings with a remedy."""
+        return [each for each in self.findings if each.remedy is not None]
+
+    @property
+    def beyond_repair(self) -> list[Finding]:
+        """Damage without a remedy: what is lost."""
+        return [each for each in self.findings if each.remedy is None and each.severity is Severity.DAMAGE]
+
+
+def make_plan(disk: Disk, path: str, wish: VerifyWish) -> Plan:
+    """Check a folder. Raises DiskError, NothingThere, also for a single file."""
+    if not disk.is_dir(path):
+        raise NothingThere(f"{path}: repair takes a folder, of a partition or of log.dirs: files depend on each other")
+    plan = Plan(path, in_use=is_locked_elsewhere(f"{_log_directory(disk, path)}/{LOCK_FILE}"))
+    plan.findings = [each for each in verify(disk, path, wish, Tally()) if each.severity is not Severity.NOTICE]
+    return plan
+
+
+def carry_out(disk: Disk, path: str, wish: VerifyWish, interval: int = INDEX_INTERVAL_BYTES) -> Plan:
+    """Mend what can be mended, and return what is left. Raises DiskError, NothingThere, FolderInUse."""
+    lock = _lock(disk, path)
+    try:
+        plan = make_plan(disk, path, wish)
+        for _ in range(ROUNDS):
+            if not plan.to_mend:
+                break
+            _mend(disk, [each.remedy for each in plan.to_mend if each.remedy is not None], interval)
+            plan = make_plan(disk, path, wish)
+        return plan
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _log_directory(disk: Disk, path: str) -> str:
+    return path if not isinstance(look(disk, path), PartitionFolder) else folder_of(path)
+
+
+def _lock(disk: Disk, path: str) -> Lock | None:
+    """Keep brokers away, where the folder belongs to `log.dirs`: one that was copied elsewhere has no lock file."""
+    file = f"{_log_directory(disk, path)}/{LOCK_FILE}"
+    if not disk.exists(file):
+        return None
+    lock = disk.lock(file)
+    if lock is None:
+        raise FolderInUse(f"{folder_of(file)} is in use by a broker; stop it first, then repair")
+    return lock
+
+
+def _mend(disk: Disk, remedies: Sequence[Remedy], interval: int) -> None:
+    by_folder: dict[str, list[Remedy]] = defaultdict(list)
+    for remedy in remedies:
+        if remedy.kind is RemedyKind.SALVAGE:
+            _salvage(disk, remedy.path)
+        elif remedy.kind is RemedyKind.ASIDE:
+            disk.rename(remedy.path, kept_name(disk, remedy.path))
+        elif remedy.kind is RemedyKind.REPLACE:
+            _keep_copy(disk, remedy.path)
+            disk.write_atomic(remedy.path, remedy.content)
+        else:
+            by_folder[folder_of(remedy.path)].append(remedy)
+    for path, theirs in by_folder.items():
+        found = look(disk, path)
+        if isinstance(found, PartitionFolder):
+            _mend_partition(disk, found, theirs, interval)
+
+
+def _mend_partition(disk: Disk, folder: PartitionFolder, remedies: Sequence[Remedy], interval: int) -> None:
+    segments: set[int] = set()
+    logs: dict[int, list[Remedy]] = defaultdict(list)
+    epochs = False
+    for remedy in remedies:
+        offset = read_name(base_name(remedy.path)).offset
+        if remedy.kind is RemedyKind.EPOCHS:
+            _keep_copy(disk, remedy.path)
+            epochs = True
+        elif offset is not None:
+            segments.add(offset)
+            if remedy.kind in (RemedyKind.CUT, RemedyKind.PATCH):
+                logs[offset].append(remedy)
+    for base_offset, theirs in logs.items():
+        cuts = [(each.position, each.length) for each in theirs if each.kind is RemedyKind.CUT]
+        patches = [patch for each in theirs for patch in each.patches]
+        rewrite_log(disk, folder, base_offset, cuts, patches, keep=any(each.keep for each in theirs))
+    rebuild_from_logs(disk, folder, segments, epochs, interval)
+
+
+def _keep_copy(disk: Disk, path: str) -> None:
+    with ReadableFile(path) as file:
+        disk.write_atomic(kept_name(disk, path), read_whole(file))
+
+
+def _salvage(disk: Disk, path: str) -> None:
+    """Write a checkpoint of offsets with the lines that can be read."""
+    with ReadableFile(path) as file:
+        text = read_whole(file).decode("utf-8", "replace")
+    offsets: dict[tuple[str, int], int] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and all(word.isascii() and word.isdigit() for word in words[1:]):
+            offsets[words[0], int(words[1])] = int(words[2])
+    _keep_copy(disk, path)
+    disk.write_atomic(path, encode_offsets(offsets))

@@ -1,0 +1,114 @@
+"""The bounded queue between the fetchers, which run in an event loop, and the thread that reads a stream.
+
+The loop never waits for the thread: that may stand still in the midst of a step, in a handler of a signal that shuts
+the connector down, say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from ottla.client.consumer.completed_fetch import CompletedFetch
+from ottla.client.errors import ForkedError
+from ottla.zkconsumer.partition_info import PartitionTopicInfo
+
+STEP_LIMIT_S, STEP_POLL_S = 0.1, 0.001
+"""How long a thread is waited for that is in the midst of a step, and the pause between two looks."""
+
+
+class FetchedDataChunk:
+    """What one fetch brought of one partition, to be decoded by the thread that reads it."""
+
+    __slots__ = ("fetch", "generation", "info")
+
+    def __init__(self, fetch: CompletedFetch, info: PartitionTopicInfo) -> None:
+        self.fetch = fetch
+        self.info = info
+        #: That of the queue when it was put there; of another one it is not handed out any more.
+        self.generation = -1
+
+
+class ChunkQueue:
+    """Chunks of all partitions that one stream reads, `queued.max.message.chunks` at most.
+
+    A fetch asks only for partitions whose queue is not full. Since one answer may bring several partitions of one queue
+    it can hold one chunk more for each of them, never more.
+    """
+
+    def __init__(self, max_chunks: int) -> None:
+        #: Held by the reading thread while it takes a record out of a chunk, the step that is not to be cut in two.
+        self.step = threading.Lock()
+        #: Goes up when everything that was put here is to be dropped. Changed by the loop alone.
+        self.generation = 0
+        #: Nothing comes any more, and nothing is handed out.
+        self.ended = False
+        #: Called, in the reading thread, when the queue is not full any more.
+        self.on_room: Callable[[], None] | None = None
+        self._chunks: SimpleQueue[FetchedDataChunk | None] = SimpleQueue()
+        self._max_chunks = max_chunks
+        self._process = os.getpid()
+
+    def __len__(self) -> int:
+        return self._chunks.qsize()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be fetched for now."""
+        return self._chunks.qsize() >= self._max_chunks
+
+    def put(self, chunk: FetchedDataChunk) -> None:
+        """In the loop: add a chunk."""
+        if not self.ended:
+            chunk.generation = self.generation
+            self._chunks.put(chunk)
+
+    def take(self, timeout_s: float | None) -> FetchedDataChunk | None:
+        """In the reading thread: the next chunk; None where none came in time (None: however long), or it ended.
+
+        ForkedError in another process: nothing is fetched there.
+        """
+        if os.getpid() != self._process:
+            raise ForkedError("stream of a connector")
+        try:
+            chunk = self._chunks.get(timeout=timeout_s)
+        except Empty:
+            return None
+        if chunk is None:
+            self._chunks.put(None)  # the end is for everybody who asks again
+        elif self.on_room is not None and self._chunks.qsize() == self._max_chunks - 1:
+            self.on_room()
+        return chunk
+
+    async def clear(self) -> None:
+        """In the loop: drop all chunks, that being read, too. After this none of their records is handed out.
+
+        Except one, where the reading thread stands still in the midst of a step; it is handed out again, then.
+        """
+        is_between_steps = await self._between_steps()
+        self.generation += 1
+        try:
+            while True:
+                self._chunks.get_nowait()
+        except Empty:
+            pass
+        if self.ended:
+            self._chunks.put(None)
+        if is_between_steps:
+            self.step.release()
+
+    async def end(self) -> None:
+        """In the loop: drop everything; who reads the stream finds its end."""
+        self.ended = True
+        await self.clear()
+
+    async def _between_steps(self) -> bool:
+        """Hold the reading thread between two steps; False where it does not come to the end of one."""
+        for _ in range(int(STEP_LIMIT_S / STEP_POLL_S)):
+            if self.step.acquire(blocking=False):
+                return True
+            await asyncio.sleep(STEP_POLL_S)
+        return False

@@ -1,0 +1,161 @@
+"""The configuration of a high-level consumer, parsed and checked.
+
+Source: Apache Kafka 0.8.2.2, `kafka.consumer.ConsumerConfig` and `kafka.utils.ZKConfig`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from ottla.client.configs.settings import attribute_of
+from ottla.client.errors import InvalidConfigError
+from ottla.client.settings import ClientSettings
+from ottla.config.settings import Setting
+from ottla.config.values import ConfigError, invalid, parse_value
+from ottla.zkconsumer.settings import OF_NEWER_CONSUMERS, SETTINGS
+
+KIND = "high-level consumer"
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
+_OTHER_RESETS = {"earliest": "smallest", "latest": "largest"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HighLevelConsumerConfig:
+    """All settings of a high-level consumer; docs/client-highlevel.md says what each means.
+
+    Times are in milliseconds, sizes in bytes. Made by `parse_highlevel_config`.
+    """
+
+    auto_commit_enable: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    client_id: str
+    consumer_id: str | None
+    consumer_timeout_ms: int
+    dual_commit_enabled: bool
+    exclude_internal_topics: bool
+    fetch_message_max_bytes: int
+    fetch_min_bytes: int
+    fetch_wait_max_ms: int
+    group_id: str
+    num_consumer_fetchers: int
+    offsets_channel_backoff_ms: int
+    offsets_channel_socket_timeout_ms: int
+    offsets_commit_max_retries: int
+    offsets_storage: str
+    ottla_watch_brokers: str
+    partition_assignment_strategy: str
+    queued_max_message_chunks: int
+    rebalance_backoff_ms: int
+    rebalance_max_retries: int
+    refresh_leader_backoff_ms: int
+    socket_receive_buffer_bytes: int
+    socket_timeout_ms: int
+    zookeeper_connect: str
+    zookeeper_connection_timeout_ms: int
+    zookeeper_session_timeout_ms: int
+
+    def client_settings(self, bootstrap_servers: str) -> ClientSettings:
+        """What `Cluster` takes, for the brokers that ZooKeeper told."""
+        return ClientSettings(
+            bootstrap_servers=bootstrap_servers,
+            client_id=self.client_id,
+            request_timeout_ms=self.socket_timeout_ms,
+            default_api_timeout_ms=self.offsets_channel_socket_timeout_ms,
+            retry_backoff_ms=max(self.refresh_leader_backoff_ms, 1),
+            receive_buffer_bytes=self.socket_receive_buffer_bytes,
+        )
+
+
+def parse_highlevel_config(
+    config: Mapping[str, Any] | None = None, keywords: Mapping[str, Any] | None = None
+) -> HighLevelConsumerConfig:
+    """The configuration out of Kafka's names and Python keywords, in either.
+
+    Raises InvalidConfigError that tells everything that is wrong.
+    """
+    problems: list[str] = []
+    given: dict[str, Any] = {}
+    as_given: object = config
+    if as_given is not None and not isinstance(as_given, Mapping):
+        raise InvalidConfigError(KIND, [f"they are a mapping, {{'group.id': 'clicks', …}}, not {config!r}"])
+    for source in (config or {}, keywords or {}):
+        for written, value in source.items():
+            name = str(written).replace("_", ".")
+            if name not in SETTINGS:
+                problems.append(_unknown(written, name))
+            elif name in given and given[name] != value:
+                problems.append(f"{name} is given twice with different values. Give it once.")
+            elif value is not None:
+                given[name] = value
+    values: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        try:
+            values[name] = parse_value(setting, _text(setting, given[name]) if name in given else setting.default)
+        except ConfigError as error:
+            problems.append(_explained(name, given.get(name), error))
+    if not problems:
+        _settle(values, problems)
+    if problems:
+        raise InvalidConfigError(KIND, problems)
+    del values["zookeeper.sync.time.ms"]
+    return HighLevelConsumerConfig(**{attribute_of(name): value for name, value in values.items()})
+
+
+def _text(setting: Setting, given: object) -> str:
+    """The text that a properties file would have for this object."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, bool) == (setting.type == "boolean") and isinstance(given, int) and setting.type != "string":
+        return str(given).lower()
+    raise invalid(setting, given, f"Expected {setting.type}, not {type(given).__name__}")
+
+
+def _explained(name: str, value: object, error: ConfigError) -> str:
+    if name == "auto.offset.reset" and value in _OTHER_RESETS:
+        return f"auto.offset.reset={value}: in this generation the word for it is {_OTHER_RESETS[str(value)]}."
+    setting = SETTINGS[name]
+    valid = f" Valid: {setting.valid}." if setting.valid else ""
+    default = f" The default is {setting.default}." if setting.default else ""
+    return f"{error}.{valid}{default}"
+
+
+def _unknown(written: object, name: str) -> str:
+    if name in OF_NEWER_CONSUMERS:
+        return f"{written} is a setting of newer consumers; {OF_NEWER_CONSUMERS[name]}."
+    close = get_close_matches(name, SETTINGS, n=1)
+    hint = f"did you mean {close[0]}?" if close else "docs/client-highlevel.md lists those that there are."
+    return f"{written} is not a setting of the high-level consumer; {hint}"
+
+
+def _settle(values: dict[str, Any], problems: list[str]) -> None:
+    """Defaults that are other settings, and the rules between them, in place."""
+    for name, cure in (
+        ("group.id", "Give the consumer's group a name"),
+        ("zookeeper.connect", "Give it as host:port,host:port/chroot"),
+    ):
+        if not values[name] or not values[name].strip():
+            problems.append(f"{name} is missing. {cure}.")
+    problems.extend(
+        f"{name}={values[name]} is not possible: it consists of letters of ASCII, digits, '.', '_' and '-'."
+        for name in ("group.id", "client.id", "consumer.id")
+        if values[name] and not _LEGAL.match(values[name])
+    )
+    for name, other in (
+        ("client.id", "group.id"),
+        ("zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"),
+        ("rebalance.backoff.ms", "zookeeper.sync.time.ms"),
+    ):
+        if values[name] is None:
+            values[name] = values[other]
+    if values["dual.commit.enabled"] is None:
+        values["dual.commit.enabled"] = values["offsets.storage"] == "kafka"
+    if values["socket.timeout.ms"] <= values["fetch.wait.max.ms"]:
+        problems.append(
+            f"socket.timeout.ms={values['socket.timeout.ms']} is not longer than fetch.wait.max.ms="
+            f"{values['fetch.wait.max.ms']}, so that fetches of quiet partitions would fail. Raise it."
+        )
