@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.wire import codec, hot, reference
+from ottla.testing import reference_codec as reference
+from ottla.wire import codec, hot
 from ottla.wire.errors import WireError
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest
