@@ -71,15 +71,15 @@ async def open_coordination(
     failed_folders: Collection[str],
 ) -> Coordination | str:
     """Open the tree that the settings name; a text says why it cannot be, and what helps."""
-    address = config.str_or_none("zookeeper.connect")
+    address = config.get_string_or_none("zookeeper.connect")
     try:
         if address:
             return await _over_the_wire(address, config, disk, failed_folders)
         problem = _tree_elsewhere(disk, config.log_dirs, failed_folders)
         if problem is not None:
             return problem
-        store = TreeStore.open(disk, config.log_dirs[0], clock, executor, config.bool("ottla.log.flush.on.ack"))
-        if config.int("ottla.zookeeper.port") < 0:
+        store = TreeStore.open(disk, config.log_dirs[0], clock, executor, config.get_boolean("ottla.log.flush.on.ack"))
+        if config.get_int("ottla.zookeeper.port") < 0:
             return Coordination(LocalClient(store), store=store)
         return await _served(store, config, clock, randomness)
     except TreeDamaged as error:
@@ -93,14 +93,19 @@ async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomne
     from ottla.zk.server.server import ZooKeeperServer
 
     server = ZooKeeperServer(
-        store, clock, randomness, config.listeners[0].host, config.int("ottla.zookeeper.port"), on_failure=_tree_failed
+        store,
+        clock,
+        randomness,
+        config.listeners[0].host,
+        config.get_int("ottla.zookeeper.port"),
+        on_failure=_tree_failed,
     )
     try:
         await server.start()
     except (NetworkError, DiskError) as error:
         store.close()
         return f"ottla.zookeeper.port: {error}"
-    return Coordination(LocalClient(store), config.int("zookeeper.session.timeout.ms"), store, server)
+    return Coordination(LocalClient(store), config.get_int("zookeeper.session.timeout.ms"), store, server)
 
 
 def _tree_failed(error: DiskError) -> None:
@@ -114,14 +119,14 @@ async def _over_the_wire(
     from ottla.zk.address import ZkAddressError
     from ottla.zk.kazoo_client import connect_kazoo
 
-    session_timeout_ms = config.int("zookeeper.session.timeout.ms")
-    timeout_ms = config.int_or_none("zookeeper.connection.timeout.ms") or session_timeout_ms
+    session_timeout_ms = config.get_int("zookeeper.session.timeout.ms")
+    timeout_ms = config.get_int_or_none("zookeeper.connection.timeout.ms") or session_timeout_ms
     telling = asyncio.get_running_loop().call_later(
         TELL_AFTER_S, log.warning, "no ZooKeeper has answered at %s so far; trying for %g s", address, timeout_ms / 1000
     )
     try:
         zk = await connect_kazoo(
-            address, session_timeout_ms, timeout_ms, most_in_flight=config.int("zookeeper.max.in.flight.requests")
+            address, session_timeout_ms, timeout_ms, most_in_flight=config.get_int("zookeeper.max.in.flight.requests")
         )
     except ZkAddressError as error:
         return f"zookeeper.connect: {error}"

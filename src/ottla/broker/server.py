@@ -81,14 +81,14 @@ class Broker:
         self.executor: Executor = executor if executor is not None else DiskExecutor(DISK_THREADS)
         self.randomness = randomness if randomness is not None else Randomness()
         self.log_dirs = config.log_dirs
-        self.fetch_max_bytes = config.int("fetch.max.bytes")
+        self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.conversions = Conversions(self.executor)
         self.metadata_cache = MetadataCache()
         self.fetch_sessions = FetchSessionCache(
-            config.int("max.incremental.fetch.session.cache.slots"), lambda: 1 + self.randomness.below(2**31 - 1)
+            config.get_int("max.incremental.fetch.session.cache.slots"), lambda: 1 + self.randomness.below(2**31 - 1)
         )
-        self.connections = ConnectionSet(self._most_connections(), config.int("max.connections.per.ip"))
-        self.dispatcher = Dispatcher(self, config.int("socket.request.max.bytes"))
+        self.connections = ConnectionSet(self._most_connections(), config.get_int("max.connections.per.ip"))
+        self.dispatcher = Dispatcher(self, config.get_int("socket.request.max.bytes"))
         #: The endpoints listened on, ports resolved.
         self.listening: list[Endpoint] = []
         self.logs = LogManager(
@@ -101,7 +101,7 @@ class Broker:
             CleanerSettings.of(config),
             DiskExecutor(MOST_THREADS) if executor is None else None,
         )
-        self.flush_on_ack = config.bool("ottla.log.flush.on.ack")
+        self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
         self.partitions = PartitionSet(self.clock.now_ms, self.logs.flush_soon, self.flush_on_ack, self.logs.suspect)
         self.logs.on_folder_failed = self._folder_failed
         #: Called with what has happened when the broker cannot go on; whoever runs it should stop it then.
@@ -111,7 +111,7 @@ class Broker:
         self.groups: GroupRuntime
         self.tree_offsets: TreeOffsets
         self.dynamic_settings: DynamicSettings
-        self._idle_limit_ms = config.long("connections.max.idle.ms")
+        self._idle_limit_ms = config.get_long("connections.max.idle.ms")
         self._coordination: Coordination | None = None
         self._tree_changes: TreeChanges | None = None
         self._acceptors: list[Acceptor] = []
@@ -122,7 +122,7 @@ class Broker:
     def _most_connections(self) -> int:
         # Logs take half of the files that the process may open; connections must leave some for everything else.
         most = max(LEAST_CONNECTIONS, self.disk.open_files() // 2 - RESERVED_FILES)
-        return min(self.config.int("max.connections"), most)
+        return min(self.config.get_int("max.connections"), most)
 
     @property
     def topics(self) -> TopicManager:
@@ -178,7 +178,7 @@ class Broker:
     def _bind(self) -> list[tuple[ListeningSocket, Endpoint]]:
         """Bind first: a port in use is found before any data is touched, and early clients wait in the backlog."""
         sockets: list[tuple[ListeningSocket, Endpoint]] = []
-        send_buffer_bytes = self.config.int("socket.send.buffer.bytes")
+        send_buffer_bytes = self.config.get_int("socket.send.buffer.bytes")
         try:
             for endpoint in self.config.listeners:
                 listening = listen(endpoint.host, endpoint.port, send_buffer_bytes=send_buffer_bytes)
@@ -194,7 +194,7 @@ class Broker:
         refusal = self.logs.lock()
         if refusal is not None:
             return StartRefusal(refusal.message)
-        if not self.config.str_or_none("zookeeper.connect") and self.logs.contents()[0].failure is not None:
+        if not self.config.get_string_or_none("zookeeper.connect") and self.logs.contents()[0].failure is not None:
             self.logs.close()
             return StartRefusal(
                 f"{self.logs.contents()[0].failure}. The first folder of log.dirs holds the coordination data (topics, "
@@ -215,7 +215,7 @@ class Broker:
         except DiskError as error:
             problem = f"{error}. Mend the disk, or choose another folder (log.dirs)"
         except ZkError as error:
-            problem = f"ZooKeeper at {self.config.str_or_none('zookeeper.connect')} failed: {error}"
+            problem = f"ZooKeeper at {self.config.get_string_or_none('zookeeper.connect')} failed: {error}"
         except asyncio.CancelledError:
             self.logs.close()
             await coordination.close()
@@ -324,7 +324,7 @@ class Broker:
     def _apply_settings(self) -> None:
         """Tell the parts that keep settings what holds now."""
         self.connections.limit = self._most_connections()
-        self.connections.limit_per_host = self.config.int("max.connections.per.ip")
+        self.connections.limit_per_host = self.config.get_int("max.connections.per.ip")
         self.logs.apply_settings(StorageSettings.of(self.config))
         self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
 

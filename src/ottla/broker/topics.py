@@ -110,7 +110,7 @@ class TopicManager:
         self._found = list(found)
         self._highest_producer_id = highest_producer_id
         self._cluster_id = ""
-        registration = BrokerRegistration(broker_id, self._endpoints, config.str_or_none("broker.rack"))
+        registration = BrokerRegistration(broker_id, self._endpoints, config.get_string_or_none("broker.rack"))
         self.membership = Membership(zk, registration, clock, session_timeout_ms)
         self._transaction_bytes = transaction_bytes
         self._changing = asyncio.Lock()
@@ -229,7 +229,7 @@ class TopicManager:
         await self._zk.close()
 
     def _own_image(self) -> BrokerImage:
-        return BrokerImage(self.broker_id, self._endpoints, self._config.str_or_none("broker.rack"))
+        return BrokerImage(self.broker_id, self._endpoints, self._config.get_string_or_none("broker.rack"))
 
     async def _adopt(self) -> None:
         """Register topics that have log folders but no znode: the folder came from elsewhere, or the tree was lost."""
@@ -372,7 +372,7 @@ class TopicManager:
             if name not in self.image.topics:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 return TopicRefusal(error, error.message)
-            if not self._config.bool("delete.topic.enable"):
+            if not self._config.get_boolean("delete.topic.enable"):
                 error = ErrorCode.TOPIC_DELETION_DISABLED
                 return TopicRefusal(error, error.message)
             try:
@@ -455,7 +455,7 @@ class TopicManager:
             if not self._has_offline(name):
                 await self._write(await deletion(self._zk, name))
                 self._half_deleted.discard(name)
-        elif self._config.bool("delete.topic.enable"):
+        elif self._config.get_boolean("delete.topic.enable"):
             if not await self._delete(name):
                 log.warning("topic %s is deleted when the broker starts with all of its folders", name)
         else:
@@ -535,4 +535,4 @@ async def generate_broker_id(zk: ZkClient, config: BrokerConfig) -> int:
     with suppress(NodeExistsError):
         await zk.create(BrokerSequenceZnode.PATH, make_parents=True)
     stat = await zk.set(BrokerSequenceZnode.PATH, b"")
-    return config.int("reserved.broker.max.id") + stat.version
+    return config.get_int("reserved.broker.max.id") + stat.version

@@ -191,11 +191,11 @@ def durability(config: BrokerConfig) -> str:
     from ottla.config.rules import flush_ms
     from ottla.config.topic import LONGEST
 
-    if config.bool(FLUSH_ON_ACK):
+    if config.get_boolean(FLUSH_ON_ACK):
         return "acknowledged records are on the disk (fsync) and survive a loss of power; acks=0 waits for nothing"
-    seconds = config.long("ottla.flush.interval.ms") / 1000
+    seconds = config.get_long("ottla.flush.interval.ms") / 1000
     text = f"acknowledged records survive the end of the process; they are forced to disk every {seconds:g} s"
-    messages = config.long("log.flush.interval.messages")
+    messages = config.get_long("log.flush.interval.messages")
     if messages == 1:
         return "acknowledged records are on the disk (fsync), because log.flush.interval.messages=1"
     if messages < LONGEST:
@@ -207,7 +207,7 @@ def durability(config: BrokerConfig) -> str:
 
 
 def _coordination(broker: Broker) -> str:
-    address = broker.config.str_or_none("zookeeper.connect")
+    address = broker.config.get_string_or_none("zookeeper.connect")
     if address:
         return f", coordination data in ZooKeeper at {address}"
     if broker.zookeeper_port is not None:
@@ -225,7 +225,7 @@ def records_are_checked() -> bool:
 async def _start(broker: Broker, stop: asyncio.Event) -> str | None:
     """Start the broker; returns why it cannot, or that it was stopped while it waited for ZooKeeper."""
     starting = asyncio.ensure_future(broker.start())
-    if broker.config.str_or_none("zookeeper.connect"):
+    if broker.config.get_string_or_none("zookeeper.connect"):
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

@@ -126,10 +126,10 @@ def _assignment(
                 "Both cannot be used at the same time.",
             )
         return {partition: tuple(replicas) for partition, replicas in spec.assignments.items()}
-    partitions = config.int("num.partitions") if spec.partitions == BROKER_DEFAULT else spec.partitions
+    partitions = config.get_int("num.partitions") if spec.partitions == BROKER_DEFAULT else spec.partitions
     factor = spec.replication_factor
     if factor == BROKER_DEFAULT:
-        factor = config.int("default.replication.factor")
+        factor = config.get_int("default.replication.factor")
     if partitions > MOST_PARTITIONS:
         return _too_many(partitions)
     return assign_replicas(_racks(image), partitions, factor, start=chance.start, shift=chance.shift)
@@ -250,25 +250,25 @@ def internal_topic_spec(name: str, config: BrokerConfig, brokers: int) -> TopicS
     if name == GROUP_METADATA_TOPIC:
         return TopicSpec(
             name,
-            config.int("offsets.topic.num.partitions"),
+            config.get_int("offsets.topic.num.partitions"),
             _factor(config, "offsets.topic.replication.factor", brokers),
             configs={
                 "compression.type": "producer",
                 "cleanup.policy": "compact",
-                "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+                "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
             },
         )
     if name == TRANSACTION_STATE_TOPIC:
         return TopicSpec(
             name,
-            config.int("transaction.state.log.num.partitions"),
+            config.get_int("transaction.state.log.num.partitions"),
             _factor(config, "transaction.state.log.replication.factor", brokers),
             configs={
                 "unclean.leader.election.enable": "false",
                 "compression.type": "uncompressed",
                 "cleanup.policy": "compact",
-                "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
-                "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+                "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+                "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
             },
         )
     if name == REBALANCE_EVIDENCE_TOPIC:
@@ -279,5 +279,5 @@ def internal_topic_spec(name: str, config: BrokerConfig, brokers: int) -> TopicS
 
 
 def _factor(config: BrokerConfig, name: str, brokers: int) -> int:
-    factor = config.int(name)
+    factor = config.get_int(name)
     return factor if name in config.overridden else min(factor, max(1, brokers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ottla.config import listeners as listener_parsing
 from ottla.config.listeners import Endpoint, ListenerError
@@ -14,12 +14,6 @@ from ottla.config.values import ConfigError, Value, parse_value
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
-
-# The getters of BrokerConfig are named like the types they give, so the types need other names there.
-Int: TypeAlias = int
-Bool: TypeAlias = bool
-Text: TypeAlias = str
-List = list
 
 
 class ConfigRefusal:
@@ -37,9 +31,10 @@ class ConfigRefusal:
 class BrokerConfig:
     """The settings of one broker. Make it with `parse_broker_config`.
 
-    `overridden` holds what was set at the start, as text; `dynamic_own` and `dynamic_default` what was set while
-    brokers run, for this broker and for all of them (`set_dynamic`), which precede it in this order. `warnings` holds
-    what the user should be told; `listeners` and `advertised` the endpoints. An advertised endpoint with an empty host
+    The getters are named as those of Kafka's AbstractConfig; a getter of another type than the setting's raises
+    TypeError. `overridden` holds the static settings as text; `dynamic_own` and `dynamic_default` the dynamic ones of
+    this broker and of all brokers (`set_dynamic`), which take precedence in this order. `warnings` holds messages for
+    the user; `listeners` and `advertised` the endpoints. An advertised endpoint with an empty host
     stands for this machine's canonical name, which `advertised_endpoints` fills in.
     """
 
@@ -57,22 +52,22 @@ class BrokerConfig:
         "warnings",
     )
 
-    def __init__(self, values: dict[Text, Value], overridden: dict[Text, Text], unknown: dict[Text, Text]) -> None:
+    def __init__(self, values: dict[str, Value], overridden: dict[str, str], unknown: dict[str, str]) -> None:
         self._static = values
         #: The static values, over them the dynamic ones, and defaults that somebody asked for.
         self._values = dict(values)
         self.overridden = overridden
         self.unknown = unknown
-        self.dynamic_default: dict[Text, Text] = {}
-        self.dynamic_own: dict[Text, Text] = {}
+        self.dynamic_default: dict[str, str] = {}
+        self.dynamic_own: dict[str, str] = {}
         #: What topics inherit (`LogConfig`), kept until the settings change; None where nobody asked yet.
         self.topic_defaults: LogConfig | None = None
-        self.warnings: List[Text] = []
-        self.listeners: List[Endpoint] = []
-        self.advertised: List[Endpoint] = []
+        self.warnings: list[str] = []
+        self.listeners: list[Endpoint] = []
+        self.advertised: list[Endpoint] = []
         self.inter_broker_listener_name = ""
 
-    def value(self, name: Text) -> Value:
+    def value(self, name: str) -> Value:
         """The parsed value of a setting, its default where it was not set."""
         value = self._values.get(name)
         if value is None and name not in self._values:
@@ -80,47 +75,47 @@ class BrokerConfig:
             value = self._values[name] = parse_value(setting, setting.default)
         return value
 
-    def int(self, name: Text) -> Int:
+    def get_int(self, name: str) -> int:
         """The value of a setting of type int or short."""
         value = self.value(name)
         if not isinstance(value, int):
             raise TypeError(f"{name} is not an int but {value!r}")
         return value
 
-    def long(self, name: Text) -> Int:
+    def get_long(self, name: str) -> int:
         """The value of a setting of type long."""
-        return self.int(name)
+        return self.get_int(name)
 
-    def int_or_none(self, name: Text) -> Int | None:
-        """The value of a number that may be absent."""
-        return None if self.value(name) is None else self.int(name)
+    def get_int_or_none(self, name: str) -> int | None:
+        """The value of a setting of type int, short or long, None where it has none."""
+        return None if self.value(name) is None else self.get_int(name)
 
-    def double(self, name: Text) -> float:
+    def get_double(self, name: str) -> float:
         """The value of a setting of type double."""
         value = self.value(name)
         if not isinstance(value, float):
             raise TypeError(f"{name} is not a double but {value!r}")
         return value
 
-    def bool(self, name: Text) -> Bool:
+    def get_boolean(self, name: str) -> bool:
         """The value of a setting of type boolean."""
         value = self.value(name)
         if not isinstance(value, bool):
             raise TypeError(f"{name} is not a boolean but {value!r}")
         return value
 
-    def str(self, name: Text) -> Text:
-        """The value of a setting of text, which must have one."""
+    def get_string(self, name: str) -> str:
+        """The value of a setting of type string that always has one."""
         value = self.value(name)
         if not isinstance(value, str):
-            raise TypeError(f"{name} is not text but {value!r}")
+            raise TypeError(f"{name} is not a string but {value!r}")
         return value
 
-    def str_or_none(self, name: Text) -> Text | None:
-        """The value of a setting of text that may be absent."""
-        return None if self.value(name) is None else self.str(name)
+    def get_string_or_none(self, name: str) -> str | None:
+        """The value of a setting of type string, None where it has none."""
+        return None if self.value(name) is None else self.get_string(name)
 
-    def list(self, name: Text) -> List[Text]:
+    def get_list(self, name: str) -> list[str]:
         """The value of a setting of type list."""
         value = self.value(name)
         if not isinstance(value, list):
@@ -128,24 +123,24 @@ class BrokerConfig:
         return value
 
     @property
-    def broker_id(self) -> Int:
+    def broker_id(self) -> int:
         """`broker.id` or, where only that is set, `node.id`; -1 where one is to be generated."""
-        return self.int("broker.id")
+        return self.get_int("broker.id")
 
     @property
-    def log_dirs(self) -> List[Text]:
+    def log_dirs(self) -> list[str]:
         """The folders of the log: `log.dirs`, else `log.dir`."""
         return log_dirs_of(self)
 
-    def with_broker_id(self, broker_id: Int) -> BrokerConfig:
+    def with_broker_id(self, broker_id: int) -> BrokerConfig:
         """The same configuration with the id that was generated or found."""
         copy = self.copy()
         for name in ("broker.id", "node.id"):
             copy._static[name] = copy._values[name] = broker_id
-            copy.overridden[name] = f"{broker_id}"
+            copy.overridden[name] = str(broker_id)
         return copy
 
-    def set_dynamic(self, default: Mapping[Text, Text], own: Mapping[Text, Text]) -> List[Text]:
+    def set_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
         """From now on these dynamic settings hold, and no others; returns what is wrong with values left out.
 
         Names that nobody knows are kept and mean nothing.
@@ -161,7 +156,7 @@ class BrokerConfig:
             try:
                 self._values[name] = parse_value(setting, text)
             except ConfigError as error:
-                problems.append(f"{error}")
+                problems.append(str(error))
         return problems
 
     def copy(self) -> BrokerConfig:
@@ -174,7 +169,7 @@ class BrokerConfig:
         copy.inter_broker_listener_name = self.inter_broker_listener_name
         return copy
 
-    def advertised_endpoints(self, bound_ports: Mapping[Text, Int], canonical_host: Text) -> List[Endpoint]:
+    def advertised_endpoints(self, bound_ports: Mapping[str, int], canonical_host: str) -> list[Endpoint]:
         """What is announced to clients: ports resolved, never an address that means every interface.
 
         `bound_ports` gives the port that each listener name really got; an advertised port of 0 takes it.
@@ -193,9 +188,9 @@ class BrokerConfig:
 
 def log_dirs_of(config: BrokerConfig) -> list[str]:
     """The folders of the log: `log.dirs`, else `log.dir`; empty ones left out."""
-    text = config.str_or_none("log.dirs")
+    text = config.get_string_or_none("log.dirs")
     if text is None:
-        text = config.str("log.dir")
+        text = config.get_string("log.dir")
     return [folder for folder in (part.strip() for part in text.split(",")) if folder]
 
 
@@ -227,7 +222,7 @@ def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str
         try:
             value = values[name] = parse_value(setting, text)
         except ConfigError as error:
-            problems.append(f"{error}")
+            problems.append(str(error))
             continue
         refusal = refusal_of(setting, value, parse_value(setting, setting.default))
         warning = warning_of(name, text)
@@ -277,11 +272,11 @@ def _settle_ids(config: BrokerConfig) -> list[str]:
 def _settle_listeners(config: BrokerConfig) -> list[str]:
     """Parse and check everything about listeners, and keep the result in `config`."""
     try:
-        protocols = listener_parsing.parse_protocol_map(config.str("listener.security.protocol.map"))
+        protocols = listener_parsing.parse_protocol_map(config.get_string("listener.security.protocol.map"))
         config.listeners = listener_parsing.parse_endpoints(
-            config.str("listeners"), protocols, require_distinct_ports=True
+            config.get_string("listeners"), protocols, require_distinct_ports=True
         )
-        advertised_text = config.str_or_none("advertised.listeners")
+        advertised_text = config.get_string_or_none("advertised.listeners")
         if advertised_text is None:
             # What is not advertised otherwise is announced under this machine's name, never as 0.0.0.0.
             config.advertised = [
@@ -294,7 +289,7 @@ def _settle_listeners(config: BrokerConfig) -> list[str]:
         config.inter_broker_listener_name = _inter_broker_listener_name(config, protocols)
         listener_parsing.check_advertised(config.listeners, config.advertised, config.inter_broker_listener_name)
     except ListenerError as error:
-        return [f"{error}"]
+        return [str(error)]
     return [
         f"listeners: {endpoint.listener_name} speaks {endpoint.security_protocol}, which cannot be served yet. "
         "Map it to PLAINTEXT in listener.security.protocol.map, or remove it."
@@ -304,9 +299,9 @@ def _settle_listeners(config: BrokerConfig) -> list[str]:
 
 
 def _inter_broker_listener_name(config: BrokerConfig, protocols: dict[str, str]) -> str:
-    name = config.str_or_none("inter.broker.listener.name")
+    name = config.get_string_or_none("inter.broker.listener.name")
     if name is None:
-        return config.str("security.inter.broker.protocol")
+        return config.get_string("security.inter.broker.protocol")
     if "security.inter.broker.protocol" in config.overridden:
         raise ListenerError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
     if name.upper() not in protocols:

@@ -103,16 +103,16 @@ def _refused_here(properties: Mapping[str, str]) -> str | None:
 
 
 def _threads_problem(trial: BrokerConfig, config: BrokerConfig) -> str | None:
-    cleaners = trial.int("log.cleaner.threads")
+    cleaners = trial.get_int("log.cleaner.threads")
     if cleaners == 0:
         return "log.cleaner.threads=0 leaves nobody to compact. Set it to 1 or more"
-    if trial.long("log.cleaner.dedupe.buffer.size") // cleaners <= BYTES_PER_CLEANER_THREAD:
+    if trial.get_long("log.cleaner.dedupe.buffer.size") // cleaners <= BYTES_PER_CLEANER_THREAD:
         return "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
     for name in ("max.connections", "max.connection.creation.rate"):
-        if trial.int(name) <= 0:
-            return _failed(f"Invalid {name} {trial.int(name)}")
+        if trial.get_int(name) <= 0:
+            return _failed(f"Invalid {name} {trial.get_int(name)}")
     for name in THREAD_COUNTS:
-        old, new = config.int_or_none(name), trial.int_or_none(name)
+        old, new = config.get_int_or_none(name), trial.get_int_or_none(name)
         if old is None or new is None or old == new:
             continue
         failed = f"Dynamic thread count update validation failed for {name}={new}"

@@ -13,29 +13,29 @@ _COMPRESSION_CODECS = 5
 
 def retention_ms(config: BrokerConfig) -> int:
     """Retention time in milliseconds out of the three settings for it; -1 for ever."""
-    milliseconds = config.int_or_none("log.retention.ms")
+    milliseconds = config.get_int_or_none("log.retention.ms")
     if milliseconds is None:
-        minutes = config.int_or_none("log.retention.minutes")
-        milliseconds = config.int("log.retention.hours") * 3_600_000 if minutes is None else minutes * 60_000
+        minutes = config.get_int_or_none("log.retention.minutes")
+        milliseconds = config.get_int("log.retention.hours") * 3_600_000 if minutes is None else minutes * 60_000
     return -1 if milliseconds < 0 else milliseconds
 
 
 def roll_ms(config: BrokerConfig) -> int:
     """Roll time of a segment in milliseconds."""
-    milliseconds = config.int_or_none("log.roll.ms")
-    return config.int("log.roll.hours") * 3_600_000 if milliseconds is None else milliseconds
+    milliseconds = config.get_int_or_none("log.roll.ms")
+    return config.get_int("log.roll.hours") * 3_600_000 if milliseconds is None else milliseconds
 
 
 def roll_jitter_ms(config: BrokerConfig) -> int:
     """Largest jitter of the roll time in milliseconds."""
-    milliseconds = config.int_or_none("log.roll.jitter.ms")
-    return config.int("log.roll.jitter.hours") * 3_600_000 if milliseconds is None else milliseconds
+    milliseconds = config.get_int_or_none("log.roll.jitter.ms")
+    return config.get_int("log.roll.jitter.hours") * 3_600_000 if milliseconds is None else milliseconds
 
 
 def flush_ms(config: BrokerConfig) -> int:
     """Flush time in milliseconds."""
-    milliseconds = config.int_or_none("log.flush.interval.ms")
-    return config.int("log.flush.scheduler.interval.ms") if milliseconds is None else milliseconds
+    milliseconds = config.get_int_or_none("log.flush.interval.ms")
+    return config.get_int("log.flush.scheduler.interval.ms") if milliseconds is None else milliseconds
 
 
 def broken_rules(config: BrokerConfig, log_dirs: Sequence[str]) -> list[str]:
@@ -45,11 +45,11 @@ def broken_rules(config: BrokerConfig, log_dirs: Sequence[str]) -> list[str]:
 
 
 def _broker_id_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
-    broker_id = config.int("broker.id")
-    if config.bool("broker.id.generation.enable"):
+    broker_id = config.get_int("broker.id")
+    if config.get_boolean("broker.id.generation.enable"):
         return [
             (
-                -1 <= broker_id <= config.int("reserved.broker.max.id"),
+                -1 <= broker_id <= config.get_int("reserved.broker.max.id"),
                 "broker.id must be greater than or equal to -1 and not greater than reserved.broker.max.id",
             )
         ]
@@ -66,15 +66,15 @@ def _log_rules(config: BrokerConfig, log_dirs: Sequence[str]) -> list[tuple[bool
 
 
 def _replica_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
-    wait = config.int("replica.fetch.wait.max.ms")
+    wait = config.get_int("replica.fetch.wait.max.ms")
     return [
         (
-            wait <= config.int("replica.socket.timeout.ms"),
+            wait <= config.get_int("replica.socket.timeout.ms"),
             "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms "
             "to prevent unnecessary socket timeouts",
         ),
         (
-            wait <= config.int("replica.lag.time.max.ms"),
+            wait <= config.get_int("replica.lag.time.max.ms"),
             "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms "
             "to prevent frequent changes in ISR",
         ),
@@ -82,24 +82,24 @@ def _replica_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
 
 
 def _other_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
-    acks = config.int("offsets.commit.required.acks")
-    codec = config.int("offsets.topic.compression.codec")
-    queued_bytes = config.int("queued.max.request.bytes")
-    delay = config.int("connection.failed.authentication.delay.ms")
-    idle = config.int("connections.max.idle.ms")
+    acks = config.get_int("offsets.commit.required.acks")
+    codec = config.get_int("offsets.topic.compression.codec")
+    queued_bytes = config.get_int("queued.max.request.bytes")
+    delay = config.get_int("connection.failed.authentication.delay.ms")
+    idle = config.get_int("connections.max.idle.ms")
     return [
         (
-            -1 <= acks <= config.int("offsets.topic.replication.factor"),
+            -1 <= acks <= config.get_int("offsets.topic.replication.factor"),
             "offsets.commit.required.acks must be greater or equal to -1 and less or equal to "
             "offsets.topic.replication.factor",
         ),
         (0 <= codec < _COMPRESSION_CODECS, f"Unknown compression type id: {codec}"),
         (
-            queued_bytes <= 0 or queued_bytes >= config.int("socket.request.max.bytes"),
+            queued_bytes <= 0 or queued_bytes >= config.get_int("socket.request.max.bytes"),
             "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
         ),
         (
-            config.int("max.connections.per.ip") > 0 or config.str("max.connections.per.ip.overrides") != "",
+            config.get_int("max.connections.per.ip") > 0 or config.get_string("max.connections.per.ip.overrides") != "",
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         ),
         (
@@ -108,7 +108,7 @@ def _other_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
             f"connections.max.idle.ms={idle} to prevent failed authentication responses from timing out",
         ),
         (
-            not config.str_or_none("zookeeper.connect") or config.int("ottla.zookeeper.port") < 0,
+            not config.get_string_or_none("zookeeper.connect") or config.get_int("ottla.zookeeper.port") < 0,
             "ottla.zookeeper.port (--zookeeper-port) serves the embedded tree, and zookeeper.connect (--zookeeper) "
             "names another; give one of them",
         ),

@@ -49,13 +49,13 @@ class CleanerSettings:
     def of(cls, config: BrokerConfig) -> CleanerSettings:
         """The settings of a broker."""
         return cls(
-            enabled=config.bool("log.cleaner.enable"),
-            threads=min(config.int("log.cleaner.threads"), MOST_THREADS),
-            dedupe_buffer_bytes=config.long("log.cleaner.dedupe.buffer.size"),
-            buffer_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
-            io_buffer_bytes=config.int("log.cleaner.io.buffer.size"),
-            bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second"),
-            backoff_ms=config.long("log.cleaner.backoff.ms"),
+            enabled=config.get_boolean("log.cleaner.enable"),
+            threads=min(config.get_int("log.cleaner.threads"), MOST_THREADS),
+            dedupe_buffer_bytes=config.get_long("log.cleaner.dedupe.buffer.size"),
+            buffer_load_factor=config.get_double("log.cleaner.io.buffer.load.factor"),
+            io_buffer_bytes=config.get_int("log.cleaner.io.buffer.size"),
+            bytes_per_second=config.get_double("log.cleaner.io.max.bytes.per.second"),
+            backoff_ms=config.get_long("log.cleaner.backoff.ms"),
         )
 
 

@@ -85,15 +85,15 @@ class StorageSettings:
     def of(cls, config: BrokerConfig) -> StorageSettings:
         """The settings of a broker."""
         return cls(
-            flush_interval_ms=config.long("ottla.flush.interval.ms"),
-            retention_check_interval_ms=config.long("log.retention.check.interval.ms"),
-            recovery_point_checkpoint_interval_ms=config.int("log.flush.offset.checkpoint.interval.ms"),
-            log_start_checkpoint_interval_ms=config.int("log.flush.start.offset.checkpoint.interval.ms"),
-            high_watermark_checkpoint_interval_ms=config.long("replica.high.watermark.checkpoint.interval.ms"),
-            producer_expiration_ms=config.int("producer.id.expiration.ms"),
-            recovery_threads=config.int("num.recovery.threads.per.data.dir"),
-            producer_expiration_check_interval_ms=config.int("producer.id.expiration.check.interval.ms"),
-            flush_on_ack=config.bool("ottla.log.flush.on.ack"),
+            flush_interval_ms=config.get_long("ottla.flush.interval.ms"),
+            retention_check_interval_ms=config.get_long("log.retention.check.interval.ms"),
+            recovery_point_checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
+            log_start_checkpoint_interval_ms=config.get_int("log.flush.start.offset.checkpoint.interval.ms"),
+            high_watermark_checkpoint_interval_ms=config.get_long("replica.high.watermark.checkpoint.interval.ms"),
+            producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
+            recovery_threads=config.get_int("num.recovery.threads.per.data.dir"),
+            producer_expiration_check_interval_ms=config.get_int("producer.id.expiration.check.interval.ms"),
+            flush_on_ack=config.get_boolean("ottla.log.flush.on.ack"),
         )
 
 

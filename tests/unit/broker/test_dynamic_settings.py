@@ -65,7 +65,7 @@ def test_a_change_holds_is_kept_and_told() -> None:
         ground = await Ground().ready()
         assert await ground.change({"log.retention.ms": "5"}) is None
         assert await ground.change({"log.retention.ms": "6"}, per_broker=False) is None
-        assert ground.config.int("log.retention.ms") == 5
+        assert ground.config.get_int("log.retention.ms") == 5
         assert await ground.data(OWN) == b'{"version":1,"config":{"log.retention.ms":"5"}}'
         assert await ground.data(DEFAULT) == b'{"version":1,"config":{"log.retention.ms":"6"}}'
         entities = [await ground.data(f"{ConfigChangeZnode.ROOT}/{name}") for name in await ground.told()]
@@ -98,7 +98,7 @@ def test_a_disk_that_refuses_changes_nothing() -> None:
         ground = await Ground().ready()
         ground.disk.fail("write", "*", errno.ENOSPC)
         assert await ground.change({"log.retention.ms": "5"}) is not None
-        assert ground.config.int_or_none("log.retention.ms") is None
+        assert ground.config.get_int_or_none("log.retention.ms") is None
         ground.disk.heal()
         assert await ground.change({"log.retention.ms": "5"}) is None
 
@@ -161,7 +161,7 @@ def test_settings_in_the_tree_that_cannot_be_read(caplog: pytest.LogCaptureFixtu
         ground = await Ground().ready()
         await ground.zk.create(OWN, b'{"version":1,"config":{"log.retention.ms":"x","message.max.bytes":"7"}}')
         await ground.settings.load()
-        assert ground.config.int("message.max.bytes") == 7
+        assert ground.config.get_int("message.max.bytes") == 7
         assert "Invalid value x for configuration log.retention.ms" in caplog.text
         await ground.zk.set(OWN, b"nonsense")
         with pytest.raises(ZnodeDataError):

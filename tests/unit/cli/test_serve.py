@@ -41,7 +41,7 @@ def test_defaults_stay_on_this_machine_and_in_sight() -> None:
 def test_flags_are_kafka_settings() -> None:
     config = read_config(options("num.partitions=4", host="127.0.0.2", port=0, data="d", broker_id=7))
     assert [(e.listener_name, e.host, e.port) for e in config.listeners] == [("PLAINTEXT", "127.0.0.2", 0)]
-    assert config.int("num.partitions") == 4
+    assert config.get_int("num.partitions") == 4
     assert (config.log_dirs, config.broker_id) == (["d"], 7)
 
 
@@ -53,7 +53,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlisteners=PLAINTEXT://127.0.0.1:1234\nlog.retention.hours=5\n")
     config = read_config(options("num.partitions=3", properties_file=str(file)))
-    assert config.int("num.partitions") == 3
+    assert config.get_int("num.partitions") == 3
     assert config.listeners[0].port == 1234
     assert read_config(options(port=99, properties_file=str(file))).listeners[0].port == 99
 
@@ -69,7 +69,7 @@ def test_a_file_in_the_encoding_of_java_is_read_as_well(tmp_path: Path, encoding
     file = tmp_path / "server.properties"
     file.write_bytes("# für Gäste\r\nnum.partitions=2\r\nlog.dirs=/däta\r\n".encode(encoding))
     config = read_config(options(properties_file=str(file)))
-    assert (config.int("num.partitions"), config.log_dirs) == (2, ["/däta"])
+    assert (config.get_int("num.partitions"), config.log_dirs) == (2, ["/däta"])
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

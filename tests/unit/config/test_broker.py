@@ -51,14 +51,14 @@ def test_every_default_is_a_valid_value() -> None:
 
 def test_typed_getters() -> None:
     config = parsed(num_partitions=" 4 ", log_cleanup_policy="compact, delete", auto_create_topics_enable="FALSE")
-    assert config.int("num.partitions") == 4
-    assert config.long("log.retention.check.interval.ms") == 300_000
-    assert config.list("log.cleanup.policy") == ["compact", "delete"]
-    assert config.bool("auto.create.topics.enable") is False
-    assert config.double("log.cleaner.min.cleanable.ratio") == 0.5
-    assert config.str("compression.type") == "producer"
-    assert config.str_or_none("broker.rack") is None
-    assert config.int_or_none("log.retention.ms") is None
+    assert config.get_int("num.partitions") == 4
+    assert config.get_long("log.retention.check.interval.ms") == 300_000
+    assert config.get_list("log.cleanup.policy") == ["compact", "delete"]
+    assert config.get_boolean("auto.create.topics.enable") is False
+    assert config.get_double("log.cleaner.min.cleanable.ratio") == 0.5
+    assert config.get_string("compression.type") == "producer"
+    assert config.get_string_or_none("broker.rack") is None
+    assert config.get_int_or_none("log.retention.ms") is None
     assert config.overridden == {
         "num.partitions": " 4 ",
         "log.cleanup.policy": "compact, delete",
@@ -82,8 +82,8 @@ def test_the_shipped_server_properties_is_taken() -> None:
     assert config.broker_id == 0
     assert config.log_dirs == ["/tmp/kafka-logs"]
     assert config.warnings == []
-    assert config.str_or_none("zookeeper.connect") == "localhost:2181"
-    assert config.int_or_none("zookeeper.connection.timeout.ms") == 18_000
+    assert config.get_string_or_none("zookeeper.connect") == "localhost:2181"
+    assert config.get_int_or_none("zookeeper.connection.timeout.ms") == 18_000
 
 
 def test_unknown_settings_name_the_nearest() -> None:
@@ -146,12 +146,12 @@ def test_node_id_alone_is_the_brokers_id() -> None:
     config = parsed(node_id="5")
     assert config.broker_id == 5
     assert config.overridden["broker.id"] == "5"
-    assert parsed(broker_id="6").int("node.id") == 6
+    assert parsed(broker_id="6").get_int("node.id") == 6
 
 
 def test_a_found_broker_id() -> None:
     config = parsed(broker_rack="r").with_broker_id(1001)
-    assert (config.broker_id, config.int("node.id"), config.str("broker.rack")) == (1001, 1001, "r")
+    assert (config.broker_id, config.get_int("node.id"), config.get_string("broker.rack")) == (1001, 1001, "r")
     assert config.listeners
 
 

@@ -36,16 +36,16 @@ def test_values_that_nobody_can_read_are_left_out_and_told() -> None:
     broker = config()
     problems = broker.set_dynamic({"log.retention.ms": "x", "my.own": "y"}, {"message.max.bytes": "77"})
     assert problems == ["Invalid value x for configuration log.retention.ms: Not a number of type LONG"]
-    assert broker.int("message.max.bytes") == 77
+    assert broker.get_int("message.max.bytes") == 77
 
 
 def test_a_copy_is_changed_apart() -> None:
     broker = config()
     broker.set_dynamic({}, {"message.max.bytes": "77"})
     copy = broker.with_broker_id(5)
-    assert copy.int("message.max.bytes") == 77
+    assert copy.get_int("message.max.bytes") == 77
     copy.set_dynamic({}, {})
-    assert (broker.int("message.max.bytes"), copy.broker_id) == (77, 5)
+    assert (broker.get_int("message.max.bytes"), copy.broker_id) == (77, 5)
 
 
 def test_where_values_come_from_is_told() -> None:

@@ -119,7 +119,7 @@ def _to_create(context: RequestContext, request: MetadataRequest) -> list[str]:
     names = [topic.name for topic in request.topics if topic.name is not None and topic.name not in known]
     if not names:
         return []
-    auto = context.broker.config.bool("auto.create.topics.enable")
+    auto = context.broker.config.get_boolean("auto.create.topics.enable")
     return [name for name in names if (auto or is_internal_topic(name)) and topic_name_problem(name) is None]
 
 

@@ -90,7 +90,7 @@ def _answer(
 async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -> None:
     """Version 0: positions of known partitions go below `/consumers`, their metadata nowhere."""
     broker = context.broker
-    longest = broker.config.int("offset.metadata.max.bytes")
+    longest = broker.config.get_int("offset.metadata.max.bytes")
     errors: dict[tuple[str, int], ErrorCode] = {}
     positions: list[tuple[str, int, int]] = []
     for topic in request.topics:
