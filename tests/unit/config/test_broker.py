@@ -68,8 +68,8 @@ def test_typed_getters() -> None:
 
 @pytest.mark.parametrize(
     ("getter", "name"),
-    [("int", "log.dirs"), ("str", "num.partitions"), ("bool", "num.partitions"), ("list", "log.dirs"),
-     ("double", "num.partitions"), ("str", "broker.rack")],
+    [("get_int", "log.dirs"), ("get_string", "num.partitions"), ("get_boolean", "num.partitions"),
+     ("get_list", "log.dirs"), ("get_double", "num.partitions"), ("get_string", "broker.rack")],
 )  # fmt: skip
 def test_asking_for_the_wrong_type_is_a_bug(getter: str, name: str) -> None:
     with pytest.raises(TypeError, match=name.replace(".", r"\.")):
