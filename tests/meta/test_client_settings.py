@@ -12,6 +12,8 @@ from ottla.config.settings import HONOURED, NO_EFFECT
 
 PROJECT = Path(__file__).resolve().parents[2]
 CLIENT = PROJECT / "src" / "ottla" / "client"
+#: Connections, which all kinds of clients share.
+PEER = PROJECT / "src" / "ottla" / "peer"
 #: Where each kind of client has code of its own; what lies beside them all of them share.
 OWN = {PRODUCER: ("producer",), CONSUMER: ("consumer",), ADMIN: ("admin", "admin.py")}
 #: What holds settings: `config.linger_ms`, `self._settings.client_id`; GroupConfig copies some and reads its own.
@@ -21,9 +23,10 @@ HOLDERS = ("config", "_config", "settings", "_settings")
 def modules_of(kind: str) -> list[Path]:
     """The modules that a client of this kind is made of."""
     others = {name for other, names in OWN.items() if other != kind for name in names}
-    return [
+    own = [
         path for path in sorted(CLIENT.rglob("*.py")) if path.relative_to(CLIENT).parts[0] not in {"configs", *others}
     ]
+    return own + sorted(PEER.rglob("*.py"))
 
 
 def settings_read(path: Path) -> set[str]:
@@ -51,7 +54,7 @@ def test_what_is_said_to_be_honoured_is_read(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [PRODUCER, CONSUMER, ADMIN])
 def test_what_is_said_to_have_no_effect_is_not_read(kind: str) -> None:
-    own = [path for path in modules_of(kind) if path.relative_to(CLIENT).parts[0] in OWN[kind]]
+    own = [path for path in sorted(CLIENT.rglob("*.py")) if path.relative_to(CLIENT).parts[0] in OWN[kind]]
     read = set[str]().union(*map(settings_read, own))
     without = [name for name, setting in SETTINGS_OF[kind].items() if setting.effect == NO_EFFECT]
     assert [name for name in without if attribute_of(name) in read] == []

@@ -22,9 +22,9 @@ from ottla.cli.group_session import (
 )
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
     from ottla.client.group_lag import GroupLag
     from ottla.client.groups import GroupDescription
+    from ottla.peer.cluster import Cluster
 
 LAGS_AT_A_TIME = 16
 

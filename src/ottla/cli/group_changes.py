@@ -23,7 +23,7 @@ from ottla.cli.group_session import (
 from ottla.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.peer.cluster import Cluster
 
 GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of groups.")]
 Topics = Annotated[
@@ -164,7 +164,7 @@ def delete_offsets(
 
 
 def _offset_refusal(error: int) -> str:
-    from ottla.client.errors import KNOWN_CODES
+    from ottla.peer.errors import KNOWN_CODES
     from ottla.wire.errors import ErrorCode
 
     if error == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:

@@ -14,13 +14,13 @@ from ottla.cli.group_session import COMMAND, run, told, write_json
 from ottla.cli.group_views import planned_row, show_plan
 from ottla.cli.terminal import Terminal, count
 from ottla.client.admin.topics import TopicAdmin
-from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.group_offsets import MEMBERS_IN_CHARGE, GroupOffsets
 from ottla.client.groups import GroupDescription, Groups
 from ottla.client.model import TopicPartition
 from ottla.client.offset_reset import MOST_OFFSET, PlannedOffset, Reset, Target, csv_lines, plan_reset, read_csv
 from ottla.env.clock import SystemClock
+from ottla.peer.cluster import Cluster
 
 MOST_LINES = 1_000_000
 """Of a file with offsets."""

@@ -14,7 +14,7 @@ from ottla.cli.ending import end
 from ottla.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.peer.cluster import Cluster
 
 COMMAND = "ottla group"
 EXIT_REFUSED = 1
@@ -33,9 +33,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line inste
 
 def run(servers: str, timeout_s: float, work: Callable[[Cluster], Awaitable[int]]) -> NoReturn:
     """Do `work` with a cluster and end the process with the code that it gives, or with what went wrong in a line."""
-    from ottla.client.cluster import Cluster
     from ottla.client.errors import ClientError
-    from ottla.client.settings import ClientSettings
+    from ottla.peer.cluster import Cluster
+    from ottla.peer.settings import ClientSettings
 
     async def whole() -> int:
         timeout_ms = round(timeout_s * 1000)

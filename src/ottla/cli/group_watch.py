@@ -10,11 +10,11 @@ from ottla.cli.group_views import state_style
 from ottla.cli.group_why import LEGEND, show_rebalance
 from ottla.cli.log_output import instant
 from ottla.cli.terminal import Style, Terminal, count, printable
-from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.groups import DEAD, GroupDescription, Groups
 from ottla.client.rebalances import RebalanceLog, RebalanceRecord
 from ottla.groups.evidence import EVIDENCE_TOPIC
+from ottla.peer.cluster import Cluster
 
 
 class Watcher(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.client.cluster import COORDINATOR, Cluster
 from ottla.client.errors import BrokerError
 from ottla.client.model import Node
+from ottla.peer.cluster import COORDINATOR, Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.schema import Message

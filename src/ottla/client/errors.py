@@ -1,48 +1,38 @@
-"""What can go wrong between a client and its cluster. Each message names the cause and what cures it."""
+"""What can go wrong for users of a client; those errors that its connections meet are in `ottla.peer.errors`.
+
+Import each from here, be it of the one or the other. Each message names the cause and what cures it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Any
 
-from ottla.client.cures import CURES
 from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.peer.errors import AuthorizationError as AuthorizationError
+from ottla.peer.errors import BrokerError as BrokerError
+from ottla.peer.errors import BrokerHangsError as BrokerHangsError
+from ottla.peer.errors import BrokerTooOldError as BrokerTooOldError
+from ottla.peer.errors import BrokerUnreachableError as BrokerUnreachableError
+from ottla.peer.errors import ClientClosedError as ClientClosedError
+from ottla.peer.errors import ClientError as ClientError
+from ottla.peer.errors import ClientTimeoutError as ClientTimeoutError
+from ottla.peer.errors import ConnectError as ConnectError
+from ottla.peer.errors import ConnectionLostError as ConnectionLostError
+from ottla.peer.errors import ConnectTimeoutError as ConnectTimeoutError
+from ottla.peer.errors import CorruptBatchError as CorruptBatchError
+from ottla.peer.errors import ForkedError as ForkedError
+from ottla.peer.errors import IllegalStateError as IllegalStateError
+from ottla.peer.errors import InvalidArgumentError as InvalidArgumentError
+from ottla.peer.errors import NotKafkaError as NotKafkaError
+from ottla.peer.errors import NotLeaderError as NotLeaderError
+from ottla.peer.errors import ProtocolError as ProtocolError
+from ottla.peer.errors import SecurityMismatchError as SecurityMismatchError
+from ottla.peer.errors import UnknownTopicError as UnknownTopicError
+from ottla.peer.errors import UnresolvableHostError as UnresolvableHostError
+from ottla.peer.errors import UnsupportedVersionError as UnsupportedVersionError
+from ottla.peer.errors import as_client_error as as_client_error
 from ottla.wire.errors import ErrorCode
-
-B = TypeVar("B", bound="BrokerError")
-
-KNOWN_CODES = {int(code): code for code in ErrorCode}
-
-
-class ClientError(Exception):
-    """Base of all errors of this package; `retriable` says whether the same attempt may succeed later."""
-
-    def __init__(self, message: str, *, retriable: bool = False) -> None:
-        super().__init__(message)
-        self.retriable = retriable
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """As it is, and not made anew from its message: so it can be copied, and come back from another process."""
-        return _again, (type(self), self.args), self.__dict__
-
-
-def _again(kind: type[ClientError], args: tuple[Any, ...]) -> ClientError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    return error
-
-
-def as_client_error(what: str, error: Exception) -> ClientError:
-    """The error itself where it is a ClientError, else one that tells what failed, with the error as its cause."""
-    if isinstance(error, ClientError):
-        return error
-    unexpected = ClientError(f"{what}: {error!r}")
-    unexpected.__cause__ = error
-    return unexpected
-
-
-class InvalidArgumentError(ClientError, ValueError):
-    """A value given by the caller cannot be: a malformed address, a partition that does not exist."""
 
 
 class InvalidConfigError(InvalidArgumentError):
@@ -58,125 +48,13 @@ class SerializationError(ClientError):
     """A key or value cannot be made into bytes, or bytes into one."""
 
 
-class ClientClosedError(ClientError):
-    """The client was closed, or was opened in another process."""
-
-
-class ForkedError(ClientClosedError):
-    """The client was opened before a fork: its connections and threads belong to the parent process."""
-
-    def __init__(self, client: str) -> None:
-        super().__init__(
-            f"this {client} was opened in another process, before a fork; open one in each process that needs it"
-        )
-
-
-class ConnectError(ClientError):
-    """No connection to a broker could be made; see the subclasses."""
-
-
-class UnresolvableHostError(ConnectError):
-    """The name of the host is not known."""
-
-
-class BrokerUnreachableError(ConnectError):
-    """Nobody listens there, or nobody answers."""
-
-
-class BrokerHangsError(BrokerUnreachableError):
-    """Something accepts connections there and answers nothing."""
-
-
-class ConnectTimeoutError(BrokerUnreachableError):
-    """Nobody answers there within socket.connection.setup.timeout.ms."""
-
-
-class NotKafkaError(ConnectError):
-    """Something listens there, but it does not speak Kafka's protocol in plain text."""
-
-
-class SecurityMismatchError(NotKafkaError):
-    """The listener wants TLS or a login (SASL), and the client comes in plain text."""
-
-
-class ConnectionLostError(ClientError):
-    """The connection was there and is gone."""
-
-
-class ClientTimeoutError(ClientError, TimeoutError):
-    """The broker did not answer in time, or an operation did not succeed in time."""
-
-
-class UnsupportedVersionError(ClientError):
-    """Broker and client have no version of an API in common."""
-
-
-class BrokerTooOldError(ConnectError, UnsupportedVersionError):
-    """The broker is older than Apache Kafka 0.11, the oldest that this client speaks with."""
-
-
-class ProtocolError(ClientError):
-    """The broker's answer cannot be understood."""
-
-
-class CorruptBatchError(ClientError):
-    """Records were read that are damaged: wrong checksum, malformed batch or compression."""
-
-
-class BrokerError(ClientError):
-    """The broker refused; `code` says why in Kafka's terms.
-
-    As OSError does by its number, it makes itself one of its subclasses where the code has one of its own.
-    """
-
-    def __new__(cls, code: int, *args: Any, **options: Any) -> Self:
-        """Choose the class by the code."""
-        return super().__new__(_kind_of(code, cls) if cls is BrokerError else cls)
-
-    def __init__(self, code: int, context: str, detail: str | None = None) -> None:
-        known = KNOWN_CODES.get(code)
-        if known is not None:
-            cure = f"; {CURES[code]}" if detail is None and code in CURES else ""
-            reason, retriable = f"{detail or known.message} ({known.name}){cure}", known.retriable
-        else:
-            reason, retriable = f"{detail or 'an error this client does not know'} (code {code})", False
-        super().__init__(f"{context}: {reason}", retriable=retriable)
-        self.code = code
-
-    @property
-    def name(self) -> str:
-        """The code's name, its number where this client does not know it."""
-        known = KNOWN_CODES.get(self.code)
-        return str(self.code) if known is None else known.name
-
-
-class UnknownTopicError(BrokerError):
-    """The cluster has no such topic or partition; `topic` is its name."""
-
-    def __init__(self, topic: str, cluster: str, nearest: str | None = None) -> None:
-        similar = f"did you mean {nearest}? Otherwise " if nearest else "check its name, or "
-        super().__init__(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {topic} does not exist at {cluster}",
-            f"{similar}create it first",
-        )
-        self.retriable = False
-        self.topic = topic
-
-
-class TopicExistsError(BrokerError):
+class TopicExistsError(BrokerError, codes=(ErrorCode.TOPIC_ALREADY_EXISTS,)):
     """A topic of that name is there already."""
 
 
-class NotLeaderError(BrokerError):
-    """The partition has no leader at the moment, or another one than asked; retriable."""
-
-
-class AuthorizationError(BrokerError):
-    """The user of this client may not do that."""
-
-
-class NotEnoughReplicasError(BrokerError):
+class NotEnoughReplicasError(
+    BrokerError, codes=(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+):
     """Fewer replicas are in sync than min.insync.replicas demands with acks=all; retriable."""
 
 
@@ -243,7 +121,7 @@ class RebalanceListenerError(ClientError):
     """A method of the rebalance listener failed; its own error is the cause (`__cause__`)."""
 
 
-class FencedInstanceIdError(BrokerError):
+class FencedInstanceIdError(BrokerError, codes=(ErrorCode.FENCED_INSTANCE_ID,)):
     """Another consumer has joined the group with the same group.instance.id."""
 
 
@@ -268,10 +146,6 @@ class PartlyFailedError(ClientError):
         super().__init__(f"{what} failed for {len(errors)} of {several}:{told}")
         self.errors = dict(errors)
         self.values = dict(values)
-
-
-class IllegalStateError(ClientError):
-    """The call does not fit what was called before: a position of a partition that is not assigned, say."""
 
 
 class ConcurrentUseError(IllegalStateError):
@@ -330,21 +204,3 @@ class RecordDeserializationError(ClientError):
         )
         self.partition = partition
         self.offset = offset
-
-
-_KINDS: dict[int, type[BrokerError]] = {
-    ErrorCode.LEADER_NOT_AVAILABLE: NotLeaderError,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: NotLeaderError,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationError,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,
-    ErrorCode.NOT_ENOUGH_REPLICAS: NotEnoughReplicasError,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: NotEnoughReplicasError,
-    ErrorCode.TOPIC_ALREADY_EXISTS: TopicExistsError,
-    ErrorCode.FENCED_INSTANCE_ID: FencedInstanceIdError,
-}
-
-
-def _kind_of(code: int, default: type[B]) -> type[B]:
-    return cast("type[B]", _KINDS.get(code, default))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from ottla.client.cluster import FETCH, Cluster
 from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED, offsets_at
+from ottla.peer.cluster import FETCH, Cluster
 from ottla.records.batch import BatchHeader, check_crc, split_batches
 from ottla.records.errors import BatchError
 from ottla.records.upgrade import upgrade

@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.client.cluster import Cluster
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.group_offsets import CommittedOffset, GroupOffsets, fetch_request
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import list_offsets_request, offsets_at, offsets_in
 from ottla.client.record_times import timestamps_at
+from ottla.peer.cluster import Cluster
 
 NO_TIMESTAMP = -1
 

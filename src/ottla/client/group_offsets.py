@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.client.cluster import Cluster
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -13,10 +13,10 @@ from ottla.assign.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from ottla.client.cluster import Cluster
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.errors import BrokerError
 from ottla.client.model import Node, TopicPartition
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups import (

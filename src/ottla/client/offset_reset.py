@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import InvalidArgumentError
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, TopicPartition
 from ottla.client.offsets import offsets_at
+from ottla.peer.cluster import Cluster
 
 UNQUOTED_MAX_CHARS = 24
 """Apache's tool puts longer names into quotes, whatever is in them."""

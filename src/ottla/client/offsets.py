@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError
 from ottla.client.model import NO_OFFSET, OffsetAndTimestamp, TopicPartition, by_topic
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import OffsetOutOfRange, UnknownTopicError
 from ottla.client.fetcher import RangeFetcher
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
 from ottla.client.offsets import offsets_at
 from ottla.groups.evidence import EVIDENCE_TOPIC
+from ottla.peer.cluster import Cluster
 from ottla.records.errors import BatchError
 from ottla.records.record import Record, decode_batch
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ottla.client.cluster import FETCH, Cluster
 from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition, by_topic
 from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED
+from ottla.peer.cluster import FETCH, Cluster
 from ottla.records.batch import split_batches
 from ottla.records.errors import BatchError
 from ottla.records.record import decode_batch

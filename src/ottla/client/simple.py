@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from ottla.client.cluster import Cluster
 from ottla.client.configs import parse_consumer_config
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED
@@ -30,6 +29,7 @@ from ottla.client.fetcher import FetchLimits, ask_leader, out_of_range
 from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, Node, TopicPartition
 from ottla.client.offsets import find_offsets
 from ottla.client.serialization import close_each, deserialize_function, make_deserializer
+from ottla.peer.cluster import Cluster
 from ottla.records.consumed import ConsumerRecord
 from ottla.wire.errors import ErrorCode
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerUnreachableError
 from ottla.client.group_offsets import GroupOffsets
-from ottla.client.settings import ClientSettings, format_servers
+from ottla.peer.cluster import Cluster
+from ottla.peer.settings import ClientSettings, format_servers
 from ottla.zk.client import ZkClient
 from ottla.zk.layout import BrokerIdZnode, ZnodeDataError
 from ottla.zk.tree import NoNodeError

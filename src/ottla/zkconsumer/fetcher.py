@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from ottla.client.cluster import FETCH, Cluster
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.subscription_state import PartitionState
 from ottla.client.errors import BrokerError, ClientError
 from ottla.client.fetcher import NO_SESSION, NO_SESSION_EPOCH
 from ottla.client.model import EARLIEST, LATEST, TopicPartition, by_topic
 from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED, list_offsets
+from ottla.peer.cluster import FETCH, Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.zkconsumer.chunk_queue import ChunkQueue, FetchedDataChunk

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 from ottla.assign.java_order import string_hash
-from ottla.client.cluster import Cluster
 from ottla.client.model import TopicPartition
+from ottla.peer.cluster import Cluster
 from ottla.zkconsumer.brokers import ZkBrokers
 from ottla.zkconsumer.chunk_queue import ChunkQueue
 from ottla.zkconsumer.fetcher import ConsumerFetcher, FetcherSettings

@@ -13,9 +13,9 @@ from typing import Any
 
 from ottla.client.configs.settings import attribute_of
 from ottla.client.errors import InvalidConfigError
-from ottla.client.settings import ClientSettings
 from ottla.config.settings import Setting
 from ottla.config.values import ConfigError, invalid, parse_value
+from ottla.peer.settings import ClientSettings
 from ottla.zkconsumer.settings import OF_NEWER_CONSUMERS, SETTINGS
 
 KIND = "high-level consumer"

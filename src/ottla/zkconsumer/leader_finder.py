@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.model import TopicPartition
+from ottla.peer.cluster import Cluster
 from ottla.zk.tree import ZkError
 from ottla.zkconsumer.brokers import ZkBrokers
 

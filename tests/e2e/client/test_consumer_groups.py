@@ -14,7 +14,7 @@ from ottla.assign.assignor import AbstractPartitionAssignor
 from ottla.assign.range import RangeAssignor
 from ottla.client.consumer.health import HealthCause
 from ottla.client.consumer.membership import ClientState
-from ottla.client.versions import USED
+from ottla.peer.versions import USED
 from ottla.wire.apis import ApiKey
 from support.told_listener import Polled, poll_until
 from support.topics import Topics

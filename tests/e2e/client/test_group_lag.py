@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from ottla.client.cluster import Cluster
 from ottla.client.group_lag import measure_lag
 from ottla.client.model import LATEST, TopicPartition
-from ottla.client.settings import ClientSettings
 from ottla.client.sync import Client, Producer
+from ottla.peer.cluster import Cluster
+from ottla.peer.settings import ClientSettings
 
 MEASUREMENTS = 150
 

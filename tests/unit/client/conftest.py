@@ -1,55 +1,11 @@
-"""Fake clusters, and client clusters with short pauses."""
+"""What the clients' tests share."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-
-from ottla.client.cluster import Cluster
-from ottla.client.settings import ClientSettings
-from support.fake_cluster import FakeCluster
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeCluster]:
-    """One fake broker."""
-    cluster = FakeCluster(1)
-    yield cluster
-    cluster.close()
-
-
-def quick(bootstrap: str, **changes: Any) -> ClientSettings:
-    """Settings with short pauses and timeouts."""
-    values: dict[str, Any] = {
-        "request_timeout_ms": 2000,
-        "default_api_timeout_ms": 4000,
-        "socket_connection_setup_timeout_ms": 2000,
-        "retry_backoff_ms": 5,
-        "retry_backoff_max_ms": 20,
-        "unknown_topic_timeout_ms": 50,
-    }
-    return ClientSettings(bootstrap, **{**values, **changes})
-
-
-@pytest.fixture
-def with_cluster() -> Callable[..., Any]:
-    """Run `work(cluster)` in an event loop with a client cluster of these bootstrap servers or fakes."""
-
-    def run(fake: FakeCluster | str, work: Callable[[Cluster], Any], **changes: Any) -> Any:
-        async def body() -> Any:
-            cluster = Cluster(quick(fake if isinstance(fake, str) else fake.bootstrap, **changes))
-            try:
-                return await work(cluster)
-            finally:
-                await cluster.close()
-
-        return asyncio.run(body())
-
-    return run
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client import diagnosis
-from ottla.client.cures import CURES
 from ottla.client.errors import (
     AuthorizationError,
     BrokerError,
@@ -32,6 +30,8 @@ from ottla.client.errors import (
     UnresolvableHostError,
 )
 from ottla.client.model import TopicPartition
+from ottla.peer import diagnosis
+from ottla.peer.cures import CURES
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support import odd_servers

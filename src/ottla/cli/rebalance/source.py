@@ -17,9 +17,9 @@ from ottla.assign.consumer_protocol import (
     decode_subscription,
 )
 from ottla.assign.simulation import SimulatedGroup, SimulatedMember
-from ottla.client.cluster import Cluster
 from ottla.client.coordinator import GroupCoordinator
-from ottla.client.settings import ClientSettings
+from ottla.peer.cluster import Cluster
+from ottla.peer.settings import ClientSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -21,8 +21,8 @@ from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.groups import GroupAdmin
 from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.admin.topics import TopicAdmin
-from ottla.client.cluster import Cluster
 from ottla.client.configs import parse_admin_config
+from ottla.peer.cluster import Cluster
 
 
 class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, GroupAdmin, BrokerAdmin):

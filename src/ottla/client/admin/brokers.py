@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from ottla.client.admin.arguments import several
 from ottla.client.admin.model import ClusterDescription, LogDirDescription, ReplicaSize
 from ottla.client.admin.outcomes import Outcomes, no_such_broker
-from ottla.client.cluster import Cluster
-from ottla.client.errors import KNOWN_CODES, BrokerError
+from ottla.client.errors import BrokerError
 from ottla.client.model import TopicPartition
+from ottla.peer.cluster import Cluster
+from ottla.peer.errors import KNOWN_CODES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,

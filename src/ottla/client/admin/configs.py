@@ -8,8 +8,8 @@ from typing import Any
 from ottla.client.admin.arguments import check_values, several
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ConfigSynonym, ResourceType
 from ottla.client.admin.outcomes import Outcomes, no_such_broker, topic_error
-from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_configs, incremental_alter_configs
 from ottla.wire.messages.describe_configs import (

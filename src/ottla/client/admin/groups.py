@@ -9,12 +9,12 @@ from typing import TypeVar
 from ottla.client.admin.arguments import several, several_names
 from ottla.client.admin.model import GroupListing, MemberToRemove
 from ottla.client.admin.outcomes import Outcomes
-from ottla.client.cluster import Cluster
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.groups import GroupDescription, Groups
 from ottla.client.model import Node, OffsetAndMetadata, TopicPartition
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

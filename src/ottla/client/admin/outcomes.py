@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     BrokerError,
     ClientError,
@@ -16,6 +15,7 @@ from ottla.client.errors import (
     PartlyFailedError,
     UnknownTopicError,
 )
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 
 K = TypeVar("K", bound=Hashable)

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ottla.client.admin.outcomes import Outcomes
-from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.model import LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition, by_topic
 from ottla.client.offsets import list_offsets_request
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,

@@ -11,9 +11,9 @@ from ottla.client.admin.arguments import check_values, several, several_names
 from ottla.client.admin.configs import config_source
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigEntry, CreatedTopic, NewPartitions, NewTopic
 from ottla.client.admin.outcomes import Outcomes, check_controller, topic_error
-from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerError, InvalidArgumentError, TopicExistsError, UnknownTopicError
 from ottla.client.model import TopicMetadata
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ottla.client.configs.given import GivenSettings
 from ottla.client.configs.settings import attribute_of
 from ottla.client.errors import InvalidArgumentError, InvalidConfigError
-from ottla.client.settings import MAX_INT, ClientSettings, parse_bootstrap_servers
+from ottla.peer.settings import MAX_INT, ClientSettings, parse_bootstrap_servers
 
 _log = logging.getLogger("ottla.client")
 

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.cluster import Cluster
 from ottla.client.consumer.coordinator_link import CoordinatorLink
 from ottla.client.consumer.listener import UserCall
 from ottla.client.consumer.membership import COORDINATOR_GONE, NO_GENERATION, Generation, Membership, MemberState
@@ -32,6 +31,7 @@ from ottla.client.errors import (
 )
 from ottla.client.group_offsets import topics_to_commit
 from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
+from ottla.peer.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ottla.assign.assignor import GroupMetadata
-from ottla.client.cluster import Cluster
 from ottla.client.configs.consumer import parse_consumer_config
 from ottla.client.consumer.commits import CommitCallback, GivenOffsets, offsets_to_commit
 from ottla.client.consumer.completed_fetch import CompletedFetch
@@ -38,6 +37,7 @@ from ottla.client.model import (
     TopicPartition,
 )
 from ottla.client.offsets import find_offsets
+from ottla.peer.cluster import Cluster
 from ottla.records.consumed import ConsumerRecord
 
 if TYPE_CHECKING:

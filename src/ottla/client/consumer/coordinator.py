@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.assign.assignor import GroupMetadata
-from ottla.client.cluster import Cluster
 from ottla.client.consumer.commits import CommitCallback, Commits, Offsets
 from ottla.client.consumer.coordinator_link import CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
@@ -25,6 +24,7 @@ from ottla.client.consumer.rebalance import Rebalance
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
 from ottla.client.errors import ClientError, RetriableCommitFailedError, as_client_error
 from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.peer.cluster import Cluster
 from ottla.wire.messages.leave_group import LeaveGroupRequest
 
 log = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ottla.client.cluster import COORDINATOR, Cluster
 from ottla.client.consumer.membership import Membership
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.errors import ClientError, ClientTimeoutError, as_client_error
-from ottla.client.versions import choose_version
+from ottla.peer.cluster import COORDINATOR, Cluster
+from ottla.peer.versions import choose_version
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest

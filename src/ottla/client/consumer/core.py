@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 from ottla.client.client_metrics import Metrics
-from ottla.client.cluster import Cluster
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding, Records
 from ottla.client.consumer.coordinator import ConsumerCoordinator
@@ -45,6 +44,7 @@ from ottla.client.errors import ClientError, InvalidOffsetError, NoOffsetForPart
 from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import TopicPartition
 from ottla.client.serialization import close_each, deserialize_function, make_deserializer
+from ottla.peer.cluster import Cluster
 from ottla.records.consumed import ConsumerRecord
 
 T = TypeVar("T")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from ottla.client.cluster import FETCH, Cluster
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.fetch_buffer import FetchBuffer
@@ -23,6 +22,7 @@ from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange, as_c
 from ottla.client.fetcher import out_of_range
 from ottla.client.model import TopicPartition
 from ottla.client.offsets import CONSUMER
+from ottla.peer.cluster import FETCH, Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ottla.client.cluster import Cluster
 from ottla.client.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, SubscriptionType
 from ottla.client.errors import BrokerError, ClientError, as_client_error
-from ottla.client.metadata import NOBODY
 from ottla.client.model import TopicPartition
+from ottla.peer.cluster import Cluster
+from ottla.peer.metadata import NOBODY
 from ottla.wire.errors import ErrorCode
 
 REFUSALS = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from ottla.client.cluster import Cluster
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import (
     NO_EPOCH,
@@ -36,6 +35,7 @@ from ottla.client.model import (
     by_topic,
 )
 from ottla.client.offsets import CONSUMER, list_offsets
+from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,

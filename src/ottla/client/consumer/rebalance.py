@@ -28,13 +28,13 @@ from ottla.assign.consumer_protocol import (
     encode_subscription,
 )
 from ottla.assign.registry import common_protocol
-from ottla.client.cluster import Cluster
 from ottla.client.consumer.listener import UserCall
 from ottla.client.consumer.membership import Membership
 from ottla.client.consumer.missing_topics import MissingTopics
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
 from ottla.client.errors import ClientError, ProtocolError, RebalanceListenerError
 from ottla.client.model import TopicPartition
+from ottla.peer.cluster import Cluster
 from ottla.wire.messages.join_group import JoinGroupResponse
 
 log = logging.getLogger(__name__)

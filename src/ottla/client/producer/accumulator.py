@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ottla.client.errors import ClientClosedError
-from ottla.client.metadata import NOBODY
 from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.partitioners import RandomInt, random_int
 from ottla.client.producer.sticky import StickyState
 from ottla.env.clock import Clock
+from ottla.peer.metadata import NOBODY
 from ottla.records.batch import BATCH_OVERHEAD
 
 CLOSED = "the producer is closed"

@@ -13,7 +13,6 @@ from operator import index
 from typing import Any
 
 from ottla.client.client_metrics import Metrics
-from ottla.client.cluster import Cluster
 from ottla.client.configs import ProducerConfig
 from ottla.client.errors import (
     ClientClosedError,
@@ -35,6 +34,7 @@ from ottla.client.producer.partitioners import ClusterView, partitioner_of
 from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.serializing import SerializingAppend
+from ottla.peer.cluster import Cluster
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.building import COMPILED, murmur2
 

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.client.cluster import PRODUCE, Cluster
-from ottla.client.connection import Connection
 from ottla.client.errors import ClientError
 from ottla.client.producer.batch import ProducerBatch
-from ottla.client.versions import choose_version
+from ottla.peer.cluster import PRODUCE, Cluster
+from ottla.peer.connection import Connection
+from ottla.peer.versions import choose_version
 from ottla.wire.apis import ApiKey
 
 MAX_UNSENT_BYTES = 8 * 1024 * 1024

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from ottla.client.configs.instances import configure, make_instance
 from ottla.client.configs.settings import PRODUCER
 from ottla.client.errors import InvalidConfigError
-from ottla.client.metadata import NOBODY
 from ottla.client.model import TopicMetadata
+from ottla.peer.metadata import NOBODY
 from ottla.records.building import murmur2
 
 MAX_INT32 = 0x7FFFFFFF

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
-from ottla.client.cluster import Cluster
 from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError
 from ottla.client.model import PartitionMetadata
@@ -21,6 +20,7 @@ from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
+from ottla.peer.cluster import Cluster
 
 BATCHES_PER_TURN = 16
 """Batches that are begun before `send` lets the event loop do other things."""

@@ -13,10 +13,8 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ottla.client.cluster import Cluster
 from ottla.client.configs import ProducerConfig
 from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, ProtocolError, RecordTooLargeError
-from ottla.client.metadata import NOBODY
 from ottla.client.model import NO_OFFSET, TopicPartition
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
 from ottla.client.producer.batch import ProducerBatch
@@ -24,6 +22,8 @@ from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.links import BrokerLink, SentRequest
 from ottla.client.producer.sequences import ProducerIdentity, Sequences
 from ottla.client.producer.splitting import split_batch
+from ottla.peer.cluster import Cluster
+from ottla.peer.metadata import NOBODY
 from ottla.records.batch import MAX_INT32, NO_TIMESTAMP
 from ottla.records.compression import Compression
 from ottla.wire.errors import ErrorCode

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.admin.model import BROKER_DEFAULT
 from ottla.client.admin.topics import TopicAdmin
-from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosedError, ClientError, CorruptBatchError, PartlyFailedError
 from ottla.client.fetcher import FetchedBatches, RangeFetcher
 from ottla.client.group_offsets import GroupOffsets
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.offsets import offsets_at
-from ottla.client.settings import ClientSettings
+from ottla.peer.cluster import Cluster
+from ottla.peer.settings import ClientSettings
 from ottla.records.errors import BatchError
 from ottla.records.record import Record, decode_batch
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
-from ottla.client.cluster import Cluster
 from ottla.client.configs import parse_producer_config
 from ottla.client.errors import (
     ClientClosedError,
@@ -32,6 +31,7 @@ from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
+from ottla.peer.cluster import Cluster
 
 K = TypeVar("K")
 V = TypeVar("V")

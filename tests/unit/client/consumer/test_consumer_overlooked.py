@@ -12,12 +12,12 @@ import pytest
 
 import ottla.client
 import ottla.client.sync
-from ottla.client.cluster import Cluster
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import ClientError, RetriableCommitFailedError
 from ottla.client.interceptors import ConsumerInterceptor
 from ottla.client.model import OffsetAndMetadata
+from ottla.peer.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from ottla.assign.consumer_protocol import Assignment, encode_assignments
-from ottla.client.cluster import COORDINATOR
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.coordinator_link import JOIN, CoordinatorLink
 from ottla.client.consumer.group_config import GroupConfig
@@ -17,6 +16,7 @@ from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import FetchPosition, SubscriptionState
 from ottla.client.errors import ClientError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.peer.cluster import COORDINATOR
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersion

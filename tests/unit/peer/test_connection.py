@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from ottla.client.connection import Connection, canonical_servers, open_connection
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -18,7 +17,8 @@ from ottla.client.errors import (
     UnresolvableHostError,
     UnsupportedVersionError,
 )
-from ottla.client.settings import ClientSettings
+from ottla.peer.connection import Connection, canonical_servers, open_connection
+from ottla.peer.settings import ClientSettings
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest

@@ -91,7 +91,7 @@ def test_pauses_grow_up_to_their_limit(fake, with_cluster, monkeypatch):
     async def pause(seconds):
         pauses.append(round(seconds * 1000))
 
-    monkeypatch.setattr("ottla.client.cluster.asyncio.sleep", pause)
+    monkeypatch.setattr("ottla.peer.cluster.asyncio.sleep", pause)
     left = [ConnectionLostError("gone", retriable=True)] * 6
 
     async def attempt():
@@ -334,7 +334,7 @@ def test_a_broker_that_refused_is_left_alone_for_a_moment(fake, with_cluster, mo
 
     async def work(cluster):
         await cluster.refresh([])
-        monkeypatch.setattr("ottla.client.cluster.open_connection", refused)
+        monkeypatch.setattr("ottla.peer.cluster.open_connection", refused)
         errors = []
         for _ in range(3):
             with pytest.raises(ConnectTimeoutError, match="silent") as caught:
@@ -356,7 +356,7 @@ def test_attempts_to_connect_get_more_time(fake, with_cluster, monkeypatch):
 
     async def work(cluster):
         await cluster.refresh([])
-        monkeypatch.setattr("ottla.client.cluster.open_connection", refused)
+        monkeypatch.setattr("ottla.peer.cluster.open_connection", refused)
         for _ in range(2):
             with pytest.raises(ConnectTimeoutError):
                 await cluster.connection(0, "produce")
@@ -373,7 +373,7 @@ def test_canonical_names_take_the_place_of_bootstrap_servers(fake, with_cluster,
         assert servers == [("alias", 1)]
         return [("127.0.0.1", fake.ports[0])]
 
-    monkeypatch.setattr("ottla.client.cluster.canonical_servers", canonical)
+    monkeypatch.setattr("ottla.peer.cluster.canonical_servers", canonical)
 
     async def work(cluster):
         return await cluster.refresh([])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from ottla.client.connection import Connection
-from ottla.client.errors import ConnectError
+from ottla.peer.connection import Connection
+from ottla.peer.errors import ConnectError
 
 HEAD_START_S = 0.25
 """How long an address is waited for before the next one is tried beside it (RFC 8305 has the same for addresses)."""

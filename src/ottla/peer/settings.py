@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ottla.client.errors import InvalidArgumentError
+from ottla.peer.errors import InvalidArgumentError
 
 MAX_PORT = 65535
 MAX_INT = 2**31 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.client.errors import UnsupportedVersionError
+from ottla.peer.errors import UnsupportedVersionError
 from ottla.wire.apis import ApiKey
 
 USED: Mapping[ApiKey, tuple[int, int]] = {

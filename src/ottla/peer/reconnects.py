@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from ottla.client.errors import ConnectError, ConnectTimeoutError
-from ottla.client.settings import ClientSettings
+from ottla.peer.errors import ConnectError, ConnectTimeoutError
+from ottla.peer.settings import ClientSettings
 
 JITTER = 0.2
 MAX_DOUBLINGS = 20

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.errors import InvalidArgumentError
-from ottla.client.settings import format_servers, parse_bootstrap_servers
+from ottla.peer.settings import format_servers, parse_bootstrap_servers
 
 
 @pytest.mark.parametrize(

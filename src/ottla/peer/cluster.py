@@ -17,9 +17,10 @@ from difflib import get_close_matches
 from math import nan
 from typing import Any, TypeVar
 
-from ottla.client.bootstrap import connect_to_any
-from ottla.client.connection import Connection, canonical_servers, open_connection
-from ottla.client.errors import (
+from ottla.env.clock import Clock, SystemClock
+from ottla.peer.bootstrap import connect_to_any
+from ottla.peer.connection import Connection, canonical_servers, open_connection
+from ottla.peer.errors import (
     BrokerError,
     BrokerUnreachableError,
     ClientClosedError,
@@ -33,11 +34,10 @@ from ottla.client.errors import (
     NotLeaderError,
     UnknownTopicError,
 )
-from ottla.client.metadata import NOBODY, Metadata
-from ottla.client.model import TopicMetadata, TopicPartition
-from ottla.client.reconnects import Reconnects
-from ottla.client.settings import CANONICAL, ClientSettings, format_servers, parse_bootstrap_servers
-from ottla.env.clock import Clock, SystemClock
+from ottla.peer.metadata import NOBODY, Metadata
+from ottla.peer.model import TopicMetadata, TopicPartition
+from ottla.peer.reconnects import Reconnects
+from ottla.peer.settings import CANONICAL, ClientSettings, format_servers, parse_bootstrap_servers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.schema import Message

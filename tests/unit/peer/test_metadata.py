@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from ottla.client.metadata import Metadata
+from ottla.peer.metadata import Metadata
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataResponse,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import ottla
-from ottla.client.diagnosis import Found, diagnose, sasl_mechanisms
-from ottla.client.errors import (
+from ottla.peer.diagnosis import Found, diagnose, sasl_mechanisms
+from ottla.peer.errors import (
     BrokerError,
     BrokerHangsError,
     BrokerTooOldError,
@@ -29,8 +29,8 @@ from ottla.client.errors import (
     SecurityMismatchError,
     UnresolvableHostError,
 )
-from ottla.client.settings import ClientSettings
-from ottla.client.versions import USED, Offered, choose_version
+from ottla.peer.settings import ClientSettings
+from ottla.peer.versions import USED, Offered, choose_version
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import ClientProtocol, FrameRefusal
 from ottla.wire.errors import ErrorCode, WireError

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.errors import UnsupportedVersionError
-from ottla.client.versions import USED, choose_version
+from ottla.peer.versions import USED, choose_version
 from ottla.wire.apis import API, ApiKey
 
 

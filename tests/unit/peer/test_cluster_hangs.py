@@ -10,8 +10,6 @@ import warnings
 import pytest
 
 from ottla.client import Admin, NewTopic
-from ottla.client.cluster import MIN_PAUSE_MS, Cluster
-from ottla.client.connection import MAX_REQUESTS_AT_ONCE
 from ottla.client.errors import (
     ClientClosedError,
     ClientTimeoutError,
@@ -19,7 +17,9 @@ from ottla.client.errors import (
     IllegalStateError,
     UnknownTopicError,
 )
-from ottla.client.settings import ClientSettings
+from ottla.peer.cluster import MIN_PAUSE_MS, Cluster
+from ottla.peer.connection import MAX_REQUESTS_AT_ONCE
+from ottla.peer.settings import ClientSettings
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from ottla.client.errors import BrokerUnreachableError, ConnectTimeoutError
-from ottla.client.reconnects import Reconnects
-from ottla.client.settings import ClientSettings
+from ottla.peer.reconnects import Reconnects
+from ottla.peer.settings import ClientSettings
 
 ADDRESS = ("h", 1)
 ERROR = BrokerUnreachableError("refused", retriable=True)

@@ -1,11 +1,11 @@
-"""What a client knows of its cluster: brokers, topics, leaders. Pure; `ottla.client.cluster` keeps it fresh."""
+"""What a client knows of its cluster: brokers, topics, leaders. Pure; `ottla.peer.cluster` keeps it fresh."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ottla.client.model import Node, PartitionMetadata, TopicMetadata
+from ottla.peer.model import Node, PartitionMetadata, TopicMetadata
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 

@@ -1,0 +1,4 @@
+"""Speaking to a broker: connections, versions, metadata, bootstrap, reconnects, kinds of errors and their cures.
+
+What clients, replica fetchers and the controller's channels to brokers share.
+"""

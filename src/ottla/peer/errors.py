@@ -1,0 +1,175 @@
+"""What can go wrong between a client and its cluster. Each message names the cause and what cures it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self, cast
+
+from ottla.peer.cures import CURES
+from ottla.wire.errors import ErrorCode
+
+KNOWN_CODES = {int(code): code for code in ErrorCode}
+
+
+class ClientError(Exception):
+    """Base of all errors of this package; `retriable` says whether the same attempt may succeed later."""
+
+    def __init__(self, message: str, *, retriable: bool = False) -> None:
+        super().__init__(message)
+        self.retriable = retriable
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is, and not made anew from its message: so it can be copied, and come back from another process."""
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[ClientError], args: tuple[Any, ...]) -> ClientError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
+
+
+def as_client_error(what: str, error: Exception) -> ClientError:
+    """The error itself where it is a ClientError, else one that tells what failed, with the error as its cause."""
+    if isinstance(error, ClientError):
+        return error
+    unexpected = ClientError(f"{what}: {error!r}")
+    unexpected.__cause__ = error
+    return unexpected
+
+
+class InvalidArgumentError(ClientError, ValueError):
+    """A value given by the caller cannot be: a malformed address, a partition that does not exist."""
+
+
+class ClientClosedError(ClientError):
+    """The client was closed, or was opened in another process."""
+
+
+class ForkedError(ClientClosedError):
+    """The client was opened before a fork: its connections and threads belong to the parent process."""
+
+    def __init__(self, client: str) -> None:
+        super().__init__(
+            f"this {client} was opened in another process, before a fork; open one in each process that needs it"
+        )
+
+
+class ConnectError(ClientError):
+    """No connection to a broker could be made; see the subclasses."""
+
+
+class UnresolvableHostError(ConnectError):
+    """The name of the host is not known."""
+
+
+class BrokerUnreachableError(ConnectError):
+    """Nobody listens there, or nobody answers."""
+
+
+class BrokerHangsError(BrokerUnreachableError):
+    """Something accepts connections there and answers nothing."""
+
+
+class ConnectTimeoutError(BrokerUnreachableError):
+    """Nobody answers there within socket.connection.setup.timeout.ms."""
+
+
+class NotKafkaError(ConnectError):
+    """Something listens there, but it does not speak Kafka's protocol in plain text."""
+
+
+class SecurityMismatchError(NotKafkaError):
+    """The listener wants TLS or a login (SASL), and the client comes in plain text."""
+
+
+class ConnectionLostError(ClientError):
+    """The connection was there and is gone."""
+
+
+class ClientTimeoutError(ClientError, TimeoutError):
+    """The broker did not answer in time, or an operation did not succeed in time."""
+
+
+class UnsupportedVersionError(ClientError):
+    """Broker and client have no version of an API in common."""
+
+
+class BrokerTooOldError(ConnectError, UnsupportedVersionError):
+    """The broker is older than Apache Kafka 0.11, the oldest that this client speaks with."""
+
+
+class ProtocolError(ClientError):
+    """The broker's answer cannot be understood."""
+
+
+class CorruptBatchError(ClientError):
+    """Records were read that are damaged: wrong checksum, malformed batch or compression."""
+
+
+class IllegalStateError(ClientError):
+    """The call does not fit what was called before: a position of a partition that is not assigned, say."""
+
+
+class BrokerError(ClientError):
+    """The broker refused; `code` says why in Kafka's terms.
+
+    As OSError does by its number, it makes itself one of its subclasses where the code has one of its own.
+    """
+
+    #: By error code, the subclass for it. Packages above add theirs.
+    _kinds: ClassVar[dict[int, type[BrokerError]]] = {}
+
+    def __init_subclass__(cls, *, codes: Iterable[int] = ()) -> None:
+        super().__init_subclass__()
+        BrokerError._kinds.update(dict.fromkeys(codes, cls))
+
+    def __new__(cls, code: int, *args: Any, **options: Any) -> Self:
+        """Choose the class by the code."""
+        return super().__new__(cast("type[Self]", cls._kinds.get(code, cls)) if cls is BrokerError else cls)
+
+    def __init__(self, code: int, context: str, detail: str | None = None) -> None:
+        known = KNOWN_CODES.get(code)
+        if known is not None:
+            cure = f"; {CURES[code]}" if detail is None and code in CURES else ""
+            reason, retriable = f"{detail or known.message} ({known.name}){cure}", known.retriable
+        else:
+            reason, retriable = f"{detail or 'an error this client does not know'} (code {code})", False
+        super().__init__(f"{context}: {reason}", retriable=retriable)
+        self.code = code
+
+    @property
+    def name(self) -> str:
+        """The code's name, its number where this client does not know it."""
+        known = KNOWN_CODES.get(self.code)
+        return str(self.code) if known is None else known.name
+
+
+class UnknownTopicError(BrokerError):
+    """The cluster has no such topic or partition; `topic` is its name."""
+
+    def __init__(self, topic: str, cluster: str, nearest: str | None = None) -> None:
+        similar = f"did you mean {nearest}? Otherwise " if nearest else "check its name, or "
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic} does not exist at {cluster}",
+            f"{similar}create it first",
+        )
+        self.retriable = False
+        self.topic = topic
+
+
+class NotLeaderError(BrokerError, codes=(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+    """The partition has no leader at the moment, or another one than asked; retriable."""
+
+
+class AuthorizationError(
+    BrokerError,
+    codes=(
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+):
+    """The user of this client may not do that."""
