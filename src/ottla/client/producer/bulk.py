@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.errors import ClientError, ClientTimeoutError, InvalidArgumentError, RecordTooLargeError
-from ottla.client.producer.accumulator import TopicQueues
+from ottla.client.producer.accumulator import RECORD_OVERHEAD, TopicQueues
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import MAX_INT32, ProducerCore, Wait, check_timestamp, octets
@@ -31,19 +31,27 @@ PAIR = 2
 PAIRS_PER_CALL = 2500
 """Pairs that are encoded before the loop looks up."""
 
+WITHOUT_KEY = -1
+"""In the place of a partition: whichever is the topic's sticky one."""
+
 Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
 
 
 class _Batches:
-    """The batches of one topic that are being filled, by partition; -1 is the one without a key."""
+    """The open batches of one topic.
+
+    A partition has one open batch at most, or its records would not keep their order. Records without a key go into
+    that of the sticky partition, beside those whose key leads there, until it is full: `WITHOUT_KEY` stands for it.
+    """
 
     def __init__(self, core: ProducerCore, topic: str, limit: int, future: BulkFuture) -> None:
         self._core = core
         self._topic = topic
         self._limit = limit
         self._future = future
+        #: By partition; one of them is there under `WITHOUT_KEY`, too.
         self.open: dict[int, ProducerBatch] = {}
-        #: The open batches' builders by partition, the last one is that without a key.
+        #: The open batches' builders by partition, the last one is that for records without a key.
         self.builders: list[RecordsBuilder | None] = [None]
 
     def queues(self) -> TopicQueues | None:
@@ -51,27 +59,41 @@ class _Batches:
         return self._core.queues_of(self._topic)
 
     def begin(self, queues: TopicQueues, partition: int) -> ProducerBatch:
-        """A batch for a partition, for the sticky one for -1."""
-        accumulator = self._core.accumulator
+        """A batch for a partition; for `WITHOUT_KEY` that of the sticky partition, a new one unless it is open."""
         number = queues.sticky.partition if partition < 0 else partition
-        now = self._core.cluster.clock.monotonic_ms()
-        where = queues.queues[number].partition
-        batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.hurry)
-        self.open[partition] = batch
-        if len(self.builders) == queues.count + 1:
-            self.builders[partition] = batch.builder
-        else:  # the first, or there are new partitions
+        batch = self.open.get(number)
+        if batch is None:
+            accumulator = self._core.accumulator
+            now = self._core.cluster.clock.monotonic_ms()
+            where = queues.queues[number].partition
+            batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.hurry)
+        self._put(batch, {number, partition})
+        if len(self.builders) != queues.count + 1:  # the first, or there are new partitions
             self.builders = [None] * (queues.count + 1)
             for number, each in self.open.items():
                 self.builders[number] = each.builder
         return batch
 
-    def finish(self, partition: int, *, waits: bool = True) -> Steps:
+    def _put(self, batch: ProducerBatch, places: Iterable[int]) -> None:
+        for place in places:
+            self.open[place] = batch
+            if place < len(self.builders):
+                self.builders[place] = batch.builder
+
+    def drop(self, batch: ProducerBatch) -> list[int]:
+        """The batch is open no longer; where it was."""
+        places = [place for place in (batch.partition.partition, WITHOUT_KEY) if self.open.get(place) is batch]
+        for place in places:
+            del self.open[place]
+            self.builders[place] = None
+        return places
+
+    def finish(self, batch: ProducerBatch, *, waits: bool = True) -> Steps:
         """Hand a batch over to the sender, once there is room for it. RecordTooLargeError.
 
         Where there is no room and nobody waits for it, ClientTimeoutError; the batch stays here then.
         """
-        batch = self.open.pop(partition)
+        places = self.drop(batch)
         if not batch.builder.count:  # its first record was refused
             return self._future
         size = batch.builder.size + BATCH_OVERHEAD
@@ -84,22 +106,22 @@ class _Batches:
                     raise self._core.blocked(Wait.MEMORY, self._topic)
                 yield Wait.MEMORY, self._topic
             except ClientError:
-                self.open[partition] = batch
+                self._put(batch, places)
                 raise
         self._core.check_open()
         batch.reserved = size
         queues = self._core.accumulator.topics[self._topic]
         # Its time begins now, however slowly the records came.
         queues.used_at_ms = batch.created_ms = self._core.cluster.clock.monotonic_ms()
-        self._core.accumulator.add_batch(queues, batch, is_sticky=partition < 0)
+        self._core.accumulator.add_batch(queues, batch, is_sticky=WITHOUT_KEY in places)
         self._future.add_batch(batch.result, batch.builder.count)
         yield None, self._topic
         return self._future
 
     def finish_all(self) -> Steps:
         """Hand over all batches."""
-        for partition in list(self.open):
-            yield from self.finish(partition)
+        for batch in dict.fromkeys(self.open.values()):
+            yield from self.finish(batch)
         return self._future
 
 
@@ -137,13 +159,12 @@ class Bulk:
         waits = not isinstance(error, ClientTimeoutError)
         dropped = 0
         for batches in filled.values():
-            for partition in list(batches.open):
-                count = batches.open[partition].builder.count
+            for batch in dict.fromkeys(batches.open.values()):
                 try:
-                    yield from batches.finish(partition, waits=waits)
+                    yield from batches.finish(batch, waits=waits)
                 except ClientError:
-                    dropped += count
-                    batches.open.pop(partition, None)
+                    dropped += batch.builder.count
+                    batches.drop(batch)
         if dropped:
             error.add_note(f"of the records that were read before that, {dropped} were not sent, {future.count} were")
 
@@ -174,7 +195,7 @@ class Bulk:
                 self._check_partition(name, wanted, count)
                 partition = wanted
             elif key is None or ignores_keys:
-                partition = -1
+                partition = WITHOUT_KEY
             else:
                 partition = (murmur2(key if key.__class__ is bytes else octets("key", key)) & MAX_INT32) % count
             batch = opened.get(partition)
@@ -185,14 +206,14 @@ class Bulk:
                 index = batch.builder.append(timestamp if given is None else given, key, value, headers)
             except TypeError as error:
                 raise InvalidArgumentError(f"a record for topic {name} cannot be sent: {error}") from error
-            if index < 0:
-                yield from batches.finish(partition)
+            while index < 0:  # the sticky partition's batch, which is open already, may have no room either
+                yield from batches.finish(batch)
                 timestamp = now_ms()
                 found = batches.queues()
                 queues = queues if found is None else found
                 count = queues.count
                 batch = batches.begin(queues, partition)
-                batch.builder.append(timestamp if given is None else given, key, value, headers)
+                index = batch.builder.append(timestamp if given is None else given, key, value, headers)
         return future
 
     def _left_over(self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches]) -> Iterator[Any]:
@@ -306,14 +327,41 @@ class Bulk:
             self._check_partition(topic, partition, queues.count)
         found = {role: _column(data, role, name) for role, name in columns.items() if role != "topic"}
         source = _source(found, self._core.cluster.clock.now_ms())
-        rows = _rows(found, partition, queues.count, ignores_keys=self._core.config.partitioner_ignore_keys)
-        for number, chosen in rows:
+        chosen_partitions = _partitions(
+            found, partition, queues.count, ignores_keys=self._core.config.partitioner_ignore_keys
+        )
+        if chosen_partitions is not None and chosen_partitions.null_count:
+            chosen_partitions = self._with_sticky(chosen_partitions, found["value"], queues)
+        for number, chosen in _rows(chosen_partitions, partition, queues.count):
             at, end = 0, data.num_rows if chosen is None else len(chosen)
             while at < end:
                 batch = batches.begin(queues, number)
                 at = batch.builder.append_rows(source, at, end, chosen)
-                yield from batches.finish(number)
+                yield from batches.finish(batch)
         return future
+
+    def _with_sticky(self, chosen: Any, values: Any, queues: TopicQueues) -> Any:
+        """The rows' partitions, where some are null: those become the topic's sticky partition.
+
+        Another one follows after each batch's worth of their bytes, as where records come one by one.
+        """
+        import pyarrow
+        import pyarrow.compute as compute
+
+        if chosen.null_count == len(chosen):
+            return chosen
+        size = RECORD_OVERHEAD + (0 if values is None else values.nbytes // len(values))
+        rows_per_turn = max(self._limit // size, 1)
+        nulls_so_far = compute.cumulative_sum(compute.is_null(chosen).cast(pyarrow.int32()))
+        turns = compute.divide(nulls_so_far, rows_per_turn).cast(pyarrow.int32())
+        sticky: list[int] = []
+        with self._core.accumulator.lock:
+            for _ in range(turns[-1].as_py() + 1):
+                if sticky:
+                    queues.sticky.switch()
+                sticky.append(queues.sticky.partition)
+            queues.sticky.add(chosen.null_count % rows_per_turn * size, may_switch=True)
+        return compute.coalesce(chosen, pyarrow.array(sticky, pyarrow.int32()).take(turns))
 
 
 def _as_arrow(data: Any) -> Any:
@@ -383,40 +431,47 @@ def _source(found: dict[str, Any], now_ms: int) -> Any:
         ) from error
 
 
-def _rows(found: dict[str, Any], partition: int | None, count: int, *, ignores_keys: bool) -> Iterator[tuple[int, Any]]:
-    """Partitions (-1: the sticky ones) with their rows, None for all."""
+def _partitions(found: dict[str, Any], partition: int | None, count: int, *, ignores_keys: bool) -> Any:
+    """The rows' partitions as an Arrow array, null for any; None where that holds for all rows, or `partition` does."""
     import pyarrow
     import pyarrow.compute
 
     from ottla.records.from_arrow import strings_of
 
     if partition is not None:
-        yield partition, None
-        return
+        return None
     keys = None if ignores_keys else found["key"]
     wanted = found["partition"]
-    chosen: Any = None if keys is None else partitions_for_keys(strings_of(keys), count)
+    if keys is None and wanted is None:
+        return None
+    chosen: Any = None
+    if keys is not None:
+        numbers = partitions_for_keys(strings_of(keys), count)
+        chosen = pyarrow.Array.from_buffers(pyarrow.int32(), len(numbers), [None, pyarrow.py_buffer(numbers)])
+        if wanted is None and not keys.null_count:
+            return chosen
     if wanted is not None:
         try:
             wanted = wanted.cast(pyarrow.int32())
         except pyarrow.ArrowException as error:
             raise InvalidArgumentError(f"column partition cannot be read as numbers of partitions: {error}") from error
         wanted = wanted.combine_chunks() if isinstance(wanted, pyarrow.ChunkedArray) else wanted
-        # All of 32 bits, or the result would not be.
-        others: Any = (
-            pyarrow.scalar(-1, pyarrow.int32())
-            if chosen is None
-            else pyarrow.array(memoryview(chosen), pyarrow.int32())
-        )
-        whole = pyarrow.compute.coalesce(wanted, others)
-        chosen = memoryview(whole.buffers()[1]).cast("B").cast("i")[whole.offset : whole.offset + len(whole)]
-    if chosen is None:
-        yield -1, None
+        chosen = wanted if chosen is None else pyarrow.compute.coalesce(wanted, chosen)
+    return pyarrow.compute.if_else(
+        pyarrow.compute.equal(chosen, WITHOUT_KEY), pyarrow.scalar(None, pyarrow.int32()), chosen
+    )
+
+
+def _rows(chosen: Any, partition: int | None, count: int) -> Iterator[tuple[int, Any]]:
+    """Partitions with their rows, None for all; where none was chosen for any row, that is for `WITHOUT_KEY`."""
+    if chosen is None or chosen.null_count == len(chosen):
+        yield WITHOUT_KEY if partition is None else partition, None
         return
+    numbers = memoryview(chosen.buffers()[1]).cast("B").cast("i")[chosen.offset : chosen.offset + len(chosen)]
     try:
-        by_partition = rows_by_partition(chosen, count)
+        by_partition = rows_by_partition(numbers, count)
     except ValueError as error:
         raise InvalidArgumentError(f"column partition: {error}") from error
     for number, rows in enumerate(by_partition):
         if len(rows):
-            yield (number if number < count else -1), rows
+            yield number, rows

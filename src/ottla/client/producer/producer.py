@@ -125,10 +125,11 @@ class Producer(Generic[K, V]):
     async def send_many(self, records: Iterable[Any], topic: str | None = None) -> BulkFuture:
         """Send many records: ProducerRecords, or pairs of key and value for `topic`. One future is for all of them.
 
-        Faster than `send`, and in batches of up to 256 KiB even where `batch.size` is less. Records before one that is
-        refused (InvalidArgumentError, RecordTooLargeError, SerializationError, UnknownTopicError) are sent, and so are
-        those before an error of `records` itself. With a ClientTimeoutError (`max.block.ms`) what has no room in
-        `buffer.memory` is not; a note of the error says how many they are. `flush` tells what became of the others.
+        The records of a partition keep their order, with and without keys. Faster than `send`, and in batches of up to
+        256 KiB even where `batch.size` is less. Records before one that is refused (InvalidArgumentError,
+        RecordTooLargeError, SerializationError, UnknownTopicError) are sent, and so are those before an error of
+        `records` itself. With a ClientTimeoutError (`max.block.ms`) what has no room in `buffer.memory` is not; a note
+        of the error says how many they are. `flush` tells what became of the others.
         """
         return await self._drive(Bulk(self._core).many(records, topic))
 
