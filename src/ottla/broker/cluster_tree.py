@@ -12,6 +12,7 @@ from ottla.cluster.topics import is_internal_topic
 from ottla.zk.layout import (
     PERSISTENT_PATHS,
     BrokerConfigZnode,
+    BrokerIdZnode,
     ClusterIdZnode,
     ConfigChangeZnode,
     ControllerEpochZnode,
@@ -53,6 +54,12 @@ async def read_cluster_id(zk: ZkClient) -> str | None:
     except NoNodeError:
         return None
     return ClusterIdZnode.decode(data)
+
+
+async def no_broker_was_registered(zk: ZkClient) -> bool:
+    """Whether no broker ever was in the tree: the node that holds their registrations never had a child."""
+    stat = await zk.exists(BrokerIdZnode.ROOT)
+    return stat is None or stat.cversion == 0
 
 
 async def only_broker_of_all_topics(zk: ZkClient) -> int | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster_tree import only_broker_of_all_topics
+from ottla.broker.control.adoption import LogFoldersFound
 from ottla.broker.conversions import Conversions
 from ottla.broker.coordination import Coordination, open_coordination
 from ottla.broker.dispatch import Dispatcher
@@ -30,7 +31,9 @@ from ottla.env.network import ListeningSocket, NetworkError, canonical_host_name
 from ottla.env.randomness import Randomness
 from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
-from ottla.storage.manager import LogManager, StorageSettings
+from ottla.storage.manager import LogManager
+from ottla.storage.settings import StorageSettings
+from ottla.storage.topic_settings import AdoptionMark, TopicSettings
 from ottla.zk.layout import ZnodeDataError
 from ottla.zk.tree import ZkError
 
@@ -253,13 +256,14 @@ class Broker:
         claimed = self.logs.claim(cluster_id, broker_id)
         if claimed is not None:
             return claimed.message
-        topics.subscribe_configs(self.logs.apply_config)
+        topics.subscribe_configs(self._topic_config_changed)
         self.dynamic_settings = DynamicSettings(tree, self.config, broker_id, self.clock, self._settings_changed)
         await self.dynamic_settings.load()
         self._apply_settings()
         started = await topics.start()
         if started is not None:
             return started.message
+        self._report_storage()
         self._is_started = True
         self.groups = GroupRuntime(
             self.config, self.clock, HostedLog(self.partitions), topics, self.randomness, broker_id
@@ -297,11 +301,15 @@ class Broker:
             endpoints=self.config.advertised_endpoints(bound_ports, own_name),
             clock=self.clock,
             stored_cluster_id=stored_cluster_id,
-            found=[(found.topic, found.topic_id, found.partition, found.leader_epoch) for found in self.logs.found],
+            folders=LogFoldersFound(self.logs, AdoptionMark(self.disk, self._first_log_dir())),
             highest_producer_id=self.logs.highest_producer_id,
             session_timeout_ms=coordination.session_timeout_ms,
             transaction_bytes=coordination.transaction_bytes,
         )
+
+    def _first_log_dir(self) -> str:
+        failed = self.logs.failed_folders
+        return next(path for path in self.log_dirs if path not in failed)
 
     # Changes of the cluster
 
@@ -321,6 +329,16 @@ class Broker:
                 config = configs[hosted.topic] = self.topics.log_config(hosted.topic)
             hosted.apply_config(config)
 
+    def _topic_config_changed(self, topic: str, log_config: LogConfig) -> None:
+        self.logs.apply_config(topic, log_config)
+        self._keep_settings(self.topics.image.topics[topic])
+
+    def _keep_settings(self, topic: TopicImage) -> None:
+        """Have the topic's settings beside its records, too."""
+        hosted = self.partitions.indexes(topic.name)
+        if hosted:
+            self.logs.topic_settings.keep(topic.name, hosted[0], TopicSettings(topic.topic_id, topic.configs))
+
     def _apply_settings(self) -> None:
         """Tell the parts that keep settings what holds now."""
         self.connections.limit = self._most_connections()
@@ -336,6 +354,9 @@ class Broker:
             if kept <= self.partitions.indexes(name)[-1]:
                 for partition in self.partitions.remove_from(name, kept):
                     self.logs.delete(name, partition.index)
+        if not self._is_started:
+            for stray in self.topics.strays:
+                self.logs.set_stray_aside(stray.topic, stray.partition)
         unservable = [] if self._is_started else [*self._missing(image), *self._foreign(image)]
         if unservable:
             self.partitions.take_offline(unservable)
@@ -385,6 +406,7 @@ class Broker:
             self.partitions.add(
                 Partition(topic.name, topic.topic_id, index, made, state.leader_epoch, topic.is_internal)
             )
+        self._keep_settings(topic)
 
     # Background
 

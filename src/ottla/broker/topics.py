@@ -12,13 +12,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ottla.broker.cluster_tree import (
     creation,
     deletion,
     growth,
+    no_broker_was_registered,
     read_cluster_id,
     read_topic,
     read_topic_config,
@@ -28,8 +29,10 @@ from ottla.broker.cluster_tree import (
     take_producer_ids,
     write_persistent_paths,
 )
+from ottla.broker.control.adoption import LogFolders, told_of_adoption
 from ottla.broker.membership import Membership, Term
 from ottla.broker.tree_refusals import TREE_ERRORS, tree_refusal
+from ottla.cluster.adoption import Adoption, FoundPartition, plan_adoption, stray_partitions
 from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -67,12 +70,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.topics")
 
-#: Names of topics in one line of the log.
-ADOPTED_SHOWN = 10
-
-FoundPartition: TypeAlias = tuple[str, UUID | None, int, int]
-"""Topic, topic id, partition and newest leader epoch (-1: none) of a log folder."""
-
 
 class CreatedTopic(NamedTuple):
     """A topic that was made, or with `validate_only` could be made."""
@@ -94,7 +91,7 @@ class TopicManager:
         clock: Clock,
         random: Random | None = None,
         stored_cluster_id: str | None = None,
-        found: Iterable[FoundPartition] = (),
+        folders: LogFolders | None = None,
         highest_producer_id: int = -1,
         session_timeout_ms: int = 0,
         transaction_bytes: int = LARGEST_TRANSACTION,
@@ -107,7 +104,11 @@ class TopicManager:
         self._clock = clock
         self._random = random if random is not None else Random()
         self._stored_cluster_id = stored_cluster_id
-        self._found = list(found)
+        self._folders = folders if folders is not None else LogFolders()
+        #: Whether no other broker can ever have been in the tree.
+        self._is_private = session_timeout_ms == 0
+        #: Log folders of partitions that are not this broker's; known from `start` on.
+        self.strays: list[FoundPartition] = []
         self._highest_producer_id = highest_producer_id
         self._cluster_id = ""
         registration = BrokerRegistration(broker_id, self._endpoints, config.get_string_or_none("broker.rack"))
@@ -179,6 +180,7 @@ class TopicManager:
             if isinstance(cluster_id, TopicRefusal):
                 return cluster_id
             await write_persistent_paths(self._zk)
+            is_first = self._is_private or await no_broker_was_registered(self._zk)
             refusal = await self.membership.join()
             if refusal is not None:
                 return refusal
@@ -189,7 +191,7 @@ class TopicManager:
             return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The tree of coordination data is damaged: {error}")
         brokers = {self.broker_id: self._own_image()}
         self.image = ClusterImage(cluster_id, self.broker_id, brokers, topics, 1)
-        await self._adopt()
+        await self._adopt(cluster_id, is_first=is_first)
         self._notify(self.image)
         # Deletions that were interrupted are done again from their beginning, so that no log stays behind.
         for name in await self._zk.children(DeleteTopicZnode.ROOT):
@@ -231,50 +233,41 @@ class TopicManager:
     def _own_image(self) -> BrokerImage:
         return BrokerImage(self.broker_id, self._endpoints, self._config.get_string_or_none("broker.rack"))
 
-    async def _adopt(self) -> None:
-        """Register topics that have log folders but no znode: the folder came from elsewhere, or the tree was lost."""
-        partitions: dict[str, set[int]] = {}
-        ids: dict[str, UUID] = {}
-        epochs: dict[tuple[str, int], int] = {}
-        adopted: list[str] = []
-        for name, topic_id, partition, leader_epoch in self._found:
-            if name not in self.image.topics:
-                partitions.setdefault(name, set()).add(partition)
-                # Leading goes on with the epoch that the log knows: an older one would end its history.
-                epochs[name, partition] = max(leader_epoch, 0)
-                if topic_id is not None:
-                    ids[name] = topic_id
-        for name in sorted(partitions):
-            if topic_name_problem(name) is not None or max(partitions[name]) >= MOST_PARTITIONS:
-                # Not ours, as `backup-20241121`: as a topic it would get a folder for each lower number, too.
-                log.warning("the folder %s-%d is not taken for a partition", name, max(partitions[name]))
-                continue
-            assignment: Assignment = dict.fromkeys(range(max(partitions[name]) + 1), (self.broker_id,))
-            configs: dict[str, str] = {}
-            if is_internal_topic(name):
-                spec = internal_topic_spec(name, self._config, 1)
-                configs = {setting: value for setting, value in spec.configs.items() if value is not None}
-            topic = self._topic(name, ids.get(name) or self._new_uuid(), assignment, configs)
-            led = [
-                partition._replace(leader_epoch=epochs.get((name, index), 0))
-                for index, partition in enumerate(topic.partitions)
-            ]
-            topic = topic._replace(partitions=tuple(led))
-            term = self.membership.term
-            await self._write(await creation(self._zk, topic, term.epoch), term)
-            self.image = self.image.with_topic(topic)
-            log.info("adopted topic %s with %d partitions from its folders", name, len(assignment))
-            if not is_internal_topic(name):
-                adopted.append(name)
-        if adopted:
-            shown = ", ".join(adopted[:ADOPTED_SHOWN]) + (", …" if len(adopted) > ADOPTED_SHOWN else "")
-            log.warning(
-                "topics found in folders, unknown to the coordination data: %d (%s). Folders do not hold the "
-                "settings of topics, so that those of the broker hold: set anew what they had (retention, compaction)",
-                len(adopted),
-                shown,
-            )
-        self._found.clear()
+    async def _adopt(self, cluster_id: str, *, is_first: bool) -> None:
+        """Register topics that have log folders but no znode: the folders came from elsewhere, or the tree was lost.
+
+        Only where the tree has no topics and no other broker was ever registered, or where that was interrupted. Else
+        such folders are stray.
+        """
+        marked = set(await self._zk.children(DeleteTopicZnode.ROOT))
+        folders = self._folders
+        known = self.image.topics
+        unknown = [one for one in folders.found if one.topic not in known and one.topic not in marked]
+        if unknown and ((is_first and not known) or folders.is_adopting(cluster_id)):
+            folders.begin_adopting(cluster_id)
+            adoption = self._plan_adoption(unknown)
+            for topic in adoption.topics:
+                term = self.membership.term
+                await self._write(await creation(self._zk, topic, term.epoch), term)
+                log.info("adopted topic %s with %d partitions from its folders", topic.name, len(topic.partitions))
+            self.image = self.image.with_topics({**known, **{topic.name: topic for topic in adoption.topics}})
+            folders.end_adopting()
+            if adoption.kept_whole:
+                log.warning("%s", told_of_adoption(adoption.kept_whole, self._endpoints))
+        # Their deletion goes on: hosted, they are found and removed.
+        ending = self._plan_adoption([one for one in folders.found if one.topic in marked - self.image.topics.keys()])
+        self.image = self.image.with_topics({**self.image.topics, **{topic.name: topic for topic in ending.topics}})
+        self.strays = stray_partitions(folders.found, self.image.topics, self.broker_id)
+
+    def _plan_adoption(self, found: Sequence[FoundPartition]) -> Adoption:
+        return plan_adoption(
+            found,
+            self.image.topics.keys(),
+            broker_id=self.broker_id,
+            config=self._config,
+            settings_of=self._folders.settings_of,
+            new_uuid=self._new_uuid,
+        )
 
     # Changes
 

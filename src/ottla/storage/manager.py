@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from ottla.cluster.ids import format_uuid
+from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor, NoThread
@@ -24,7 +25,6 @@ from ottla.storage.checkpoints import (
     TopicPartitionKey,
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
-from ottla.storage.files import DEFAULT_OPEN_FILES
 from ottla.storage.flush_queue import Flushed, FlushQueue
 from ottla.storage.folder import (
     DELETE_SUFFIX,
@@ -38,12 +38,13 @@ from ottla.storage.folder import (
 from ottla.storage.loading import load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import LogPlace, create_log
-from ottla.storage.resources import DEFAULT_PRODUCER_EXPIRATION_MS, LogResources
+from ottla.storage.resources import LogResources
 from ottla.storage.results import StorageRefusal
 from ottla.storage.retention import confirm_expired, delete_old_segments
+from ottla.storage.settings import StorageSettings
+from ottla.storage.topic_settings import TopicSettingsKeeper
 
 if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
     from ottla.config.topic import LogConfig
 
 #: Logs that are forced together when all are closed.
@@ -62,39 +63,6 @@ MOST_COLD_ROUNDS: Final = 8
 NOTES_KEPT: Final = 1_000
 #: Open files of segments: never fewer than this, and at most half of what the process may have open.
 LEAST_OPEN_FILES: Final = 64
-
-
-@dataclass(slots=True)
-class StorageSettings:
-    """Settings of the background work, by Kafka's names; milliseconds and numbers of files."""
-
-    flush_interval_ms: int = 5_000
-    retention_check_interval_ms: int = 300_000
-    recovery_point_checkpoint_interval_ms: int = 60_000
-    log_start_checkpoint_interval_ms: int = 60_000
-    high_watermark_checkpoint_interval_ms: int = 5_000
-    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
-    producer_expiration_check_interval_ms: int = 600_000
-    open_files: int = DEFAULT_OPEN_FILES
-    #: Threads that open the logs of one folder.
-    recovery_threads: int = 1
-    #: Whether an acknowledgement means that the data is on the disk.
-    flush_on_ack: bool = False
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> StorageSettings:
-        """The settings of a broker."""
-        return cls(
-            flush_interval_ms=config.get_long("ottla.flush.interval.ms"),
-            retention_check_interval_ms=config.get_long("log.retention.check.interval.ms"),
-            recovery_point_checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
-            log_start_checkpoint_interval_ms=config.get_int("log.flush.start.offset.checkpoint.interval.ms"),
-            high_watermark_checkpoint_interval_ms=config.get_long("replica.high.watermark.checkpoint.interval.ms"),
-            producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
-            recovery_threads=config.get_int("num.recovery.threads.per.data.dir"),
-            producer_expiration_check_interval_ms=config.get_int("producer.id.expiration.check.interval.ms"),
-            flush_on_ack=config.get_boolean("ottla.log.flush.on.ack"),
-        )
 
 
 @dataclass(slots=True, frozen=True)
@@ -171,6 +139,8 @@ class LogManager:
             self._on_cleaned,
             self._note,
         )
+        #: Keeps the topics' settings beside their records.
+        self.topic_settings = TopicSettingsKeeper(disk, executor, self._logs, self._note)
         #: What the operator should know (what recovery cut, what failed in the background); take and clear it.
         self.notes: list[str] = []
 
@@ -264,7 +234,9 @@ class LogManager:
                     heapq.heappush(self._removals, (now_ms, path))
                 elif not name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
                     key = parse_partition_folder(name)
-                    if key is not None and self._disk.is_dir(path):
+                    # The log of a KRaft quorum is no partition of a topic; Apache Kafka's LogManager skips it, too.
+                    is_partition = key is not None and key[0] != CLUSTER_METADATA_TOPIC
+                    if key is not None and is_partition and self._disk.is_dir(path):
                         found.append((key, self._place(folder, key, path)))
         except DiskError as error:
             folder.failure = str(error)
@@ -492,19 +464,34 @@ class LogManager:
 
         Raises DiskError.
         """
-        key = (topic, partition)
-        log = self._logs.get(key)
+        log = self._logs.get((topic, partition))
         if log is None or log.topic_id in (None, topic_id):
             return False
-        del self._logs[key], self._homes[key]
-        self.cleaner.forget(key)
         self._note(
             f"{log.folder} is not served: it holds records of another topic of this name (topic id "
             f"{format_uuid(log.topic_id)}, and not {format_uuid(topic_id)}). Move the folder away; or remove its "
             f"{PARTITION_METADATA_FILE}, if its records are to become this topic's"
         )
-        log.close(self._clock.now_ms())
+        self._close_aside(log)
         return True
+
+    def set_stray_aside(self, topic: str, partition: int) -> None:
+        """Leave the log of a partition alone that the cluster does not place here. Raises DiskError."""
+        log = self._logs.get((topic, partition))
+        if log is None:
+            return
+        self._note(
+            f"{log.folder} is stray, and kept but not served: the coordination metadata of this cluster places no such "
+            f"partition on this broker. To read its records, stop the broker, move the folder to a log directory of "
+            f"its own and start a broker there, which adopts the topic; to be rid of it, remove the folder"
+        )
+        self._close_aside(log)
+
+    def _close_aside(self, log: PartitionLog) -> None:
+        key = (log.topic, log.partition)
+        del self._logs[key], self._homes[key]
+        self.cleaner.forget(key)
+        log.close(self._clock.now_ms())
 
     def _undo_create(self, folder: LogFolder, path: str, error: DiskError) -> None:
         """Raises the error, unless the folder as a whole has failed and another is left to be tried."""
@@ -724,6 +711,7 @@ class LogManager:
             self._release_folders()
             return 0
         self._opened = False
+        self.topic_settings.close()
         self.cleaner.close()
         if self._cleaner_executor is not None:
             self._cleaner_executor.close()

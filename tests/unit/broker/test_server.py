@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,10 +12,14 @@ import pytest
 
 from ottla.broker.server import Broker
 from ottla.broker.topics import CreatedTopic
+from ottla.cluster.adoption import KEPT_WHOLE
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import RealDisk
+from ottla.records.record import Record, encode_batch
+from ottla.storage.log import CLIENT, PartitionLog
 from ottla.storage.results import AppendInfo
+from ottla.storage.topic_settings import TOPIC_SETTINGS_FILE, TopicSettings, read_topic_settings
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import batch
@@ -208,24 +211,111 @@ def test_folders_in_another_order_are_refused_where_the_topics_settings_would_be
     run(as_the_message_says)
 
 
-def test_topics_whose_settings_are_not_known_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def old_records(broker: Broker, topic: str) -> PartitionLog:
+    """Write records that are a month old, in several segments, by several keys."""
+    log = broker.logs.get(topic, 0)
+    assert log is not None
+    a_month_ago = broker.clock.now_ms() - 30 * 24 * 3_600_000
+    for _ in range(3):
+        records = [Record(0, a_month_ago, b"key", b"value", ())]
+        appended = log.append(memoryview(bytearray(encode_batch(records))), leader_epoch=0, now_ms=a_month_ago)
+        assert isinstance(appended, AppendInfo)
+        log.roll(a_month_ago)
+    return log
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_lost_coordination_metadata_costs_no_records(tmp_path: Path, beside: bool) -> None:
+    """Retention would delete what is older than 7 days, with the broker's defaults."""
+    kept = {"kept": {"retention.ms": "-1"}, "compacted": {"cleanup.policy": "compact"}, "defaults": {}}
+
     async def writing() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        assert await broker.topics.ensure_topic("orders") is None
+        for name, configs in kept.items():
+            assert isinstance(await broker.topics.create_topic(TopicSpec(name, 1, 1, configs=configs)), CreatedTopic)
+            await old_records(broker, name)
         await broker.stop()
 
     async def adopting() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        await broker.stop()
+        try:
+            broker.logs.apply_retention(broker.clock.now_ms())
+            starts = {log.topic: log.log_start_offset for log in broker.logs.logs()}
+            # Whose settings are known to be the defaults, loses what is due; nothing else does.
+            assert starts == {"kept": 0, "compacted": 0, "defaults": 3 if beside else 0}
+            for name, configs in kept.items():
+                assert broker.image.topics[name].configs == (configs if beside else KEPT_WHOLE)
+            log = broker.logs.get("compacted", 0)
+            assert log is not None
+            assert log.config.compact is beside
+        finally:
+            await broker.stop()
 
     run(writing)
     for file in tmp_path.glob("ottla-tree.*"):
         file.unlink()
+    for file in tmp_path.glob(f"*/{TOPIC_SETTINGS_FILE}"):
+        if not beside:
+            file.unlink()
     run(adopting)
-    [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.startswith("topics found in folders, unknown to the coordination data: 1 (orders). ")
+    # Again, from the coordination metadata that was made anew.
+    run(adopting)
+
+
+def test_settings_beside_the_records_follow_those_of_the_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 2)), CreatedTopic)
+        refused = await broker.topics.change_configs("t", lambda _: {"retention.ms": "5"}, validate_only=False)
+        assert refused is None
+        topic_id = broker.image.topics["t"].topic_id
+        await broker.stop()
+        kept = read_topic_settings(RealDisk(), str(tmp_path / "t-0"))
+        assert kept == TopicSettings(topic_id, {"retention.ms": "5"})
+        assert not (tmp_path / "t-1" / TOPIC_SETTINGS_FILE).exists(), "once for each topic"
+
+    run(scenario)
+
+
+def test_stray_folders_are_kept_and_not_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        for name in ("stray", "t"):
+            assert isinstance(await broker.topics.create_topic(TopicSpec(name, 1)), CreatedTopic)
+        await old_records(broker, "stray")
+        await broker.stop()
+        (tmp_path / "stray-0").rename(tmp_path / "other-0")
+        (tmp_path / "other-0" / "partition.metadata").unlink()
+        before = {path.name: path.read_bytes() for path in (tmp_path / "other-0").iterdir()}
+        for _ in range(2):
+            broker = Broker(config(tmp_path))
+            assert await broker.start() is None
+            broker.logs.apply_retention(broker.clock.now_ms())
+            assert "other" not in broker.image.topics
+            assert broker.partitions.get("other", 0) is None
+            assert "other-0 is stray, and kept but not served" in caplog.text
+            await broker.stop()
+            assert {path.name: path.read_bytes() for path in (tmp_path / "other-0").iterdir()} == before
+
+    run(scenario)
+
+
+def test_the_log_of_a_kraft_quorum_is_no_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "__cluster_metadata-0").mkdir()
+        (tmp_path / "__cluster_metadata-0" / "00000000000000000000.log").write_bytes(b"not ours")
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        assert broker.image.topics == {}
+        assert list(broker.logs.logs()) == []
+        await broker.stop()
+        assert [path.name for path in (tmp_path / "__cluster_metadata-0").iterdir()] == ["00000000000000000000.log"]
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("again", ["{0}", "{0}/", "{0}/../data"])
@@ -270,9 +360,6 @@ def test_deleting_a_topic_takes_its_partitions_out_of_service(tmp_path: Path) ->
 
 def test_stopping_tells_how_much_is_forced_to_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
-        from ottla.records.record import Record, encode_batch
-        from ottla.storage.log import CLIENT, AppendInfo
-
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         assert await broker.topics.ensure_topic("t") is None

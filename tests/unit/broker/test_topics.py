@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
 import pytest
 
-from ottla.broker.topics import CreatedTopic, FoundPartition, TopicManager, generate_broker_id
+from ottla.broker.control.adoption import LogFolders
+from ottla.broker.topics import CreatedTopic, TopicManager, generate_broker_id
+from ottla.cluster.adoption import KEPT_WHOLE, FoundPartition
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import ClusterImage, PartitionImage
 from ottla.cluster.refusal import TopicRefusal
@@ -22,9 +25,30 @@ from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
+from ottla.zk.tree import Operation, Result
 
 ENDPOINT = Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092)
 CLOCK = VirtualClock(1_700_000_000_000)
+
+
+class Folders(LogFolders):
+    """Log folders with settings beside them, and the mark of an adoption."""
+
+    def __init__(self, settings: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self.settings = settings or {}
+        self.adopting: str | None = None
+
+    def settings_of(self, topic: str, topic_id: UUID | None, partitions: Iterable[int]) -> Mapping[str, str] | None:
+        return self.settings.get(topic)
+
+    def is_adopting(self, cluster_id: str) -> bool:
+        return self.adopting == cluster_id
+
+    def begin_adopting(self, cluster_id: str) -> None:
+        self.adopting = cluster_id
+
+    def end_adopting(self) -> None:
+        self.adopting = None
 
 
 class Cluster:
@@ -37,12 +61,16 @@ class Cluster:
         broker_id: int = 7,
         settings: dict[str, str] | None = None,
         stored_cluster_id: str | None = None,
-        found: Sequence[FoundPartition] = (),
+        found: Sequence[tuple[str, UUID | None, int, int]] = (),
+        folders: Folders | None = None,
+        session_timeout_ms: int = 0,
     ) -> None:
         config = parse_broker_config({"broker.id": str(broker_id), **(settings or {})})
         assert isinstance(config, BrokerConfig)
         self.store = TreeStore.open(disk if disk is not None else MemoryDisk(), "/t", CLOCK)
         self.zk = LocalClient(self.store)
+        self.folders = folders or Folders()
+        self.folders.found = [FoundPartition(*one) for one in found]
         self.topics = TopicManager(
             self.zk,
             config,
@@ -51,7 +79,8 @@ class Cluster:
             clock=CLOCK,
             random=Random(5),
             stored_cluster_id=stored_cluster_id,
-            found=found,
+            folders=self.folders,
+            session_timeout_ms=session_timeout_ms,
         )
         self.images: list[ClusterImage] = []
         self.topics.subscribe(self.images.append)
@@ -153,6 +182,7 @@ def test_folders_that_only_look_like_partitions_are_not_adopted() -> None:
         found = [("backup", None, 20_241_121, -1), ("my data", None, 1, -1), ("orders", None, 0, -1)]
         cluster = await Cluster(found=found).started()
         assert list(cluster.topics.image.topics) == ["orders"]
+        assert [one.topic for one in cluster.topics.strays] == ["backup", "my data"]
 
     run(scenario())
 
@@ -169,6 +199,89 @@ def test_topics_are_adopted_from_their_folders() -> None:
         assert topics[GROUP_METADATA_TOPIC].is_internal
         assert cluster.images == [cluster.topics.image]
         assert "/brokers/topics/old/partitions/2/state" in cluster.store.tree.nodes
+        assert cluster.topics.strays == []
+        assert cluster.folders.adopting is None
+
+    run(scenario())
+
+
+def test_adopted_topics_are_kept_whole_until_their_settings_are_given(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        settings = {"log.cleanup.policy": "compact", "log.retention.ms": "1000", "log.retention.bytes": "1"}
+        cluster = await Cluster(disk, settings=settings, found=[("old", None, 0, -1)]).started()
+        for adopted in (cluster, await Cluster(disk, settings=settings).started()):
+            assert adopted.topics.image.topics["old"].configs == KEPT_WHOLE
+            kept = adopted.topics.log_config("old")
+            assert (kept.retention_ms, kept.retention_bytes, kept.compact) == (-1, -1, False)
+        [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert told.startswith("1 topics were adopted from log folders, and their settings are not known: old. ")
+        assert "kafka-configs.sh --bootstrap-server h:9092 --alter --entity-type topics --entity-name old" in told
+
+    run(scenario())
+
+
+def test_settings_beside_the_records_hold_again_for_adopted_topics(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        folders = Folders({"old": {"cleanup.policy": "compact"}, "plain": {}})
+        found = [("old", None, 0, -1), ("plain", None, 0, -1)]
+        cluster = await Cluster(folders=folders, found=found).started()
+        configs = {name: topic.configs for name, topic in cluster.topics.image.topics.items()}
+        assert configs == {"old": {"cleanup.policy": "compact"}, "plain": {}}
+        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+    run(scenario())
+
+
+def test_folders_are_stray_where_the_tree_has_topics() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await (await Cluster(disk).started()).made("t")
+        found = [("t", None, 0, -1), ("t", None, 1, -1), ("old", None, 0, -1)]
+        again = await Cluster(disk, found=found).started()
+        assert list(again.topics.image.topics) == ["t"]
+        assert [(one.topic, one.partition) for one in again.topics.strays] == [("t", 1), ("old", 0)]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_folders_are_stray_in_a_shared_tree_in_which_a_broker_was(is_shared: bool) -> None:
+    """Without topics, too: they may have been deleted. Nobody but this broker can have been in a tree of its own."""
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        timeout_ms = 6_000 if is_shared else 0
+        first = await Cluster(disk, session_timeout_ms=timeout_ms).started()
+        await first.zk.create("/brokers/ids/8")
+        await first.zk.delete("/brokers/ids/8")
+        again = await Cluster(disk, found=[("old", None, 0, -1)], session_timeout_ms=timeout_ms).started()
+        assert ("old" in again.topics.image.topics, len(again.topics.strays)) == (not is_shared, int(is_shared))
+
+    run(scenario())
+
+
+def test_an_adoption_that_was_interrupted_is_finished() -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk(MemoryDisk())
+        folders = Folders()
+        found = [("a", None, 0, -1), ("b", None, 0, -1)]
+        cluster = Cluster(disk, folders=folders, found=found, session_timeout_ms=6_000)
+        multi = cluster.zk.multi
+
+        async def fails_at_b(operations: Sequence[Operation]) -> tuple[Result, ...]:
+            if any(operation.path == "/brokers/topics/b" for operation in operations):
+                raise storage_error()
+            return await multi(operations)
+
+        cluster.zk.multi = fails_at_b  # type: ignore[method-assign]
+        with pytest.raises(DiskError):
+            await cluster.topics.start()
+        await cluster.topics.close()
+        assert folders.adopting == cluster.topics.cluster_id
+        again = await Cluster(disk, folders=folders, found=found, session_timeout_ms=6_000).started()
+        assert list(again.topics.image.topics) == ["a", "b"]
+        assert folders.adopting is None
 
     run(scenario())
 

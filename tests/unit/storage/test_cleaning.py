@@ -13,8 +13,9 @@ from ottla.storage.cleanable import examine, group_segments
 from ottla.storage.cleaning import POSTPONED_MS, CleanerSettings
 from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
 from ottla.storage.log import PartitionLog
-from ottla.storage.manager import LogManager, StorageSettings
+from ottla.storage.manager import LogManager
 from ottla.storage.offset_map import OffsetMap
+from ottla.storage.settings import StorageSettings
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from support.compaction import HOUR_MS, KEY, Cleaning, cleaning, compact_config, contents, newest, put

@@ -11,9 +11,10 @@ from ottla.env.disk import DiskError, RealDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
 from ottla.storage.loading import load_logs
 from ottla.storage.log import PartitionLog
-from ottla.storage.manager import LogManager, StorageSettings
+from ottla.storage.manager import LogManager
 from ottla.storage.recovery import LogPlace, create_log
 from ottla.storage.resources import LogResources
+from ottla.storage.settings import StorageSettings
 from ottla.testing.disk_faulty import FaultyDisk
 from support.storage_logs import NOW_MS, append, batch, broker_config, log_config, read_all
 

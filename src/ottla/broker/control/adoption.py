@@ -1,0 +1,76 @@
+"""Adoption of topics from log folders, seen from the broker: what its log directories hold, and what it says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla.cluster.adoption import KEPT_WHOLE, FoundPartition
+
+if TYPE_CHECKING:
+    from ottla.config.listeners import Endpoint
+    from ottla.storage.manager import LogManager
+    from ottla.storage.topic_settings import AdoptionMark
+
+#: Names of topics in one line of the log.
+NAMES_SHOWN = 10
+
+
+class LogFolders:
+    """The log folders that a broker found at its start; this one found none."""
+
+    found: Sequence[FoundPartition] = ()
+
+    def settings_of(self, topic: str, topic_id: UUID | None, partitions: Iterable[int]) -> Mapping[str, str] | None:
+        """See `cluster.adoption.SettingsOf`."""
+        return None
+
+    def is_adopting(self, cluster_id: str) -> bool:
+        """Whether an adoption into this cluster was interrupted. Raises DiskError."""
+        return False
+
+    def begin_adopting(self, cluster_id: str) -> None:
+        """Remember that topics are being adopted. Raises DiskError."""
+
+    def end_adopting(self) -> None:
+        """All are. Raises DiskError."""
+
+
+class LogFoldersFound(LogFolders):
+    """The folders of a `LogManager` that has opened them."""
+
+    def __init__(self, logs: LogManager, mark: AdoptionMark) -> None:
+        self.found = [FoundPartition(one.topic, one.topic_id, one.partition, one.leader_epoch) for one in logs.found]
+        self._logs = logs
+        self._mark = mark
+
+    def settings_of(self, topic: str, topic_id: UUID | None, partitions: Iterable[int]) -> Mapping[str, str] | None:
+        """See `cluster.adoption.SettingsOf`."""
+        return self._logs.topic_settings.read(topic, topic_id, partitions)
+
+    def is_adopting(self, cluster_id: str) -> bool:
+        """See `LogFolders.is_adopting`."""
+        return self._mark.is_set(cluster_id)
+
+    def begin_adopting(self, cluster_id: str) -> None:
+        """See `LogFolders.begin_adopting`."""
+        self._mark.set(cluster_id)
+
+    def end_adopting(self) -> None:
+        """See `LogFolders.end_adopting`."""
+        self._mark.clear()
+
+
+def told_of_adoption(names: Sequence[str], endpoints: Sequence[Endpoint]) -> str:
+    """What the operator is told of topics that are kept whole: how they get the settings that they had."""
+    shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+    server = f"{endpoints[0].host}:{endpoints[0].port}" if endpoints else "HOST:PORT"
+    kept = ",".join(KEPT_WHOLE)
+    command = f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics --entity-name {names[0]}"
+    return (
+        f"{len(names)} topics were adopted from log folders, and their settings are not known: {shown}. They are kept "
+        f"whole (retention.ms=-1, retention.bytes=-1, no compaction) until you give them their settings: "
+        f"{command} --add-config retention.ms=604800000 (or cleanup.policy=compact, …); for the broker's defaults "
+        f"{command} --delete-config {kept}"
+    )

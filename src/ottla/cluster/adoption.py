@@ -1,0 +1,100 @@
+"""Adoption: topics registered from log folders that the coordination metadata does not know.
+
+The folders came from another cluster, or the metadata was lost. Folders hold records, topic ids and leader epochs;
+settings only where they are kept beside the records. A topic whose settings are not known is kept whole: retention and
+compaction with the broker's defaults would delete what its owner wanted to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+from ottla.cluster.image import PartitionImage, TopicImage
+from ottla.cluster.topics import MOST_PARTITIONS, internal_topic_spec, is_internal_topic, topic_name_problem
+from ottla.config.broker import BrokerConfig
+
+KEPT_WHOLE: Mapping[str, str] = MappingProxyType(
+    {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+)
+"""Settings of a topic of which nothing is deleted or compacted."""
+
+SettingsOf: TypeAlias = Callable[[str, UUID | None, Iterable[int]], Mapping[str, str] | None]
+"""A topic's settings as the folders of these partitions hold them; None where they hold none of it."""
+
+
+class FoundPartition(NamedTuple):
+    """A log folder: topic, topic id (None: it names none), partition, newest leader epoch (-1: none)."""
+
+    topic: str
+    topic_id: UUID | None
+    partition: int
+    leader_epoch: int
+
+
+class Adoption(NamedTuple):
+    """Topics to register, names of those whose settings are not known, folders that are no partitions."""
+
+    topics: list[TopicImage]
+    kept_whole: list[str]
+    others: list[FoundPartition]
+
+
+def plan_adoption(
+    found: Sequence[FoundPartition],
+    known: Collection[str],
+    *,
+    broker_id: int,
+    config: BrokerConfig,
+    settings_of: SettingsOf,
+    new_uuid: Callable[[], UUID],
+) -> Adoption:
+    """What becomes of the folders of topics that are not `known`. The broker leads all partitions of theirs."""
+    adoption = Adoption([], [], [])
+    by_topic: dict[str, list[FoundPartition]] = {}
+    for folder in found:
+        if folder.topic not in known:
+            by_topic.setdefault(folder.topic, []).append(folder)
+    for name, folders in sorted(by_topic.items()):
+        partitions = sorted(folder.partition for folder in folders)
+        if topic_name_problem(name) is not None or partitions[-1] >= MOST_PARTITIONS:
+            # As `backup-20241121`: as a topic it would get a folder for each lower number, too.
+            adoption.others.extend(folders)
+            continue
+        topic_id = next((folder.topic_id for folder in folders if folder.topic_id is not None), None)
+        configs = settings_of(name, topic_id, partitions)
+        if configs is None:
+            configs = _settings_of_internal(name, config)
+        if configs is None:
+            configs = KEPT_WHOLE
+            adoption.kept_whole.append(name)
+        # No epoch earlier than its log knows: an older one would end its history.
+        epochs = {folder.partition: max(folder.leader_epoch, 0) for folder in folders}
+        own = (broker_id,)
+        images = tuple(PartitionImage(broker_id, epochs.get(i, 0), own, own) for i in range(partitions[-1] + 1))
+        adoption.topics.append(TopicImage(name, topic_id or new_uuid(), images, configs, is_internal_topic(name)))
+    return adoption
+
+
+def _settings_of_internal(name: str, config: BrokerConfig) -> dict[str, str] | None:
+    """The settings that brokers give the topic when they make it; None where it is not theirs or they give it none."""
+    spec = internal_topic_spec(name, config, 1)
+    return {setting: value for setting, value in spec.configs.items() if value is not None} or None
+
+
+def stray_partitions(
+    found: Sequence[FoundPartition], topics: Mapping[str, TopicImage], broker_id: int
+) -> list[FoundPartition]:
+    """The folders of partitions that the metadata does not place on this broker."""
+    strays = []
+    for folder in found:
+        topic = topics.get(folder.topic)
+        if (
+            topic is None
+            or folder.partition >= len(topic.partitions)
+            or broker_id not in topic.partitions[folder.partition].replicas
+        ):
+            strays.append(folder)
+    return strays
