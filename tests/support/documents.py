@@ -71,7 +71,7 @@ def _commands_of(group: TyperGroup, before: str) -> Iterator[tuple[str, TyperCom
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from _commands_of(command, f"{before}{name} ")
-        elif isinstance(command, TyperCommand):
+        elif isinstance(command, TyperCommand) and not command.hidden:
             yield before + name, command
 
 

@@ -76,8 +76,8 @@ def _starter(name: PipelineName, path: Path) -> Starter:
 def _run(start: Starter) -> int:
     import ottla.spark
     from ottla.cli.java_home import java_home
-    from ottla.cli.spark_noise import silence_spark
     from ottla.spark.local import stop
+    from ottla.spark.noise import silence_spark
 
     silence_spark()
     with tempfile.TemporaryDirectory(prefix="ottla-pipeline-", ignore_cleanup_errors=True) as scratch:

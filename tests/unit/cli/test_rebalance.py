@@ -1,4 +1,4 @@
-"""`ottla rebalance`: groups from files, tables, pictures, lessons, and what is told of mistakes."""
+"""`ottla rebalance`: groups from files, tables, pictures, examples, and the messages about mistakes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ottla.assign.registry import BUILT_IN
-from ottla.assign.simulation import Change, Outcome, simulate
 from ottla.cli.main import app
-from ottla.cli.rebalance import picture, timeline
-from ottla.cli.rebalance.lessons import LESSONS, play
-from ottla.cli.rebalance.output import ranges
-from ottla.cli.rebalance.source import BadSource, group_of, read_file, to_json
+from ottla.rebalance import picture, timeline
+from ottla.rebalance.examples import EXAMPLES, play
+from ottla.rebalance.group_source import group_of, read_file, to_json
 
 GROUP: dict[str, Any] = {
     "topics": {"orders": 4, "returns": {"partitions": 2, "racks": [["a"], ["a", "b"]]}},
@@ -69,12 +67,6 @@ def test_assignors_by_the_names_of_java_and_of_ones_own(group_file: Path) -> Non
     assert [one["assignor"] for one in told] == ["range", "roundrobin"]
 
 
-def test_members_by_name_only() -> None:
-    group = group_of({"topics": {"t": 2}, "members": ["a", "b"]})
-    assert [member.topics for member in group.members.values()] == [("t",), ("t",)]
-    assert not group.has_owners
-
-
 def test_a_group_is_saved_and_read_again(group_file: Path, tmp_path: Path) -> None:
     saved = tmp_path / "saved.json"
     assert run("simulate", "-f", str(group_file), "--save", str(saved)).exit_code == 0
@@ -91,42 +83,11 @@ def test_a_picture(group_file: Path, tmp_path: Path) -> None:
     assert any(", from c" in title for title in titles)
 
 
-def test_names_in_a_picture_are_text() -> None:
-    group = group_of({"topics": {"t": 1}, "members": ["<b>&"]})
-    outcome = simulate(group, Change(), BUILT_IN["range"])
-    assert isinstance(outcome, Outcome)
-    assert "&lt;b&gt;&amp;" in picture.draw([outcome])
-
-
 def test_a_picture_has_a_limit(monkeypatch: pytest.MonkeyPatch, group_file: Path, tmp_path: Path) -> None:
     monkeypatch.setattr(picture, "MOST_SQUARES", 10)
     done = run("simulate", "-f", str(group_file), "--picture", str(tmp_path / "group.svg"))
     assert done.exit_code == 2
     assert "choose one assignor, or a smaller group" in done.stderr
-
-
-BAD: list[tuple[Any, str]] = [
-    ([], "the description of a group must be an object, not []"),
-    ({"topics": {}}, '"members" must be an object, not null'),
-    ({"topics": {"t": 1}, "members": {}}, '"members" names nobody; give at least one member'),
-    ({"topics": {"t": -1}, "members": ["a"]}, "topic t needs its number of partitions, 0 to 1000000, not -1"),
-    ({"topics": {"t": 10**12}, "members": ["a"]}, "topic t needs its number of partitions"),
-    ({"topics": {"t": True}, "members": ["a"]}, "topic t needs its number of partitions"),
-    ({"topics": {"t": {"partitions": 2, "racks": [["a"]]}}, "members": ["a"]}, "has 2 partitions, but racks of 1"),
-    ({"topics": {"t": 1}, "members": {"a": {"topic": []}}}, "member a has the unknown field 'topic'; known are"),
-    ({"topics": {"t": 1}, "members": {"a": {"topics": "t"}}}, 'the topics of member a must be an array, not "t"'),
-    ({"topics": {"t": 1}, "members": {"a": {"owned": {"t": [1]}}}}, "member a owns partition 1 of t, which has 1"),
-    ({"topics": {"t": 1}, "members": {"a": {"owned": {"u": [0]}}}}, "member a owns partition 0 of u, which has 0"),
-    ({"topics": {"t": 1}, "members": {"a": {"owned": {"t": [0]}}, "b": {"owned": {"t": [0]}}}}, "has one owner"),
-    ({"topics": {"t": 1}, "members": [1]}, "the name of a member must be text, not 1"),
-]
-
-
-@pytest.mark.parametrize(("value", "told"), BAD)
-def test_descriptions_that_cannot_be(value: Any, told: str) -> None:
-    with pytest.raises(BadSource) as refused:
-        group_of(value)
-    assert told in str(refused.value)
 
 
 @pytest.mark.parametrize("text", [b"{", b"\xff", b"[" * 100_000])
@@ -214,7 +175,7 @@ def test_a_timeline(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["-a", "sticki"], "--assignor sticki: there is no such assignor; choose from range, roundrobin, sticky"),
+        (["-a", "sticki"], "--assignor: there is no assignor sticki; choose from range, roundrobin, sticky"),
         (["--picture", "missing/folder.svg"], "--picture: missing/folder.svg cannot be written"),
         (["--session-timeout-ms", "100"], "--session-timeout-ms"),
     ],
@@ -233,86 +194,12 @@ def test_a_timeline_has_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert "would be too large (3 at most); play fewer turns, or fewer partitions" in done.stderr
 
 
-def test_ranges_of_numbers() -> None:
-    assert ranges([]) == ""
-    assert ranges([7, 0, 1, 2, 4]) == "0-2,4,7"
+# example
 
 
-# Lessons
-
-
-def test_lessons_are_listed() -> None:
-    done = run("lesson")
+def test_examples_are_listed_and_played() -> None:
+    done = run("example")
     assert done.exit_code == 0
-    assert all(name in done.stdout for name in LESSONS)
-    assert run("lesson", "Z9").exit_code == 2
-
-
-def calls(lines: list[str]) -> list[tuple[int, int, int]]:
-    """JoinGroups sent, revokes and assigns of each consumer, as a lesson sums them up."""
-    found = []
-    for line in lines:
-        if "JoinGroup sent" in line:
-            joins, revokes, assigns = (int(word.rstrip("×,")) for word in line.split() if word.endswith(("×", "×,")))
-            found.append((joins, revokes, assigns))
-    return found
-
-
-def states(lines: list[str]) -> list[str]:
-    """The states that the group went through."""
-    return [line.split(" → ")[1] for line in lines if line.lstrip().startswith("state: ")]
-
-
-PREPARING, COMPLETING, STABLE = "PreparingRebalance", "CompletingRebalance", "Stable"
-
-
-@pytest.mark.spec("G4")
-def test_one_rebalance() -> None:
-    lines = list(play("G4"))
-    assert states(lines) == [PREPARING, COMPLETING, PREPARING, COMPLETING, STABLE]
-    assert calls(lines) == [(2, 1, 1), (1, 1, 1), (1, 1, 1)]
-
-
-@pytest.mark.spec("G5")
-def test_two_rebalances() -> None:
-    lines = list(play("G5"))
-    assert states(lines) == [PREPARING, COMPLETING, STABLE] * 2
-    assert calls(lines) == [(2, 2, 2), (1, 1, 1), (1, 1, 1)]
-
-
-@pytest.mark.spec("G6")
-def test_three_rebalances() -> None:
-    lines = list(play("G6"))
-    assert states(lines)[:9] == [PREPARING, COMPLETING, STABLE] * 3
-    assert states(lines)[9:] == [PREPARING, "Empty"]
-    assert calls(lines) == [(3, 3, 3), (2, 2, 2), (1, 1, 1)]
-
-
-@pytest.mark.spec("G7")
-def test_lost_answers() -> None:
-    assert states(list(play("G7"))) == [PREPARING, COMPLETING, PREPARING, COMPLETING, STABLE, PREPARING]
-
-
-@pytest.mark.spec("A5")
-def test_votes() -> None:
-    lines = list(play("A5"))
-    assert any("generation 3, range" in line for line in lines)
-    assert any("generation 4, cooperative-sticky" in line for line in lines)
-    assert lines[-1] == "  stranger ← INCONSISTENT_GROUP_PROTOCOL"
-
-
-@pytest.mark.parametrize(
-    ("name", "owned"),
-    [
-        pytest.param("A1", ["c0  t 0-1", "c1  t 2", "c2  t 3"], marks=pytest.mark.spec("A1")),
-        pytest.param("A2", ["C0  A 0-2 B 1", "C1  B 0,2 C 0-2"], marks=pytest.mark.spec("A2")),
-        pytest.param("A3", ["sticky: 5 of 8 stay where they were", "roundrobin: 3 of 8"], marks=pytest.mark.spec("A3")),
-        pytest.param("A3-unequal", ["sticky: 5 of 6 stay", "roundrobin: 3 of 6 stay"], marks=pytest.mark.spec("A3")),
-        pytest.param("A4", ["2 partitions were consumed throughout, 1 stopped"], marks=pytest.mark.spec("A4")),
-        pytest.param("A7", ["C1-0  t 0-1", "C2-1  t 4"], marks=pytest.mark.spec("A7")),
-    ],
-)
-def test_lessons_of_assignors(name: str, owned: list[str]) -> None:
-    lines = list(play(name))
-    for expected in owned:
-        assert any(expected in line for line in lines), lines
+    assert all(name in done.stdout for name in EXAMPLES)
+    assert run("example", "Z9").exit_code == 2
+    assert run("lesson", "A1").stdout == run("example", "A1").stdout == "\n".join(play("A1")) + "\n"

@@ -1,4 +1,4 @@
-"""`ottla rebalance simulate`, `ottla rebalance compare` and `ottla rebalance lesson`."""
+"""`ottla rebalance simulate`, `ottla rebalance compare` and `ottla rebalance example`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ottla.cli.ending import end
 
 if TYPE_CHECKING:
     from ottla.assign.simulation import Change, Outcome, SimulatedGroup
+    from ottla.rebalance.comparison import ComparisonResult
 
 MOST_NEWCOMERS = 100_000
 MOST_MEMBERS, MOST_PARTITIONS, MOST_TURNS = 500, 10_000, 1_000
@@ -104,44 +105,40 @@ def compare(
     ),
 ) -> None:
     """Play the same churn on the group design of ZooKeeper and on the coordinator's, in virtual time, and compare."""
-    from ottla.cli.rebalance.comparing import Wanted, run
+    from ottla.rebalance.comparison import ComparisonRequest, UnknownAssignor, run
 
-    wanted = Wanted(
-        members,
-        partitions,
-        turns,
-        seed,
-        session_timeout_ms,
-        tuple(assignor or ()),
-        watch_brokers,
-        growth,
-        story,
-        picture,
+    request = ComparisonRequest(
+        members, partitions, turns, seed, session_timeout_ms, tuple(assignor or ()), watch_brokers, growth
     )
 
     def work() -> int:
-        for line in run(wanted, as_json=output is OutputFormat.json):
-            print(line)
+        try:
+            result = run(request)
+        except UnknownAssignor as problem:
+            raise _Refused(f"--assignor: {problem}") from problem
+        _write_comparison(result, output, story=story)
+        if picture is not None:
+            _draw_timeline(result, picture)
         return 0
 
     _end(work)
 
 
 @app.command()
-def lesson(
-    name: Annotated[str | None, typer.Argument(help="Which lesson; without, they are listed.")] = None,
+def example(
+    name: Annotated[str | None, typer.Argument(help="Which example; without, they are listed.")] = None,
 ) -> None:
-    """Play an example of how groups share partitions, step by step, on the real machine and the real assignors."""
+    """Play an example of a rebalance step by step, on the coordinator's state machine and the shipped assignors."""
 
     def work() -> int:
-        from ottla.cli.rebalance.lessons import LESSONS, listed, play
+        from ottla.rebalance.examples import EXAMPLES, listed, play
 
         if name is None:
             lines = listed()
-        elif name in LESSONS:
+        elif name in EXAMPLES:
             lines = play(name)
         else:
-            raise _Refused(f"there is no lesson {name!r}; lessons are {', '.join(LESSONS)}")
+            raise _Refused(f"there is no example {name!r}; examples are {', '.join(EXAMPLES)}")
         for line in lines:
             print(line)
         return 0
@@ -149,8 +146,11 @@ def lesson(
     _end(work)
 
 
+app.command("lesson", hidden=True)(example)  # the former name
+
+
 def _group(group: str | None, bootstrap_server: str, file: Path | None) -> SimulatedGroup:
-    from ottla.cli.rebalance.source import read_file, read_live
+    from ottla.rebalance.group_source import read_file, read_live
 
     if (group is None) == (file is None):
         raise _Refused("say which group: --group NAME for a live one, or --file FILE (one of them)")
@@ -213,19 +213,46 @@ def _write(outcomes: list[Outcome], output: OutputFormat) -> None:
             print(line)
 
 
+def _write_comparison(result: ComparisonResult, output: OutputFormat, *, story: bool) -> None:
+    from ottla.cli.rebalance.compare_output import growth_to_json, to_json, write_growth, write_text
+
+    if output is OutputFormat.json:
+        for row in (*map(to_json, result.results), *map(growth_to_json, result.growth)):
+            print(json.dumps(row))
+        return
+    for line in write_text(result.script, result.results, story=story):
+        print(line)
+    if result.growth:
+        print()
+        for line in write_growth(result.growth):
+            print(line)
+
+
 def _draw(outcomes: list[Outcome], path: Path) -> None:
-    from ottla.cli.rebalance.picture import TooLarge, draw
+    from ottla.rebalance.picture import draw
+
+    _write_picture(lambda: draw(outcomes), path, "choose one assignor, or a smaller group")
+
+
+def _draw_timeline(result: ComparisonResult, path: Path) -> None:
+    from ottla.rebalance.timeline import draw_timeline
+
+    _write_picture(lambda: draw_timeline(result.script, result.results), path, "play fewer turns, or fewer partitions")
+
+
+def _write_picture(draw: Callable[[], str], path: Path, cure: str) -> None:
+    from ottla.rebalance.picture import TooLarge
 
     try:
-        path.write_text(draw(outcomes), encoding="utf-8")
+        path.write_text(draw(), encoding="utf-8")
     except TooLarge as problem:
-        raise _Refused(f"--picture: {problem}; choose one assignor, or a smaller group") from problem
+        raise _Refused(f"--picture: {problem}; {cure}") from problem
     except OSError as error:
         raise _Refused(f"--picture: {path} cannot be written: {error.strerror}") from error
 
 
 def _save(group: SimulatedGroup, path: Path) -> None:
-    from ottla.cli.rebalance.source import to_json
+    from ottla.rebalance.group_source import to_json
 
     try:
         path.write_text(json.dumps(to_json(group), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -234,8 +261,7 @@ def _save(group: SimulatedGroup, path: Path) -> None:
 
 
 def _end(work: Callable[[], int]) -> NoReturn:
-    from ottla.cli.rebalance.comparing import NotCompared
-    from ottla.cli.rebalance.source import BadSource
     from ottla.client.errors import ClientError
+    from ottla.rebalance.group_source import BadSource
 
-    end("ottla rebalance", work, (_Refused, BadSource, NotCompared, ClientError))
+    end("ottla rebalance", work, (_Refused, BadSource, ClientError))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from ottla.cli.rebalance.output import aligned
+from ottla.rebalance.notation import aligned
 from ottla.sim.churn_script import ChurnScript
 from ottla.sim.comparison import GrowthRow
 from ottla.sim.design import DesignResult

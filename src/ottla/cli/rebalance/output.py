@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.assign.consumer_protocol import Partitions
-from ottla.assign.simulation import Outcome, count, owners
+from ottla.assign.simulation import Outcome, owners
+from ottla.rebalance.notation import aligned, shown
 
 WIDEST_NAME = 36
 MOST_MEMBERS = 40
@@ -110,34 +111,6 @@ def _drawn(kept: int, gained: int, given_up: int) -> str:
         return squares
     share = MOST_SQUARES / len(squares)
     return KEPT * round(kept * share) + GAINED * round(gained * share) + GIVEN_UP * round(given_up * share) + "…"
-
-
-def shown(partitions: Partitions, widest: int = 60) -> str:
-    """Partitions for people: `orders 0-3,7 returns 1`."""
-    text = " ".join(f"{topic} {ranges(indexes)}" for topic, indexes in sorted(partitions.items()) if indexes)
-    return text if len(text) <= widest else f"{text[:widest]}… ({count(partitions)})"
-
-
-def ranges(indexes: Iterable[int]) -> str:
-    """Numbers with runs drawn together: `0-3,7`."""
-    parts: list[list[int]] = []
-    for index in sorted(indexes):
-        if parts and parts[-1][1] == index - 1:
-            parts[-1][1] = index
-        else:
-            parts.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-
-
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int | None = None) -> Iterator[str]:
-    """A table as lines; columns from `numbers_from` on are set to the right."""
-    widths = [max(len(line[at]) for line in (head, *rows)) for at in range(len(head))]
-    for line in (head, *rows):
-        cells = [
-            cell.rjust(widths[at]) if numbers_from is not None and at >= numbers_from else cell.ljust(widths[at])
-            for at, cell in enumerate(line)
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 def _pairs(partitions: Partitions) -> set[tuple[str, int]]:
