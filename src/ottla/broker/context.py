@@ -112,8 +112,23 @@ class RequestContext:
         """Finish by closing the connection, as Kafka does where it cannot answer."""
         self.connection.close()
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client has closed its connection, so that nobody takes the answer."""
+        return self.connection.closed
+
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        """Run work that may be long, in slices (`ottla.broker.slices`); it replies itself.
+
+        What is short ends before this returns. The rest is cancelled when the client goes away. An exception is
+        logged and answered.
+        """
+        self.broker.dispatcher.run(self, work)
+
     def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Run control-plane work for this request; it replies itself. An exception in it is logged and answered."""
+        """Run work as a task that goes on when the client goes away; it replies itself. An exception in it is logged
+        and answered.
+        """
         self.broker.dispatcher.spawn(self, work)
 
     def _head(self, body_length: int) -> bytes:

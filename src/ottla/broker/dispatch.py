@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.context import API_VERSIONS, ClientState, RequestContext
+from ottla.broker.context import API_VERSIONS, ClientState, Pending, RequestContext
 from ottla.broker.served import SERVED
+from ottla.broker.slices import start
 from ottla.env.disk import DiskError
 from ottla.wire.apis import API
 from ottla.wire.codec import decode_prefix
@@ -37,6 +38,19 @@ HOT_DECODERS: dict[int, Callable[[memoryview, int, int], Any]] = {
     1: decode_fetch,
     12: decode_heartbeat,
 }
+
+
+class RunningWork(Pending):
+    """The task of a request that is cancelled when its client goes away."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        self.task.cancel()
 
 
 class Dispatcher:
@@ -161,24 +175,38 @@ class Dispatcher:
         )
         connection.close()
 
-    def spawn(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
+    def run(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
+        """Run `work` at once as far as its first slice goes, and the rest as a task that ends with the connection."""
+        self._broker.slices.begin()
+        try:
+            rest = start(work)
+        except Exception as error:
+            _failed(context, error)
+            return
+        if rest is None:
+            return
+        client = context.client_state
+        running = RunningWork(self.spawn(context, rest))
+        client.pending = running
+
+        def ended(_: asyncio.Task[None]) -> None:
+            if client.pending is running:
+                client.pending = None
+
+        running.task.add_done_callback(ended)
+
+    def spawn(self, context: RequestContext, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run `work` as a task; one per connection at most, since a connection has one request in work."""
         task = asyncio.get_running_loop().create_task(self._guard(context, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _guard(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
         try:
             await work
-        except DiskError as error:
-            log.error("a request of %s failed: %s", context.client_host, error)
-            _fail(context, ErrorCode.KAFKA_STORAGE_ERROR)
-        except ZkError as error:
-            log.error("a request of %s failed: %s", context.client_host, error)
-            _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)
-        except Exception:
-            log.exception("a request of %s failed", context.client_host)
-            _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)
+        except Exception as error:
+            _failed(context, error)
 
     async def stop(self) -> None:
         """Cancel what is in work."""
@@ -186,6 +214,19 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _failed(context: RequestContext, error: Exception) -> None:
+    """Log what work for a request raised, and answer it."""
+    if isinstance(error, DiskError):
+        log.error("a request of %s failed: %s", context.client_host, error)
+        _fail(context, ErrorCode.KAFKA_STORAGE_ERROR)
+    elif isinstance(error, ZkError):
+        log.error("a request of %s failed: %s", context.client_host, error)
+        _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)
+    else:
+        log.error("a request of %s failed", context.client_host, exc_info=error)
+        _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _fail(context: RequestContext, error: ErrorCode) -> None:

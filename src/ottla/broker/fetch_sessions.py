@@ -6,7 +6,7 @@ the session's id and the next epoch, wrapping from 2^31-1 to 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 from uuid import UUID
 
@@ -18,6 +18,12 @@ NO_SESSION = 0
 MAX_EPOCH = 2**31 - 1
 #: A session that was not used for this long may be evicted by a new one (Kafka's fixed two minutes).
 EVICTION_AGE_MS = 120_000
+#: Partitions that all sessions together remember, about 350 bytes each. Where a session would exceed it, the client
+#: gets none, or loses the one it has, and names its partitions in each fetch.
+REMEMBERED_PARTITIONS_LIMIT = 250_000
+#: Partitions of one session that were not hosted here when the client named them. A client with old metadata names
+#: some, and they must be remembered, since their errors are repeated until they are gone.
+UNKNOWN_PARTITIONS_LIMIT = 1_000
 
 TopicKey: TypeAlias = str | UUID
 """A topic's name, or its id from Fetch 13 on."""
@@ -86,7 +92,7 @@ class SessionPartition:
 class FetchSession:
     """One client's session; partitions in the order in which they are served next."""
 
-    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "unknown_partitions", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
         self.session_id = session_id
@@ -94,19 +100,24 @@ class FetchSession:
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
+        #: How many of the partitions named so far were not hosted here then.
+        self.unknown_partitions = 0
 
-    def change(self, wanted: Iterable[SessionPartition], forgotten: Iterable[PartitionKey]) -> None:
-        """Add, update and drop partitions."""
+    def change(self, wanted: Iterable[SessionPartition], forgotten: Iterable[PartitionKey]) -> list[SessionPartition]:
+        """Add, update and drop partitions; returns those added."""
         partitions = self.partitions
+        added: list[SessionPartition] = []
         for partition in wanted:
             key = (partition.topic, partition.index)
             known = partitions.get(key)
             if known is None:
                 partitions[key] = partition
+                added.append(partition)
             else:
                 known.update(partition)
         for key in forgotten:
             partitions.pop(key, None)
+        return added
 
     def served(self, partition: SessionPartition) -> None:
         """Put a partition that sent data behind the others, so that each gets its turn."""
@@ -116,32 +127,67 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions, at most `max.incremental.fetch.session.cache.slots` of them."""
+    """The sessions, at most `max.incremental.fetch.session.cache.slots` of them.
 
-    def __init__(self, slots: int, random_id: Callable[[], int]) -> None:
+    `is_hosted` tells of a partition whether this broker has it.
+    """
+
+    def __init__(
+        self, slots: int, random_id: Callable[[], int], is_hosted: Callable[[SessionPartition], bool] = lambda _: True
+    ) -> None:
         self._slots = slots
         self._random_id = random_id
+        self._is_hosted = is_hosted
         self._sessions: dict[int, FetchSession] = {}
+        #: Partitions of all sessions.
+        self.partitions = 0
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, uses_topic_ids: bool, wanted: Iterable[SessionPartition], now_ms: float) -> FetchSession | None:
-        """A new session, or None where the cache is full of sessions in use."""
-        if len(self._sessions) >= self._slots and not self._evict(now_ms):
+    def create(self, uses_topic_ids: bool, wanted: Collection[SessionPartition], now_ms: float) -> FetchSession | None:
+        """A new session, or None where the cache is full of sessions in use, or the client names too much."""
+        unknown = self._count_unknown(wanted)
+        if unknown > UNKNOWN_PARTITIONS_LIMIT or len(wanted) > REMEMBERED_PARTITIONS_LIMIT:
             return None
+        while len(self._sessions) >= self._slots or self.partitions + len(wanted) > REMEMBERED_PARTITIONS_LIMIT:
+            if not self._evict(now_ms):
+                return None
         session_id = self._random_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random_id()
         session = FetchSession(session_id, uses_topic_ids, now_ms)
         session.change(wanted, ())
+        session.unknown_partitions = unknown
+        self.partitions += len(session.partitions)
         self._sessions[session_id] = session
         return session
 
+    def change(
+        self, session: FetchSession, wanted: Iterable[SessionPartition], forgotten: Iterable[PartitionKey]
+    ) -> bool:
+        """Change a session's partitions; False where it has grown beyond its limits, and is ended by this."""
+        before = len(session.partitions)
+        added = session.change(wanted, forgotten)
+        self.partitions += len(session.partitions) - before
+        if not added:
+            return True
+        session.unknown_partitions += self._count_unknown(added)
+        if session.unknown_partitions > UNKNOWN_PARTITIONS_LIMIT or self.partitions > REMEMBERED_PARTITIONS_LIMIT:
+            self.remove(session.session_id)
+            return False
+        return True
+
+    def _count_unknown(self, partitions: Iterable[SessionPartition]) -> int:
+        is_hosted = self._is_hosted
+        return sum(1 for partition in partitions if not is_hosted(partition))
+
     def remove(self, session_id: int) -> None:
         """End a session, if it is there."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.partitions)
 
     def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: float) -> FetchSession | ErrorCode:
         """The session of an incremental fetch, moved on to its next epoch, or the error that the client is told."""
@@ -163,6 +209,6 @@ class FetchSessionCache:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms < EVICTION_AGE_MS:
             return False
-        del self._sessions[oldest.session_id]
+        self.remove(oldest.session_id)
         self.evictions += 1
         return True

@@ -144,6 +144,11 @@ class PartitionSet:
         partitions = self._by_id.get(topic_id)
         return partitions.get(index) if partitions is not None else None
 
+    def hosts(self, topic: str | UUID, index: int) -> bool:
+        """Whether a partition, whose topic is given by name or by id, is in service here."""
+        found = self.get(topic, index) if isinstance(topic, str) else self.get_by_id(topic, index)
+        return found is not None
+
     def missing(self, topic: str, index: int) -> ErrorCode:
         """What a client is told of a partition that is not here."""
         if index in self._offline.get(topic, ()):

@@ -19,6 +19,7 @@ from ottla.broker.group_log import HostedLog
 from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.partitions import Partition, PartitionSet
 from ottla.broker.runtime import GroupRuntime
+from ottla.broker.slices import LoopSlices
 from ottla.broker.topics import TopicManager, generate_broker_id
 from ottla.broker.tree_changes import TreeChanges
 from ottla.broker.tree_offsets import TreeOffsets
@@ -86,9 +87,13 @@ class Broker:
         self.log_dirs = config.log_dirs
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.conversions = Conversions(self.executor)
+        #: Long work on the loop takes turns here.
+        self.slices = LoopSlices(self.clock.monotonic_ms)
         self.metadata_cache = MetadataCache()
         self.fetch_sessions = FetchSessionCache(
-            config.get_int("max.incremental.fetch.session.cache.slots"), lambda: 1 + self.randomness.below(2**31 - 1)
+            config.get_int("max.incremental.fetch.session.cache.slots"),
+            lambda: 1 + self.randomness.below(2**31 - 1),
+            lambda asked: self.partitions.hosts(asked.topic, asked.index),
         )
         self.connections = ConnectionSet(self._most_connections(), config.get_int("max.connections.per.ip"))
         self.dispatcher = Dispatcher(self, config.get_int("socket.request.max.bytes"))

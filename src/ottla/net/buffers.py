@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 #: An idle connection costs this much.
 INITIAL_CAPACITY = 4 * 1024
-#: A buffer never grows in one step beyond this multiple of the bytes that arrived (or `FIRST_GROWTH`), so that a
-#: size field alone makes nobody allocate.
-GROWTH_FACTOR = 2
-FIRST_GROWTH = 64 * 1024
+#: While a frame is incomplete its buffer has room for this share of what has arrived, or for `FIRST_GROWTH` bytes, so
+#: that neither a size field nor a slow sender makes the broker hold much more than it received.
+GROWTH_SHARE = 8
+FIRST_GROWTH = 16 * 1024
 #: Beside a large frame there is room for this much of the next one, so that pipelined frames share a `recv`.
 READ_AHEAD = 64 * 1024
 #: Buffers that no connection uses are kept up to this many bytes.
@@ -21,12 +21,12 @@ _SIZE = struct.Struct(">i")
 
 
 class BufferPool:
-    """Large buffers that idle connections gave back, by their power-of-two capacity."""
+    """Large buffers that idle connections gave back, by the power of two below their capacity."""
 
     __slots__ = ("_free", "_held", "_limit")
 
     def __init__(self, limit: int = POOL_LIMIT) -> None:
-        self._free: dict[int, list[memoryview]] = {}
+        self._free: dict[int, list[bytearray]] = {}
         self._held = 0
         self._limit = limit
 
@@ -35,35 +35,36 @@ class BufferPool:
         """Bytes of free buffers."""
         return self._held
 
-    def take(self, capacity: int) -> memoryview:
-        """A buffer of `capacity` bytes rounded up to a power of two; its content is arbitrary."""
-        rounded = 1 << (capacity - 1).bit_length()
-        free = self._free.get(rounded)
+    def take(self, capacity: int) -> bytearray:
+        """A buffer of at least `capacity` bytes, less than four times as much; its content is arbitrary."""
+        free = self._free.get((capacity - 1).bit_length())
         if free:
-            self._held -= rounded
-            return free.pop()
-        return memoryview(bytearray(rounded))
+            buffer = free.pop()
+            self._held -= len(buffer)
+            return buffer
+        return bytearray(capacity)
 
-    def give_back(self, buffer: memoryview) -> None:
+    def give_back(self, buffer: bytearray) -> None:
         """Keep a buffer for the next taker, or drop it where the pool is full."""
         capacity = len(buffer)
         if self._held + capacity <= self._limit:
             self._held += capacity
-            self._free.setdefault(capacity, []).append(buffer)
+            self._free.setdefault(capacity.bit_length() - 1, []).append(buffer)
 
 
 class ReceiveBuffer:
-    """Bytes received and not yet consumed, in one buffer that is replaced when a frame needs more room.
+    """Bytes received and not yet consumed, in one buffer that grows when a frame needs more room.
 
     Frames are memoryviews into the buffer: whoever gets one must be done with its bytes before `consume` is called.
     """
 
-    __slots__ = ("_capacity", "_end", "_pool", "_start", "_view")
+    __slots__ = ("_capacity", "_end", "_memory", "_pool", "_start", "_view")
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
+        self._memory = bytearray(INITIAL_CAPACITY)
         self._capacity = INITIAL_CAPACITY
-        self._view = memoryview(bytearray(INITIAL_CAPACITY))
+        self._view = memoryview(self._memory)
         self._start = 0
         self._end = 0
 
@@ -121,33 +122,52 @@ class ReceiveBuffer:
         if self._start + total <= self._capacity:
             return
         held = self._end - self._start
-        old = self._view
-        if total > self._capacity:
-            wanted = total if total <= INITIAL_CAPACITY else total + READ_AHEAD
-            allowed = max(GROWTH_FACTOR * held, FIRST_GROWTH)
-            grown = wanted if total <= allowed else allowed
-            if grown > self._capacity:
-                self._view = self._pool.take(grown)
-                self._capacity = len(self._view)
-        if self._start or self._view is not old:
-            self._view[:held] = old[self._start : self._end]
-        if self._view is not old and len(old) > INITIAL_CAPACITY:
-            self._pool.give_back(old)
-        self._start = 0
-        self._end = held
+        if self._start:
+            self._view[:held] = self._view[self._start : self._end]
+            self._start = 0
+            self._end = held
+        if total <= self._capacity:
+            return
+        wanted = total if total <= INITIAL_CAPACITY else total + READ_AHEAD
+        allowed = held + max(held // GROWTH_SHARE, FIRST_GROWTH)
+        if total <= allowed:
+            self._replace(self._pool.take(wanted))
+        elif allowed > self._capacity:
+            self._extend(allowed - self._capacity)
+
+    def _extend(self, more: int) -> None:
+        """Grow in place where nobody holds a view of the buffer any more; large blocks are not copied then."""
+        self._view.release()
+        try:
+            self._memory.extend(bytes(more))
+        except BufferError:
+            self._view = memoryview(self._memory)
+            self._replace(bytearray(self._capacity + more))
+        else:
+            self._capacity += more
+            self._view = memoryview(self._memory)
+
+    def _replace(self, memory: bytearray) -> None:
+        """Go on in another buffer, with what is held."""
+        view = memoryview(memory)
+        view[: self._end] = self._view[: self._end]
+        self._give_back()
+        self._memory, self._view, self._capacity = memory, view, len(memory)
+
+    def _give_back(self) -> None:
+        if self._capacity > INITIAL_CAPACITY:
+            self._pool.give_back(self._memory)
 
     def shrink(self) -> None:
         """Go back to the initial capacity; does nothing while bytes are held."""
         if self._start == self._end and self._capacity > INITIAL_CAPACITY:
-            self._pool.give_back(self._view)
-            self._capacity = INITIAL_CAPACITY
-            self._view = memoryview(bytearray(INITIAL_CAPACITY))
             self._start = self._end = 0
+            self._replace(bytearray(INITIAL_CAPACITY))
 
     def release(self) -> None:
         """Give the buffer back for good, when its connection closes."""
-        if self._capacity > INITIAL_CAPACITY:
-            self._pool.give_back(self._view)
+        self._give_back()
+        self._memory = bytearray()
+        self._view = memoryview(self._memory)
         self._capacity = 0
-        self._view = memoryview(b"")
         self._start = self._end = 0

@@ -6,7 +6,14 @@ from itertools import count
 
 import pytest
 
-from ottla.broker.fetch_sessions import EVICTION_AGE_MS, MAX_EPOCH, FetchSession, FetchSessionCache, SessionPartition
+from ottla.broker.fetch_sessions import (
+    EVICTION_AGE_MS,
+    MAX_EPOCH,
+    UNKNOWN_PARTITIONS_LIMIT,
+    FetchSession,
+    FetchSessionCache,
+    SessionPartition,
+)
 from ottla.wire.errors import ErrorCode
 
 
@@ -61,6 +68,34 @@ def test_a_full_cache_evicts_only_what_was_idle_long_enough() -> None:
     assert sessions.resume(first.session_id, 2, False, EVICTION_AGE_MS) is first
     assert len(sessions) == 2
     assert sessions.evictions == 1
+
+
+def test_a_session_with_many_unknown_partitions_is_not_made() -> None:
+    sessions = FetchSessionCache(10, lambda: 7, lambda partition: partition.topic != "gone")
+    gone = [wanted(index, topic="gone") for index in range(UNKNOWN_PARTITIONS_LIMIT + 1)]
+    assert sessions.create(False, gone, 0) is None
+    session = sessions.create(False, [wanted(0), *gone[1:]], 0)
+    assert session is not None
+    assert sessions.partitions == UNKNOWN_PARTITIONS_LIMIT + 1
+    assert sessions.change(session, [wanted(1)], [])
+    assert not sessions.change(session, [gone[0]], []), "one unknown partition too many ends the session"
+    assert (len(sessions), sessions.partitions) == (0, 0)
+
+
+def test_all_sessions_together_remember_a_limited_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.fetch_sessions.REMEMBERED_PARTITIONS_LIMIT", 10)
+    sessions = cache()
+    assert sessions.create(False, [wanted(index) for index in range(11)], 0) is None
+    first = sessions.create(False, [wanted(index) for index in range(6)], 0)
+    assert first is not None
+    assert sessions.create(False, [wanted(index) for index in range(5)], 1) is None
+    second = sessions.create(False, [wanted(index) for index in range(4)], 2)
+    assert second is not None
+    assert not sessions.change(second, [wanted(4)], [])
+    assert sessions.change(first, [wanted(7)], [("t", 0)])
+    assert sessions.create(False, [wanted(index) for index in range(5)], EVICTION_AGE_MS) is not None
+    assert sessions.evictions == 1
+    assert sessions.partitions == 5
 
 
 def test_changes_keep_what_was_told_and_forgetting_drops() -> None:

@@ -453,7 +453,9 @@ def _begin(
     if isinstance(session, ErrorCode):
         return session
     if request.topics or request.forgotten_topics_data:
-        session.change(_wanted(request, by_id), _forgotten(request, by_id))
+        keeps = sessions.change(session, _wanted(request, by_id), _forgotten(request, by_id))
+        if not keeps:
+            return list(session.partitions.values()), None, False
     wanted = list(session.partitions.values())
     if not wanted:
         sessions.remove(session.session_id)
