@@ -12,13 +12,13 @@ from ottla.broker.cluster_tree import only_broker_of_all_topics
 from ottla.broker.control.adoption import LogFoldersFound
 from ottla.broker.conversions import Conversions
 from ottla.broker.coordination import Coordination, open_coordination
+from ottla.broker.coordinators.coordinator_log import HostedLog
+from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.dynamic_settings import DynamicSettings
 from ottla.broker.fetch_sessions import FetchSessionCache
-from ottla.broker.group_log import HostedLog
 from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.partitions import Partition, PartitionSet
-from ottla.broker.runtime import GroupRuntime
 from ottla.broker.slices import LoopSlices
 from ottla.broker.topics import TopicManager, generate_broker_id
 from ottla.broker.tree_changes import TreeChanges
@@ -116,7 +116,7 @@ class Broker:
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.on_flushed = self.partitions.flushed
         self._topics: TopicManager | None = None
-        self.groups: GroupRuntime
+        self.groups: GroupCoordinatorService
         self.tree_offsets: TreeOffsets
         self.dynamic_settings: DynamicSettings
         self._idle_limit_ms = config.get_long("connections.max.idle.ms")
@@ -270,7 +270,7 @@ class Broker:
             return started.message
         self._report_storage()
         self._is_started = True
-        self.groups = GroupRuntime(
+        self.groups = GroupCoordinatorService(
             self.config, self.clock, HostedLog(self.partitions), topics, self.randomness, broker_id
         )
         self.tree_offsets = TreeOffsets(tree)

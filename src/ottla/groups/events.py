@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.groups.evidence import Evidence
     from ottla.groups.offsets import OffsetAndMetadata
     from ottla.groups.records import LogRecord
+    from ottla.wire.broker_requests import BrokerRequest
 
 NO_GENERATION = -1
 UNKNOWN_MEMBER = ""
@@ -255,3 +256,5 @@ class Step:
     batches: list[Batch] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     notes: list[Evidence] = field(default_factory=list)
+    requests: Sequence[BrokerRequest] = ()
+    """To other brokers; groups ask none yet."""

@@ -2,7 +2,7 @@
 
 A commit is applied as soon as it is appended, but served only once its record is committed (below the high
 watermark); until then it waits in `_uncommitted`, in the order of the log. Offsets of open transactions wait apart and
-count when their transaction commits, unless a newer commit has overtaken them.
+count when their transaction's marker is committed, unless a newer commit has overtaken them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
+
+from ottla.records.control import TransactionMarker
 
 NO_EXPIRY = -1
 NO_LEADER_EPOCH = -1
@@ -37,22 +39,32 @@ class _Entry(NamedTuple):
     value: OffsetAndMetadata
 
 
+class _EndedTransaction(NamedTuple):
+    """A transaction whose marker is in the log at `log_offset`."""
+
+    log_offset: int
+    offsets: dict[TopicPartition, _Entry]
+    is_commit: bool
+
+
 class GroupOffsets:
     """Committed offsets by topic and partition."""
 
-    __slots__ = ("_committed", "_transactions", "_uncommitted")
+    __slots__ = ("_committed", "_ended", "_transactions", "_uncommitted")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, _Entry] = {}
         self._uncommitted: deque[tuple[int, TopicPartition, OffsetAndMetadata | None]] = deque()
+        #: Open transactions by producer id, and those whose markers wait for the high watermark.
         self._transactions: dict[int, dict[TopicPartition, _Entry]] = {}
+        self._ended: deque[_EndedTransaction] = deque()
 
     def __len__(self) -> int:
         return len(self._committed)
 
     def __bool__(self) -> bool:
         """Whether there is any offset, committed or on its way."""
-        return bool(self._committed or self._uncommitted or self._transactions)
+        return bool(self._committed or self._uncommitted or self._transactions or self._ended)
 
     def items(self) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
         """All committed offsets."""
@@ -68,34 +80,56 @@ class GroupOffsets:
         """Whether a commit for the partition is on its way: its own or a transaction's."""
         key = (topic, partition)
         return any(key == waiting for _, waiting, _ in self._uncommitted) or any(
-            key in offsets for offsets in self._transactions.values()
+            key in offsets for offsets in self._transactional()
         )
 
     @property
     def has_uncommitted(self) -> bool:
         """Whether `commit_up_to` has something to wait for."""
-        return bool(self._uncommitted)
+        return bool(self._uncommitted or self._ended)
 
     @property
     def has_transactional(self) -> bool:
         """Whether offsets wait for the end of a transaction."""
-        return bool(self._transactions)
+        return bool(self._transactions or self._ended)
 
     def replay(self, key: TopicPartition, value: OffsetAndMetadata | None, log_offset: int) -> None:
         """Take up a record of the log; it counts after `commit_up_to` has passed it."""
         self._uncommitted.append((log_offset, key, value))
 
     def commit_up_to(self, high_watermark: int) -> None:
-        """Let all records below the high watermark count."""
+        """Let all records and markers below the high watermark count."""
+        ended = self._ended
+        while ended and ended[0].log_offset < high_watermark:
+            marker_at, offsets, is_commit = ended[0]
+            self._commit_records(marker_at)
+            ended.popleft()
+            if is_commit:
+                self._commit_transaction(offsets)
+        self._commit_records(high_watermark)
+
+    def _commit_records(self, high_watermark: int) -> None:
         waiting = self._uncommitted
         while waiting and waiting[0][0] < high_watermark:
             log_offset, key, value = waiting.popleft()
             if value is None:
                 self._committed.pop(key, None)
-                for offsets in self._transactions.values():
+                for offsets in self._transactional():
                     offsets.pop(key, None)
             else:
                 self._committed[key] = _Entry(log_offset, value)
+
+    def _commit_transaction(self, offsets: dict[TopicPartition, _Entry]) -> None:
+        for key, entry in offsets.items():
+            current = self._committed.get(key)
+            if current is None or current.log_offset < entry.log_offset:
+                self._committed[key] = entry
+
+    def _transactional(self) -> Iterator[dict[TopicPartition, _Entry]]:
+        """The offsets of each transaction that has not ended for readers yet."""
+        yield from self._transactions.values()
+        for ended in self._ended:
+            yield ended.offsets
 
     def replay_transactional(
         self, key: TopicPartition, value: OffsetAndMetadata | None, log_offset: int, producer_id: int
@@ -107,15 +141,11 @@ class GroupOffsets:
         else:
             offsets[key] = _Entry(log_offset, value)
 
-    def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """A marker ended the producer's transaction."""
-        offsets = self._transactions.pop(producer_id, None)
-        if offsets is None or not is_commit:
-            return
-        for key, entry in offsets.items():
-            current = self._committed.get(key)
-            if current is None or current.log_offset < entry.log_offset:
-                self._committed[key] = entry
+    def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
+        """Take up a marker: the producer's transaction ends when `commit_up_to` has passed it."""
+        offsets = self._transactions.pop(marker.producer_id, None)
+        if offsets is not None:
+            self._ended.append(_EndedTransaction(log_offset, offsets, marker.is_commit))
 
     def all_keys(self) -> list[TopicPartition]:
         """Partitions with an offset, committed or on its way."""

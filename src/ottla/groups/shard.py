@@ -14,6 +14,7 @@ from ottla.groups.deadlines import Deadlines
 from ottla.groups.events import (
     NO_GENERATION,
     UNKNOWN_MEMBER,
+    AppendFailed,
     CommitResult,
     DeleteGroup,
     DeleteOffsets,
@@ -37,6 +38,7 @@ from ottla.groups.group import GroupLimits
 from ottla.groups.machine import GroupMachine
 from ottla.groups.records import LogRecord, OffsetRecord
 from ottla.groups.states import RULES, GroupState
+from ottla.records.control import TransactionMarker
 from ottla.wire.errors import ErrorCode
 
 _DEAD = RULES[GroupState.DEAD]
@@ -59,7 +61,7 @@ class GroupShard:
         self._producers: dict[int, set[str]] = {}
 
     def handle(self, event: GroupEvent, now_ms: int) -> Step:
-        """Take in an event; the shell carries the step out and then calls `settle` with its group."""
+        """Take in an event; the shell carries the step out and then calls `settle` with it."""
         machine = self.machines.get(event.group_id)
         if machine is None:
             if not _makes_a_group(event):
@@ -67,8 +69,13 @@ class GroupShard:
             machine = self._make(event.group_id)
         return machine.handle(event, now_ms)
 
-    def settle(self, group_id: str) -> None:
-        """The step is carried out: note the group's next deadline, or drop a group that is no more."""
+    def append_failed(self, step: Step, error: ErrorCode, now_ms: int) -> Step:
+        """The batches of `step` are not in the log."""
+        return self.handle(AppendFailed(step.group_id, step.id, error), now_ms)
+
+    def settle(self, step: Step) -> None:
+        """The step is carried out: note its group's next deadline, or drop a group that is no more."""
+        group_id = step.group_id
         machine = self.machines.get(group_id)
         if machine is None:
             return
@@ -108,14 +115,15 @@ class GroupShard:
         if machine.offsets.has_uncommitted:
             self._uncommitted[record.group_id] = machine
 
-    def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """A marker in this partition ended the producer's transaction."""
-        for group_id in self._producers.pop(producer_id, ()):
+    def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
+        """Take up a marker in this partition: the producer's transaction ends once the marker is committed."""
+        for group_id in self._producers.pop(marker.producer_id, ()):
             machine = self.machines.get(group_id)
             if machine is not None:
-                machine.offsets.complete_transaction(producer_id, is_commit)
+                machine.offsets.replay_marker(marker, log_offset)
+                self._uncommitted[group_id] = machine
 
-    def advance(self, high_watermark: int) -> None:
+    def committed(self, high_watermark: int) -> None:
         """Records below the high watermark are committed."""
         for group_id, machine in list(self._uncommitted.items()):
             machine.offsets.commit_up_to(high_watermark)

@@ -169,9 +169,9 @@ class ScriptedGroup:
         for batch in step.batches:
             for record in batch.records:
                 self._shard.replay(record, next(self._offsets))
-        self._shard.advance(next(self._offsets))
+        self._shard.committed(next(self._offsets))
         self._write_transitions()
-        self._shard.settle(step.group_id)
+        self._shard.settle(step)
         self._write_transitions()
         for reply in step.replies:
             self._take_answer(reply)

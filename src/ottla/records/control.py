@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from typing import NamedTuple
 
 from ottla.records.errors import BatchError
 
@@ -24,6 +25,15 @@ class ControlRecordType(IntEnum):
     SNAPSHOT_FOOTER = 4
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
+
+
+class TransactionMarker(NamedTuple):
+    """The end of a producer's transaction in one partition, as its control record says."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
 
 
 def control_record_type(key: bytes | None) -> ControlRecordType:
@@ -52,3 +62,13 @@ def coordinator_epoch(value: bytes | None) -> int:
     if version < _VALUE_VERSION:
         raise BatchError(f"invalid version {version} of an end-of-transaction record")
     return int(epoch)
+
+
+def transaction_marker(
+    producer_id: int, producer_epoch: int, key: bytes | None, value: bytes | None
+) -> TransactionMarker | None:
+    """The marker in a control record of that producer's batch; None for other kinds. BatchError if malformed."""
+    kind = control_record_type(key)
+    if kind not in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+        return None
+    return TransactionMarker(producer_id, producer_epoch, coordinator_epoch(value), kind is ControlRecordType.COMMIT)

@@ -79,7 +79,7 @@ class SimulatedCoordinator:
             record = decode_record(key, value)
             assert not isinstance(record, UnknownRecord)
             self._shard.replay(record, offset)
-        self._shard.advance(self._end)
+        self._shard.committed(self._end)
 
     def finish_loading(self, now_ms: int) -> None:
         """The log is read: members have a fresh session each."""
@@ -145,12 +145,12 @@ class SimulatedCoordinator:
                 return
             for record in batch.records:
                 self._append(record, now_ms)
-        self._shard.advance(self._end)
+        self._shard.committed(self._end)
         machine = self.machine
         if machine is not None:
             machine.check_invariants()
             self.member_ids = frozenset(machine.members.ids())
-        self._shard.settle(step.group_id)
+        self._shard.settle(step)
         for reply in step.replies:
             self._reply(reply, now_ms)
 

@@ -88,8 +88,8 @@ class World:
                 assert decoded == record
                 self.outcome.records.append(decoded)
                 self.shard.replay(decoded, len(self.log) - 1)
-        self.shard.advance(len(self.log))
-        self.shard.settle(step.group_id)
+        self.shard.committed(len(self.log))
+        self.shard.settle(step)
         self.outcome.evidence += step.notes
         for reply in step.replies:
             assert reply.token in self.open_tokens, f"token {reply.token} answered twice or never asked"
@@ -110,7 +110,7 @@ class World:
             record = decode_record(key, value)
             assert not isinstance(record, UnknownRecord)
             shard.replay(record, offset)
-        shard.advance(len(self.log))
+        shard.committed(len(self.log))
         return shard
 
     def restart(self) -> None:

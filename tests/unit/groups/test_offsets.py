@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.groups.offsets import GroupOffsets, OffsetAndMetadata, metadata_size
+from ottla.records.control import TransactionMarker
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 
@@ -49,13 +50,19 @@ def test_offsets_of_transactions_count_when_they_commit():
     # A later commit of a member overtakes the transaction's.
     offsets.replay(T1, at(9), 1)
     offsets.commit_up_to(2)
-    offsets.complete_transaction(5, is_commit=True)
+    offsets.replay_marker(TransactionMarker(5, 0, 0, True), 2)
+    assert dict(offsets.items()) == {T1: at(9)}, "the marker is not committed yet"
+    assert offsets.is_unstable(*T0)
+    assert offsets.has_uncommitted
+    offsets.commit_up_to(3)
     assert dict(offsets.items()) == {T0: at(1), T1: at(9)}
     offsets.replay_transactional(T0, at(7), 3, producer_id=6)
     offsets.replay_transactional(T1, at(7), 3, producer_id=6)
     offsets.replay_transactional(T1, None, 4, producer_id=6)
-    offsets.complete_transaction(6, is_commit=False)
-    offsets.complete_transaction(99, is_commit=True)
+    offsets.replay_marker(TransactionMarker(6, 0, 0, False), 5)
+    offsets.replay_marker(TransactionMarker(99, 0, 0, True), 6)
+    assert offsets.is_unstable(*T0)
+    offsets.commit_up_to(6)
     assert dict(offsets.items()) == {T0: at(1), T1: at(9)}
     assert not offsets.is_unstable(*T0)
 
@@ -65,8 +72,22 @@ def test_a_removed_offset_does_not_come_back_with_a_transaction():
     offsets.replay_transactional(T0, at(1), 0, producer_id=5)
     offsets.replay(T0, None, 1)
     offsets.commit_up_to(2)
-    offsets.complete_transaction(5, is_commit=True)
+    offsets.replay_marker(TransactionMarker(5, 0, 0, True), 2)
+    offsets.commit_up_to(3)
     assert offsets.get(*T0) is None
+
+
+def test_markers_and_records_count_in_the_order_of_the_log():
+    offsets = GroupOffsets()
+    offsets.replay_transactional(T0, at(1), 0, producer_id=5)
+    offsets.replay_transactional(T1, at(1), 0, producer_id=5)
+    offsets.replay(T0, None, 1)
+    offsets.replay_marker(TransactionMarker(5, 0, 0, True), 2)
+    offsets.replay(T1, None, 3)
+    offsets.commit_up_to(3)
+    assert dict(offsets.items()) == {T1: at(1)}, "the first was removed before the marker"
+    offsets.commit_up_to(4)
+    assert not offsets
 
 
 def test_expiry():

@@ -19,6 +19,7 @@ from ottla.groups.events import (
     LeaveResult,
     LeavingMember,
     OffsetCommit,
+    Step,
     SyncGroup,
     SyncResult,
     TopicsDeleted,
@@ -28,6 +29,7 @@ from ottla.groups.offsets import OffsetAndMetadata
 from ottla.groups.records import GroupRecord, OffsetRecord
 from ottla.groups.shard import GroupShard, refused, refused_while_loading
 from ottla.groups.states import GroupState
+from ottla.records.control import TransactionMarker
 from ottla.wire.errors import ErrorCode
 
 VALUE = OffsetAndMetadata(1, -1, "", 0)
@@ -84,11 +86,11 @@ def test_refusals_have_the_form_of_the_request(request_: object, _: object):
 
 def test_a_group_without_anything_is_dropped():
     groups = shard()
-    groups.handle(joining("g", 1, session_ms=1), 0)
+    step = groups.handle(joining("g", 1, session_ms=1), 0)
     assert "g" in groups.machines
-    groups.settle("g")
+    groups.settle(step)
     assert "g" not in groups.machines, "its only join was refused"
-    groups.settle("nosuch")
+    groups.settle(Step(1, "nosuch"))
 
 
 def test_a_group_that_was_asked_for_stays_until_it_is_deleted_or_an_expiry_run_comes_by():
@@ -96,24 +98,24 @@ def test_a_group_that_was_asked_for_stays_until_it_is_deleted_or_an_expiry_run_c
     for group, end in (("g", ExpireOffsets("g", 1)), ("h", DeleteGroup(9, "h"))):
         step = groups.handle(replace(joining(group, 1), protocol_type=""), 0)
         assert [reply.result.error for reply in step.replies] == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
-        groups.settle(group)
+        groups.settle(step)
         assert groups.machines[group].state is GroupState.EMPTY
-        assert not groups.handle(end, 1).batches, "it has nothing in the log"
-        groups.settle(group)
+        step = groups.handle(end, 1)
+        assert not step.batches, "it has nothing in the log"
+        groups.settle(step)
         assert group not in groups.machines
 
 
 def test_one_heap_for_the_deadlines_of_all():
     groups = shard()
     for number, group in enumerate(["a", "b", "c"]):
-        groups.handle(joining(group, number), number * 100)
-        groups.settle(group)
+        groups.settle(groups.handle(joining(group, number), number * 100))
     assert groups.next_deadline_ms() == 3000
     assert groups.expire(2999) is None
     expired = []
     while (step := groups.expire(3100)) is not None:
         expired.append(step.group_id)
-        groups.settle(step.group_id)
+        groups.settle(step)
     assert expired == ["a", "b"]
     assert groups.next_deadline_ms() == 3200
 
@@ -123,9 +125,12 @@ def test_transactions_by_their_markers():
     groups.replay(OffsetRecord("g", "t", 0, VALUE), 0, producer_id=7)
     groups.replay(OffsetRecord("h", "t", 0, VALUE), 1, producer_id=7)
     groups.replay(OffsetRecord("i", "t", 0, VALUE), 2, producer_id=8)
-    groups.complete_transaction(7, is_commit=True)
-    groups.complete_transaction(8, is_commit=False)
-    groups.complete_transaction(9, is_commit=True)
+    for number, (producer_id, is_commit) in enumerate([(7, True), (8, False), (9, True)]):
+        groups.replay_marker(TransactionMarker(producer_id, 0, 0, is_commit), 3 + number)
+    assert groups.machines["g"].offsets.get("t", 0) is None
+    assert groups.machines["i"].offsets.is_unstable("t", 0)
+    groups.committed(6)
+    assert not groups.machines["i"].offsets.is_unstable("t", 0)
     found = {name: machine.offsets.get("t", 0) for name, machine in groups.machines.items()}
     assert found == {"g": VALUE, "h": VALUE, "i": None}
 
@@ -143,8 +148,8 @@ def test_a_group_ends_and_its_name_is_used_again_for_offsets_only():
     groups.replay(OffsetRecord("g", "t", 0, VALUE), 0)
     groups.replay(GroupRecord("g", None), 1)
     groups.replay(OffsetRecord("g", "t", 1, VALUE), 2)
-    groups.advance(3)
+    groups.committed(3)
     for step in groups.loaded(0):
-        groups.settle(step.group_id)
+        groups.settle(step)
     machine = groups.machines["g"]
     assert (machine.generation_id, len(machine.offsets), groups.loading) == (0, 2, False)

@@ -27,7 +27,7 @@ from ottla.wire.messages.offset_fetch import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.runtime import CommittedOffset
+    from ottla.broker.coordinators.groups import CommittedOffset
 
 MIN_VERSION = 0
 MAX_VERSION = 9

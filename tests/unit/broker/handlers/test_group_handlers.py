@@ -43,7 +43,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from unit.broker.group_fakes import BROKER_ID, FakeBroker, ask
+from unit.broker.coordinators.group_fakes import BROKER_ID, FakeBroker, ask
 
 pytestmark = pytest.mark.spec("G2")
 

@@ -9,14 +9,14 @@ import re
 
 import pytest
 
-from ottla.broker.runtime import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.env.disk import DiskError
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import LeaveGroup, LeavingMember
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
-from unit.broker.group_fakes import FakeBroker, FakeLog
-from unit.broker.test_runtime import Answers, Test, commit, join, run, stable_group, sync, until
+from unit.broker.coordinators.group_fakes import FakeBroker, FakeLog
+from unit.broker.coordinators.test_groups import Answers, Test, commit, join, run, stable_group, sync, until
 
 pytestmark = pytest.mark.spec("G10")
 
@@ -115,7 +115,7 @@ def test_catching_up(caplog: pytest.LogCaptureFixture):
 def test_a_disk_that_does_not_give_the_records_keeps_it_catching_up(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ottla.broker.runtime.LOAD_RETRY_S", 0.0)
+    monkeypatch.setattr("ottla.broker.coordinators.runtime.LOAD_RETRY_S", 0.0)
     log = FakeLog()
 
     async def before(broker: FakeBroker) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.group_log import Appended, HostedLog
+from ottla.broker.coordinators.coordinator_log import Appended, HostedLog
 from ottla.broker.partitions import Partition
 from ottla.storage.results import AppendInfo, AppendRefusal
 from ottla.wire.errors import ErrorCode
@@ -36,10 +36,19 @@ def hosted() -> tuple[HostedLog, FakePartitions]:
 def test_append():
     log, partitions = hosted()
     partitions.log.high_watermark = 5
-    assert log.append("t", 0, bytearray(b"batch")) == Appended(3, 5)
+    assert log.append("t", 0, bytearray(b"batch"), 0) == Appended(3, 5)
     partitions.answer = AppendRefusal(ErrorCode.MESSAGE_TOO_LARGE, "too large")
-    assert log.append("t", 0, bytearray(b"batch")) is ErrorCode.MESSAGE_TOO_LARGE
-    assert log.append("t", 1, bytearray(b"batch")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.append("t", 0, bytearray(b"batch"), 0) is ErrorCode.MESSAGE_TOO_LARGE
+    assert log.append("t", 1, bytearray(b"batch"), 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_append_in_an_epoch():
+    log, partitions = hosted()
+    partitions.partition.leader_epoch = 3
+    for epoch in (2, 4):
+        assert log.append("t", 0, bytearray(b"batch"), epoch) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert isinstance(log.append("t", 0, bytearray(b"batch"), 3), Appended)
+    assert isinstance(log.append("t", 0, bytearray(b"batch"), None), Appended)
 
 
 def test_reading():

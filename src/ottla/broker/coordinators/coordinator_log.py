@@ -23,8 +23,11 @@ class Appended(NamedTuple):
 class CoordinatorLog(Protocol):
     """What a coordinator asks of the log of its internal topic."""
 
-    def append(self, topic: str, partition: int, batch: bytearray) -> Appended | ErrorCode:
-        """Append one encoded batch as leader, or say why not (nothing is written then)."""
+    def append(self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None) -> Appended | ErrorCode:
+        """Append one encoded batch as leader of `leader_epoch` (None: of whichever), or say why not.
+
+        Where this broker leads the partition in another epoch, nothing is written: NOT_LEADER_OR_FOLLOWER.
+        """
         ...
 
     def read_batches(self, topic: str, partition: int) -> Iterator[memoryview]:
@@ -50,10 +53,10 @@ class HostedLog:
     def __init__(self, partitions: PartitionSet) -> None:
         self._partitions = partitions
 
-    def append(self, topic: str, partition: int, batch: bytearray) -> Appended | ErrorCode:
+    def append(self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None) -> Appended | ErrorCode:
         """See `CoordinatorLog`."""
         hosted = self._partitions.get(topic, partition)
-        if hosted is None:
+        if hosted is None or (leader_epoch is not None and leader_epoch != hosted.leader_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         info = self._partitions.append(hosted, memoryview(batch), COORDINATOR)
         if isinstance(info, AppendRefusal):

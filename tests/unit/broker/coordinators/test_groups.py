@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.assign.consumer_protocol import encode_assignment, encode_subscription
-from ottla.broker.runtime import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.cluster.refusal import TopicRefusal
 from ottla.groups.events import DeleteGroup, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, OffsetCommit, SyncGroup
 from ottla.groups.machine import GroupMachine
@@ -24,7 +24,7 @@ from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.wire.errors import ErrorCode
 from support.waiting import wait_until
-from unit.broker.group_fakes import FakeBroker, FakeLog
+from unit.broker.coordinators.group_fakes import FakeBroker, FakeLog
 
 Test = Callable[[FakeBroker], Coroutine[Any, Any, None]]
 PARTITIONS = 3
@@ -169,7 +169,7 @@ def test_a_failed_append():
         other = broker.groups.describe("other")
         assert isinstance(other, GroupMachine)
         assert len(other.offsets) == 0
-        assert broker.groups.metrics.append_failures == 2
+        assert broker.groups.runtime.metrics.append_failures == 2
         assert broker.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
     run(test)
@@ -199,7 +199,7 @@ def test_a_restarted_runtime_knows_what_is_in_the_log(codec: int):
         assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
         assert broker.groups.heartbeat("g", member.member_id, None, 1) is ErrorCode.NONE
         assert committed(broker, "simple") == 7
-        assert broker.groups.metrics.loaded_records == 2
+        assert broker.groups.runtime.metrics.loaded_records == 2
 
     run(before, log, offsets_topic_compression_codec=str(codec))
     run(after, log)
@@ -237,7 +237,7 @@ def test_loading_does_not_hold_up_the_loop():
     value = OffsetAndMetadata(1, -1, "metadata", 1)
     for batch in range(40):
         records = [Record(0, 1, *encode_record(OffsetRecord(f"g{batch}", "t", number, value))) for number in range(500)]
-        log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch(records)))
+        log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch(records)), 0)
 
     async def after(broker: FakeBroker) -> None:
         broker.topics.put(OFFSETS_TOPIC, 1)
@@ -251,7 +251,7 @@ def test_loading_does_not_hold_up_the_loop():
             now = time.thread_time()
             longest, last, turns = max(longest, now - last), now, turns + 1
         gc.enable()
-        assert broker.groups.metrics.loaded_records == 20_000
+        assert broker.groups.runtime.metrics.loaded_records == 20_000
         # Slices of 5 ms, and a batch of 500 is decoded at once; processor time, since the machine may be busy.
         assert turns > 10
         assert longest < 0.05
@@ -264,7 +264,7 @@ def test_unreadable_records_are_reported_and_skipped(caplog: pytest.LogCaptureFi
     good = encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(5, -1, "", 1)))
     bad = [(b"\x00\x01\x00", None), (b"\x00\x63key", b"x"), (good[0], b"\x00\x09"), good]
     for key, value in bad:
-        log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, key, value)])))
+        log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, key, value)])), 0)
     broken = bytearray(encode_batch([Record(0, 1, *good)]))
     broken[-3] ^= 0xFF
     log.batches[OFFSETS_TOPIC, 0].append(bytes(broken[:-1]))
@@ -288,10 +288,10 @@ def test_offsets_of_transactions_are_loaded_by_their_markers():
         record = OffsetRecord("g", "t", partition, OffsetAndMetadata(producer_id, -1, "", 1))
         transactional = {"producer_id": producer_id, "producer_epoch": 0, "is_transactional": True}
         batch = encode_batch([Record(0, 1, *encode_record(record))], base_sequence=0, **transactional)
-        log.append(OFFSETS_TOPIC, 0, bytearray(batch))
+        log.append(OFFSETS_TOPIC, 0, bytearray(batch), 0)
         if marker is not None:
             end = Record(0, 1, *end_transaction_record(marker, 0))
-            log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([end], is_control=True, **transactional)))
+            log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([end], is_control=True, **transactional)), 0)
 
     write(10, 0, ControlRecordType.COMMIT)
     write(11, 1, ControlRecordType.ABORT)
@@ -321,7 +321,7 @@ def test_sessions_expire_by_the_timer():
         assert not isinstance(group, ErrorCode)
         await until(lambda: group.state is GroupState.EMPTY, "the session to expire")
         assert broker.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-        assert broker.groups.metrics.timer_runs >= 1
+        assert broker.groups.runtime.metrics.timer_runs >= 1
 
     run(test, group_min_session_timeout_ms="10")
 
@@ -396,7 +396,7 @@ def test_evidence_is_written_to_its_topic():
         answers = Answers()
         broker.groups.submit(LeaveGroup(answers, "g", [LeavingMember(joined.member_id)]))
         assert [record["outcome"] for record in evidence(broker)] == ["stable", "empty"]
-        assert broker.groups.metrics.rebalances == 2
+        assert broker.groups.rebalances == 2
 
     run(test)
 
@@ -417,7 +417,7 @@ def test_evidence_is_in_nobodys_way(caplog: pytest.LogCaptureFixture):
         broker.topics.refusal = TopicRefusal(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
         stable_group(broker)
         await until(lambda: "cannot be made: too few brokers" in caplog.text, "the refusal")
-        assert broker.groups._evidence.dropped == 1
+        assert broker.groups.evidence.dropped == 1
 
     run(test)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.group_clock import SteadyClock
+from ottla.broker.coordinators.clock import SteadyClock
 
 
 class FakeClock:

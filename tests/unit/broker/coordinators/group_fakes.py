@@ -7,9 +7,9 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.group_log import Appended
+from ottla.broker.coordinators.coordinator_log import Appended
+from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.partitions import Committed
-from ottla.broker.runtime import GroupRuntime
 from ottla.broker.tree_offsets import TreeOffsets
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
@@ -39,10 +39,14 @@ class FakeLog:
         self.waiting: list[tuple[tuple[str, int], int, Committed]] = []
         self.follows = True
         self.error: ErrorCode | None = None
+        #: Of partitions that are not led in the epoch 0.
+        self.epochs: dict[tuple[str, int], int] = {}
 
-    def append(self, topic: str, partition: int, batch: bytearray) -> Appended | ErrorCode:
+    def append(self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None) -> Appended | ErrorCode:
         if self.error is not None:
             return self.error
+        if leader_epoch not in (None, self.epochs.get((topic, partition), 0)):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         key = (topic, partition)
         first = self.ends.get(key, 0)
         header = parse_batch_header(batch)
@@ -78,16 +82,17 @@ class FakeLog:
 class FakeTopics:
     """Topics that come into being when asked for."""
 
-    def __init__(self, runtime_of: list[GroupRuntime], partitions: int = 3) -> None:
+    def __init__(self, runtime_of: list[GroupCoordinatorService], partitions: int = 3) -> None:
         self.runtime_of = runtime_of
         self.partitions = partitions
         self.refusal: TopicRefusal | None = None
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9092)
         self.image = ClusterImage("c", BROKER_ID, {BROKER_ID: BrokerImage(BROKER_ID, (endpoint,))})
 
-    def put(self, name: str, partitions: int, leader: int = BROKER_ID) -> None:
-        topic_id = UUID(int=len(self.image.topics) + 1)
-        image = PartitionImage(leader, 0, (leader,), (leader,))
+    def put(self, name: str, partitions: int, leader: int = BROKER_ID, leader_epoch: int = 0) -> None:
+        known = self.image.topics.get(name)
+        topic_id = UUID(int=len(self.image.topics) + 1) if known is None else known.topic_id
+        image = PartitionImage(leader, leader_epoch, (leader,), (leader,))
         self.change(self.image.with_topic(TopicImage(name, topic_id, (image,) * partitions, {}, False)))
 
     def remove(self, name: str) -> None:
@@ -116,11 +121,13 @@ class FakeBroker:
     """What handlers of group requests see of the broker."""
 
     def __init__(self, log: FakeLog | None = None, **settings: str) -> None:
-        runtimes: list[GroupRuntime] = []
+        runtimes: list[GroupCoordinatorService] = []
         self.log = log or FakeLog()
         self.topics = FakeTopics(runtimes)
         self.config = broker_config(**settings)
-        self.groups = GroupRuntime(self.config, SystemClock(), self.log, self.topics, Randomness(7), BROKER_ID)
+        self.groups = GroupCoordinatorService(
+            self.config, SystemClock(), self.log, self.topics, Randomness(7), BROKER_ID
+        )
         runtimes.append(self.groups)
         self.tree_disk = FaultyDisk(MemoryDisk())
         self.zk = LocalClient(TreeStore.open(self.tree_disk, "/tree", VirtualClock(1)))

@@ -13,7 +13,7 @@ from ottla.records.record import Record, encode_batch
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.group_log import CoordinatorLog
+    from ottla.broker.coordinators.coordinator_log import CoordinatorLog
     from ottla.cluster.image import ClusterImage
     from ottla.cluster.refusal import TopicRefusal
 
@@ -76,7 +76,7 @@ class EvidenceWriter:
         while self._queue:
             evidence = self._queue.popleft()
             record = Record(0, evidence.closed_at_ms, evidence.group_id.encode(), evidence.encode())
-            appended = self._log.append(EVIDENCE_TOPIC, PARTITION, bytearray(encode_batch([record])))
+            appended = self._log.append(EVIDENCE_TOPIC, PARTITION, bytearray(encode_batch([record])), None)
             if isinstance(appended, ErrorCode):
                 self.dropped += 1
                 log.warning("evidence of a rebalance of group %s is lost: %s", evidence.group_id, appended.message)

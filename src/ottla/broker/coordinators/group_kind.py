@@ -1,0 +1,102 @@
+"""Groups as a kind of coordinator: their topic, their records, and what is logged and counted of their steps."""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.broker.coordinators.evidence import EvidenceWriter
+from ottla.broker.coordinators.shard import ShardState, Unreadable
+from ottla.groups.coordinator import STATE_OF, CoordinatorState
+from ottla.groups.events import Result, Step
+from ottla.groups.failures import failed_result
+from ottla.groups.group import GroupLimits
+from ottla.groups.machine import GroupMachine
+from ottla.groups.records import LogRecord, MalformedRecord, UnknownRecord, decode_record, encode_record
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+COORDINATOR_OF_GROUP = "coordinator of group"
+COORDINATOR_OF_PARTITION = "coordinator of partition"
+"""How log events about states begin; what it was and what it is now stand at their end, as in `ready -> preparing`."""
+
+_STATE_OF_SHARD = {
+    ShardState.ABSENT: CoordinatorState.DOWN,
+    ShardState.LOADING: CoordinatorState.CATCHING_UP,
+    ShardState.ACTIVE: CoordinatorState.READY,
+}
+
+
+class GroupKind:
+    """`CoordinatorKind` of consumer groups."""
+
+    topic = OFFSETS_TOPIC
+    log = logging.getLogger("ottla.groups")
+
+    def __init__(self, limits: GroupLimits, evidence: EvidenceWriter) -> None:
+        self._limits = limits
+        self._evidence = evidence
+        #: Rebalances that have ended since the start.
+        self.rebalances = 0
+        #: State logged last of coordinators that are not ready, by group.
+        self._logged: dict[str, CoordinatorState] = {}
+
+    def new_shard(self, partition: int) -> GroupShard:
+        """See `CoordinatorKind`."""
+        return GroupShard(partition, self._limits)
+
+    def encode(self, record: LogRecord) -> tuple[bytes, bytes | None]:
+        """See `CoordinatorKind`."""
+        return encode_record(record)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> LogRecord | Unreadable:
+        """See `CoordinatorKind`."""
+        try:
+            record = decode_record(key, value)
+        except MalformedRecord as error:
+            return Unreadable(str(error), is_damage=True)
+        if isinstance(record, UnknownRecord):
+            message = f"has a key of version {record.key_version}, which is not known here; skipped"
+            return Unreadable(message, is_damage=False)
+        return record
+
+    def failed_result(self, result: Result, error: ErrorCode) -> Result:
+        """See `CoordinatorKind`."""
+        return failed_result(result, error)
+
+    def carried_out(self, shard: GroupShard, step: Step) -> None:
+        """Log the states that the group went through, and write the evidence of a rebalance that has ended."""
+        machine = shard.machines.get(step.group_id)
+        if machine is not None and machine.entered:
+            self._log_states(machine)
+        if step.notes:
+            self.rebalances += len(step.notes)
+            self._evidence.add(step.notes)
+
+    def unloaded(self, step: Step) -> None:
+        """Write the evidence of a rebalance that leadership's end has cut short."""
+        self._logged.pop(step.group_id, None)
+        self._evidence.add(step.notes)
+
+    def state_changed(self, partition: int, before: ShardState, now: ShardState) -> None:
+        """Log it. Where there is nothing to load, that is no news."""
+        if now is before:
+            return
+        is_news = (before, now) != (ShardState.ABSENT, ShardState.ACTIVE)
+        level = logging.INFO if is_news else logging.DEBUG
+        labels = (_STATE_OF_SHARD[before].label, _STATE_OF_SHARD[now].label)
+        self.log.log(level, "%s %s-%d: %s -> %s", COORDINATOR_OF_PARTITION, self.topic, partition, *labels)
+
+    def _log_states(self, machine: GroupMachine) -> None:
+        before = self._logged.get(machine.group_id, CoordinatorState.READY)
+        for state in machine.entered:
+            now = STATE_OF[state]
+            if now is not before:
+                self.log.debug("%s %s: %s -> %s", COORDINATOR_OF_GROUP, machine.group_id, before.label, now.label)
+            before = now
+        machine.entered.clear()
+        if before is CoordinatorState.READY:
+            self._logged.pop(machine.group_id, None)
+        else:
+            self._logged[machine.group_id] = before

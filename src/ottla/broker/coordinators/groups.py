@@ -1,0 +1,326 @@
+"""The group coordinator: consumer groups and committed offsets of the partitions of the offsets topic led here.
+
+Handlers call it; the groups live in `ottla.groups`, and `CoordinatorRuntime` hosts them. Source: Apache Kafka 3.9,
+`GroupCoordinatorService`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.clock import SteadyClock
+from ottla.broker.coordinators.coordinator_log import CoordinatorLog
+from ottla.broker.coordinators.evidence import EvidenceWriter, Topics
+from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
+from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime
+from ottla.groups.coordinator import STATE_OF, CoordinatorState
+from ottla.groups.events import ExpireOffsets, GroupEvent, GroupRequest, PartitionsChanged, Step, TopicsDeleted
+from ottla.groups.group import GroupLimits
+from ottla.groups.machine import GroupMachine
+from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.records import partition_of
+from ottla.groups.shard import GroupShard, refused, refused_while_loading
+from ottla.groups.states import GroupState
+from ottla.records.compression import Compression
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from ottla.cluster.image import ClusterImage
+    from ottla.config.broker import BrokerConfig
+    from ottla.env.clock import Clock
+    from ottla.env.randomness import Randomness
+
+log = logging.getLogger("ottla.groups")
+
+PARTITION_CACHE_LIMIT = 100_000
+"""Group ids whose partition is remembered."""
+MS_PER_MINUTE = 60_000
+
+CommittedOffset = tuple[str, int, OffsetAndMetadata | None, ErrorCode]
+"""Topic, partition, what is committed (None for nothing), and UNSTABLE_OFFSET_COMMIT where that may change."""
+
+
+@dataclass(slots=True)
+class GroupMetrics:
+    """Plain counters, read when they are scraped."""
+
+    requests: int = 0
+    heartbeats: int = 0
+    expired_offsets: int = 0
+
+
+class GroupCoordinatorService:
+    """Groups of this broker. Handlers call `submit`, `heartbeat` and the reading methods."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        coordinator_log: CoordinatorLog,
+        topics: Topics,
+        randomness: Randomness,
+        broker_id: int,
+    ) -> None:
+        self.metrics = GroupMetrics()
+        self._topics = topics
+        self._randomness = randomness
+        self._broker_id = broker_id
+        self._clock = SteadyClock(clock)
+        self._retention_ms = config.get_int("offsets.retention.minutes") * MS_PER_MINUTE
+        self._expiry_interval_ms = config.get_long("offsets.retention.check.interval.ms")
+        self._configured_partitions = config.get_int("offsets.topic.num.partitions")
+        self.evidence = EvidenceWriter(coordinator_log, topics, config.get_boolean("ottla.rebalance.evidence.enable"))
+        limits = GroupLimits(
+            min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
+            max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
+            max_size=config.get_int("group.max.size"),
+            initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
+            offset_metadata_max_bytes=config.get_int("offset.metadata.max.bytes"),
+        )
+        self._kind = GroupKind(limits, self.evidence)
+        self.runtime: CoordinatorRuntime[GroupShard, Step] = CoordinatorRuntime(
+            self._kind,
+            coordinator_log,
+            self._clock,
+            Compression(config.get_int("offsets.topic.compression.codec")),
+            config.get_int("offsets.commit.timeout.ms"),
+        )
+        self._shards = self.runtime.shards
+        self._topic_id: UUID | None = None
+        self._partition_count = 0
+        self._partition_cache: dict[str, int] = {}
+        self._partition_counts: dict[str, int] = {}
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._active = False
+
+    # Life
+
+    def start(self) -> None:
+        """Load the partitions that this broker leads (in the background) and begin to answer."""
+        self._active = True
+        self.image_changed(self._topics.image)
+        self._arm_expiry()
+
+    async def stop(self) -> None:
+        """Stop answering; pending requests get no answer, since their connections go too."""
+        self._active = False
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        self.evidence.stop()
+        await self.runtime.stop()
+
+    def image_changed(self, image: ClusterImage) -> None:
+        """Topics changed. The broker calls this once the logs of new partitions are there."""
+        if not self._active:
+            return
+        topic = image.topics.get(OFFSETS_TOPIC)
+        partitions = topic.partitions if topic is not None else ()
+        topic_id = topic.topic_id if topic is not None else None
+        if topic_id != self._topic_id:
+            for partition in range(self._partition_count):
+                self.runtime.unload(partition, None)
+            self._topic_id = topic_id
+        if len(partitions) != self._partition_count:
+            self._partition_count = len(partitions)
+            self._partition_cache.clear()
+        for index, state in enumerate(partitions):
+            if state.leader == self._broker_id:
+                self.runtime.load(index, state.leader_epoch)
+            else:
+                self.runtime.unload(index, state.leader_epoch)
+        self._submit_partition_counts({name: len(known.partitions) for name, known in image.topics.items()})
+
+    @property
+    def loading(self) -> bool:
+        """Whether some partition is still being read."""
+        return self.runtime.loading
+
+    @property
+    def rebalances(self) -> int:
+        """Rebalances that have ended since the start."""
+        return self._kind.rebalances
+
+    async def ensure_offsets_topic(self) -> ErrorCode:
+        """Make the offsets topic unless it is there; COORDINATOR_NOT_AVAILABLE where that cannot be."""
+        if OFFSETS_TOPIC in self._topics.image.topics:
+            return ErrorCode.NONE
+        refusal = await self._topics.ensure_topic(OFFSETS_TOPIC)
+        if refusal is None:
+            return ErrorCode.NONE
+        log.warning("the topic %s cannot be made: %s", OFFSETS_TOPIC, refusal.message)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    @property
+    def has_offsets_topic(self) -> bool:
+        """Whether the offsets topic is there."""
+        return self._partition_count > 0
+
+    # Requests
+
+    def now_ms(self) -> int:
+        """The coordinator's time, for what goes into events."""
+        return self._clock.now_ms()
+
+    def new_id(self) -> str:
+        """A random id for a new member."""
+        return str(self._randomness.uuid())
+
+    def submit(self, request: GroupRequest, allow_empty_group_id: bool = False) -> None:
+        """Take in a request; its `token`, a `Callable[[Result], None]`, is called once with the answer."""
+        self.metrics.requests += 1
+        shard = self._shard(request.group_id, allow_empty_group_id)
+        if isinstance(shard, ErrorCode):
+            loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            answer = request.token
+            assert callable(answer)
+            answer(refused_while_loading(request) if loading else refused(request, shard))
+            return
+        self._run(shard, request)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """The answer to a Heartbeat."""
+        self.metrics.heartbeats += 1
+        shard = self._shard(group_id, False)
+        if isinstance(shard, ErrorCode):
+            return ErrorCode.NONE if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else shard
+        machine = shard.machines.get(group_id)
+        if machine is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return machine.heartbeat(member_id, group_instance_id, generation_id, self._clock.now_ms())
+
+    def committed(
+        self, group_id: str, wanted: Iterable[tuple[str, int]] | None, require_stable: bool
+    ) -> Sequence[CommittedOffset] | ErrorCode:
+        """Committed offsets of the partitions `wanted`, of all partitions where it is None."""
+        shard = self._shard(group_id, True)
+        if isinstance(shard, ErrorCode):
+            return shard
+        machine = shard.machines.get(group_id)
+        if machine is None:
+            return [(topic, index, None, ErrorCode.NONE) for topic, index in wanted or ()]
+        offsets = machine.offsets
+        if wanted is None:
+            wanted = [key for key, _ in offsets.items()]
+        found: list[CommittedOffset] = []
+        for topic, index in wanted:
+            if require_stable and offsets.is_unstable(topic, index):
+                found.append((topic, index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            else:
+                found.append((topic, index, offsets.get(topic, index), ErrorCode.NONE))
+        return found
+
+    def describe(self, group_id: str) -> GroupMachine | ErrorCode | None:
+        """The group, to be read only; None where there is none."""
+        shard = self._shard(group_id, True)
+        return shard if isinstance(shard, ErrorCode) else shard.machines.get(group_id)
+
+    def groups(self) -> tuple[ErrorCode, list[GroupMachine]]:
+        """All groups of this broker, to be read only, with an error while some are still being loaded."""
+        if not self._active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE
+        return error, [m for shard in self._shards.values() if not shard.loading for m in shard.machines.values()]
+
+    def coordinator_state(self, group_id: str) -> CoordinatorState:
+        """How far this broker is as the coordinator of a group."""
+        shard = self._shards.get(self.partition_of(group_id))
+        if shard is None or not self._active:
+            return CoordinatorState.DOWN
+        if shard.loading:
+            return CoordinatorState.CATCHING_UP
+        machine = shard.machines.get(group_id)
+        return CoordinatorState.READY if machine is None else STATE_OF[machine.state]
+
+    def coordinator_states(self) -> dict[CoordinatorState, int]:
+        """How many coordinators are in each state: groups; partitions where it is not known yet which groups they hold.
+
+        That is so of partitions of the offsets topic that are led elsewhere, or still being read.
+        """
+        counts = dict.fromkeys(CoordinatorState, 0)
+        counts[CoordinatorState.DOWN] = self._partition_count - len(self._shards)
+        for shard in self._shards.values():
+            if shard.loading:
+                counts[CoordinatorState.CATCHING_UP] += 1
+                continue
+            for machine in shard.machines.values():
+                counts[STATE_OF[machine.state]] += 1
+        return counts
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the offsets topic that holds the group."""
+        partition = self._partition_cache.get(group_id)
+        if partition is None:
+            if len(self._partition_cache) >= PARTITION_CACHE_LIMIT:
+                self._partition_cache.clear()
+            partition = partition_of(group_id, self._partition_count or self._configured_partitions)
+            self._partition_cache[group_id] = partition
+        return partition
+
+    def _shard(self, group_id: str, allow_empty_group_id: bool) -> GroupShard | ErrorCode:
+        """The shard that answers for a group, or why none does."""
+        if not group_id and not allow_empty_group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if not self._active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        shard = self._shards.get(self.partition_of(group_id))
+        if shard is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.loading else shard
+
+    def _run(self, shard: GroupShard, event: GroupEvent) -> None:
+        self.runtime.carry_out(shard, shard.handle(event, self._clock.now_ms()))
+
+    # What happens to all groups
+
+    def _arm_expiry(self) -> None:
+        seconds = self._expiry_interval_ms / 1000
+        self._expiry_timer = asyncio.get_running_loop().call_later(seconds, self._start_expiry)
+
+    def _start_expiry(self) -> None:
+        self._clock.correct()
+        self.runtime.spawn(self._expire_offsets())
+        self._arm_expiry()
+
+    async def _expire_offsets(self) -> None:
+        """`offsets.retention.minutes`: look at every group, a slice at a time."""
+        before = self._offset_count()
+        looked_at = 0
+        for shard in list(self._shards.values()):
+            for group_id in list(shard.machines):
+                if not shard.loading and self.runtime.is_hosted(shard):
+                    self._run(shard, ExpireOffsets(group_id, self._retention_ms))
+                looked_at += 1
+                if looked_at % STEPS_PER_SLICE == 0:
+                    await asyncio.sleep(0)
+        self.metrics.expired_offsets += max(0, before - self._offset_count())
+
+    def _offset_count(self) -> int:
+        return sum(len(machine.offsets) for shard in self._shards.values() for machine in shard.machines.values())
+
+    def _submit_partition_counts(self, counts: dict[str, int]) -> None:
+        """Submit to the groups which topics changed: it explains their rebalances, and ends offsets of dead topics."""
+        before, self._partition_counts = self._partition_counts, counts
+        if not before:
+            return
+        changed = {
+            name: (before.get(name, 0), counts.get(name, 0))
+            for name in before.keys() | counts.keys()
+            if before.get(name, 0) != counts.get(name, 0)
+        }
+        if not changed:
+            return
+        gone = frozenset(name for name, (_, now) in changed.items() if now == 0)
+        for shard in list(self._shards.values()):
+            for group_id, machine in list(shard.machines.items()):
+                if shard.loading:
+                    continue
+                if machine.state is GroupState.STABLE:
+                    self._run(shard, PartitionsChanged(group_id, changed))
+                if gone:
+                    self._run(shard, TopicsDeleted(group_id, gone))

@@ -1,0 +1,77 @@
+"""Replay of a partition of a coordinator's topic into its shard, without holding up the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.coordinators.shard import Unreadable
+from ottla.records.batch import BatchHeader, split_batches
+from ottla.records.control import transaction_marker
+from ottla.records.errors import BatchError
+from ottla.records.record import Record, decode_batch
+from ottla.records.upgrade import upgrade
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.coordinator_log import CoordinatorLog
+    from ottla.broker.coordinators.shard import CoordinatorKind, CoordinatorShard
+
+SLICE_S = 0.005
+"""How long the loop is held at a time."""
+RECORDS_PER_LOOK = 64
+"""Records between two looks at the clock."""
+
+
+async def load_shard(
+    shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], coordinator_log: CoordinatorLog
+) -> int:
+    """Replay the whole partition; returns the number of records. What cannot be read is reported and skipped.
+
+    All that is found counts as committed: who was elected leader holds every record that ever was. Raises DiskError;
+    the shard then knows a part of its records, and must not be served.
+    """
+    loop = asyncio.get_running_loop()
+    slice_end = loop.time() + SLICE_S
+    count = 0
+    try:
+        for data in coordinator_log.read_batches(kind.topic, shard.partition):
+            for header in split_batches(data := upgrade(data)):
+                for record in _records(data, header, shard, kind):
+                    _replay(shard, kind, record, header.producer_id if header.is_transactional else -1)
+                    count += 1
+                    if count % RECORDS_PER_LOOK == 0 and loop.time() >= slice_end:
+                        await asyncio.sleep(0)
+                        slice_end = loop.time() + SLICE_S
+                shard.committed(header.last_offset + 1)
+            if loop.time() >= slice_end:
+                await asyncio.sleep(0)
+                slice_end = loop.time() + SLICE_S
+    except BatchError as error:
+        kind.log.error("%s-%d cannot be read beyond %d records: %s", kind.topic, shard.partition, count, error)
+    return count
+
+
+def _records(
+    data: memoryview, header: BatchHeader, shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any]
+) -> list[Record]:
+    """The records of a batch; none of a control batch, which is replayed here."""
+    try:
+        records = decode_batch(data, header)
+        if not header.is_control:
+            return records
+        for record in records:
+            marker = transaction_marker(header.producer_id, header.producer_epoch, record.key, record.value)
+            if marker is not None:
+                shard.replay_marker(marker, record.offset)
+    except BatchError as error:
+        kind.log.error("batch at offset %d of %s-%d: %s", header.base_offset, kind.topic, shard.partition, error)
+    return []
+
+
+def _replay(shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], record: Record, producer_id: int) -> None:
+    decoded = kind.decode(record.key, record.value)
+    if isinstance(decoded, Unreadable):
+        say = kind.log.error if decoded.is_damage else kind.log.warning
+        say("record %d of %s-%d: %s", record.offset, kind.topic, shard.partition, decoded.message)
+    else:
+        shard.replay(decoded, record.offset, producer_id)

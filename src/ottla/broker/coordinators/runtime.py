@@ -1,0 +1,366 @@
+"""The runtime of coordinators: the shell around the state machines whose durable state is an internal topic.
+
+It hosts one shard per partition of its kind's topic that this broker leads. It appends the batches of each step,
+replays their records at once, and gives the step's replies and sends its requests when everything that the shard has
+appended is committed. One timer is armed for the earliest deadline. Everything happens on the event loop, so work on
+one shard is serial. Source: Apache Kafka 3.9, `CoordinatorRuntime`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
+
+from ottla.broker.coordinators.coordinator_log import Appended, CoordinatorLog
+from ottla.broker.coordinators.loading import load_shard
+from ottla.broker.coordinators.shard import (
+    BrokerRequests,
+    CoordinatorBatch,
+    CoordinatorKind,
+    CoordinatorReply,
+    RequestingShard,
+    Shard,
+    ShardState,
+    Step,
+)
+from ottla.env.disk import DiskError
+from ottla.records.compression import Compression
+from ottla.records.record import Record, encode_batch
+from ottla.wire.errors import ErrorCode, WireError
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.clock import SteadyClock
+    from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
+
+STEPS_PER_SLICE = 200
+"""Steps carried out, where all of a shard's machines have one, before the loop gets its turn."""
+EARLIEST_TIMER_MS = 1
+LOAD_RETRY_S = 2.0
+"""After this long a partition that the disk did not give is read again."""
+
+_FailedResult = Callable[[Any, ErrorCode], Any]
+
+
+@dataclass(slots=True)
+class CoordinatorMetrics:
+    """Plain counters, read when they are scraped."""
+
+    append_failures: int = 0
+    loaded_records: int = 0
+    load_ms_max: int = 0
+    timer_runs: int = 0
+
+
+class _Hosted(Generic[Shard]):
+    """A shard with what its log looks like from here."""
+
+    __slots__ = ("appended", "committed", "leader_epoch", "shard", "waiting")
+
+    def __init__(self, shard: Shard, leader_epoch: int) -> None:
+        self.shard = shard
+        self.leader_epoch = leader_epoch
+        #: The offset after the last record appended, and how far the partition is committed.
+        self.appended = 0
+        self.committed = 0
+        #: Steps whose records are not committed yet.
+        self.waiting: set[_Uncommitted] = set()
+
+
+class CoordinatorRuntime(Generic[Shard, Step]):
+    """The shards of one kind of coordinator.
+
+    `load` and `unload` say which partitions this broker leads; `carry_out` takes the steps of a shard in `shards`.
+    `commit_timeout_ms` is how long replies wait for the high watermark; `requests` is needed by kinds that ask other
+    brokers. Call `stop` once.
+    """
+
+    def __init__(
+        self,
+        kind: CoordinatorKind[Shard, Step],
+        coordinator_log: CoordinatorLog,
+        clock: SteadyClock,
+        compression: Compression,
+        commit_timeout_ms: int,
+        requests: BrokerRequests | None = None,
+    ) -> None:
+        self.metrics = CoordinatorMetrics()
+        #: By partition, those that load included.
+        self.shards: dict[int, Shard] = {}
+        self._kind = kind
+        self._log = coordinator_log
+        self._clock = clock
+        self._compression = compression
+        self._commit_timeout_s = commit_timeout_ms / 1000
+        self._requests = requests
+        self._hosted: dict[int, _Hosted[Shard]] = {}
+        #: By partition the newest leader epoch heard of, also of partitions that are led elsewhere by now.
+        self._epochs: dict[int, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def loading(self) -> bool:
+        """Whether some partition is still being read."""
+        return any(shard.loading for shard in self.shards.values())
+
+    def is_hosted(self, shard: Shard) -> bool:
+        """Whether the shard is still the one that serves its partition."""
+        return self.shards.get(shard.partition) is shard
+
+    async def stop(self) -> None:
+        """Stop; nobody who waits is answered, since their connections go too."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for hosted in self._hosted.values():
+            for waiting in hosted.waiting:
+                waiting.forget()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.shards.clear()
+        self._hosted.clear()
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Run work in the background until `stop`; a failure is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._kind.log.error("the coordinator of %s failed in the background", self._kind.topic, exc_info=error)
+
+    # Partitions
+
+    def load(self, partition: int, leader_epoch: int) -> None:
+        """Lead a partition since `leader_epoch`: replay its log in the background, then serve it.
+
+        A partition that is hosted already goes on in the newer epoch. An epoch older than one heard of is ignored.
+        """
+        if leader_epoch < self._epochs.get(partition, leader_epoch):
+            return
+        self._epochs[partition] = leader_epoch
+        hosted = self._hosted.get(partition)
+        if hosted is None:
+            self._host(partition, leader_epoch, ShardState.ABSENT)
+        else:
+            hosted.leader_epoch = leader_epoch
+
+    def unload(self, partition: int, leader_epoch: int | None) -> None:
+        """Lead a partition no longer: fail those who wait with NOT_COORDINATOR.
+
+        `leader_epoch` is that of the new leader; an epoch older than one heard of is ignored. None is for a replica
+        that is removed from this broker, whatever its epoch.
+        """
+        if leader_epoch is None:
+            self._epochs.pop(partition, None)
+        elif leader_epoch < self._epochs.get(partition, leader_epoch):
+            return
+        else:
+            self._epochs[partition] = leader_epoch
+        hosted = self._hosted.pop(partition, None)
+        if hosted is None:
+            return
+        shard = self.shards.pop(partition)
+        self._kind.state_changed(partition, _state_of(shard), ShardState.ABSENT)
+        for waiting in list(hosted.waiting):
+            waiting.done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for step in shard.unload(self._clock.now_ms()):
+            self._kind.unloaded(step)
+            _deliver(step.replies)
+
+    def _host(self, partition: int, leader_epoch: int, before: ShardState) -> None:
+        shard = self.shards[partition] = self._kind.new_shard(partition)
+        self._hosted[partition] = _Hosted(shard, leader_epoch)
+        if self._log.is_empty(self._kind.topic, partition):
+            shard.loading = False
+            self._kind.state_changed(partition, before, ShardState.ACTIVE)
+        else:
+            self._kind.state_changed(partition, before, ShardState.LOADING)
+            self.spawn(self._load(shard))
+
+    async def _load(self, shard: Shard) -> None:
+        kind, partition = self._kind, shard.partition
+        begun_ms = self._clock.now_ms()
+        try:
+            records = await load_shard(shard, kind, self._log)
+        except DiskError as error:
+            # Answers from half of the records would be wrong: none until the disk gives all of them.
+            kind.log.error("%s-%d cannot be read, it is tried again: %s", kind.topic, partition, error)
+            await asyncio.sleep(LOAD_RETRY_S)
+            if self.is_hosted(shard):
+                self._host(partition, self._hosted[partition].leader_epoch, ShardState.LOADING)
+            return
+        for number, step in enumerate(shard.loaded(self._clock.now_ms())):
+            if number % STEPS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+            if not self.is_hosted(shard):
+                return
+            self.carry_out(shard, step)
+        kind.state_changed(partition, ShardState.LOADING, ShardState.ACTIVE)
+        taken_ms = self._clock.now_ms() - begun_ms
+        self.metrics.loaded_records += records
+        self.metrics.load_ms_max = max(self.metrics.load_ms_max, taken_ms)
+        kind.log.info("loaded %d records of %s-%d in %d ms", records, kind.topic, partition, taken_ms)
+
+    # Steps
+
+    def carry_out(self, shard: Shard, step: Step) -> None:
+        """Append, replay, settle; then reply and send requests, at once or when all is committed."""
+        hosted = self._hosted.get(shard.partition)
+        if hosted is None or hosted.shard is not shard:
+            # An append that fails may take the partition away before its step comes back.
+            _fail(step.replies, self._kind.failed_result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        for batch in step.batches:
+            error = self._append(hosted, batch)
+            if error is not None:
+                self.metrics.append_failures += 1
+                self._kind.log.warning(
+                    "an append to %s-%d failed: %s", self._kind.topic, shard.partition, error.message
+                )
+                self.carry_out(shard, shard.append_failed(step, error, self._clock.now_ms()))
+                return
+        self._kind.carried_out(shard, step)
+        shard.settle(step)
+        self._arm(shard)
+        if step.replies or step.requests:
+            if hosted.committed >= hosted.appended:
+                _deliver(step.replies)
+                self._send(shard, step.requests)
+            else:
+                self._wait(hosted, step)
+
+    def _append(self, hosted: _Hosted[Shard], batch: CoordinatorBatch) -> ErrorCode | None:
+        shard, kind = hosted.shard, self._kind
+        now_ms = self._clock.now_ms()
+        try:
+            records = [Record(0, now_ms, *kind.encode(record)) for record in batch.records]
+        except (WireError, struct.error):
+            kind.log.exception("a record of %s cannot be written", kind.topic)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        encoded = encode_batch(
+            records,
+            compression=self._compression,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            is_transactional=batch.producer_id >= 0,
+        )
+        appended = self._log.append(kind.topic, shard.partition, bytearray(encoded), hosted.leader_epoch)
+        if not isinstance(appended, Appended):
+            return appended
+        for index, record in enumerate(batch.records):
+            shard.replay(record, appended.first_offset + index, batch.producer_id)
+        hosted.appended = appended.first_offset + len(batch.records)
+        hosted.committed = appended.high_watermark
+        shard.committed(appended.high_watermark)
+        return None
+
+    def _wait(self, hosted: _Hosted[Shard], step: Step) -> None:
+        """Reply and send requests when all is committed; replies are given up after the commit timeout."""
+        shard, topic = hosted.shard, self._kind.topic
+        waiting = _Uncommitted(hosted.waiting, step.replies, self._kind.failed_result)
+
+        def committed(error: ErrorCode) -> None:
+            if not self.is_hosted(shard):
+                return
+            hosted.committed = self._log.high_watermark(topic, shard.partition)
+            shard.committed(hosted.committed)
+            waiting.done(error)
+            if error is ErrorCode.NONE:
+                self._send(shard, step.requests)
+
+        loop = asyncio.get_running_loop()
+        waiting.timer = loop.call_later(self._commit_timeout_s, waiting.done, ErrorCode.REQUEST_TIMED_OUT)
+        self._log.when_committed(topic, shard.partition, hosted.appended - 1, committed)
+
+    def _send(self, shard: Shard, requests: Sequence[BrokerRequest]) -> None:
+        for request in requests:
+            assert isinstance(shard, RequestingShard)
+            assert self._requests is not None
+            self._requests.send(request, lambda outcome: self._request_done(shard, outcome))
+
+    def _request_done(self, shard: Any, outcome: BrokerOutcome) -> None:
+        if self.is_hosted(shard):
+            self.carry_out(shard, shard.request_done(outcome, self._clock.now_ms()))
+
+    # Timer
+
+    def _arm(self, shard: Shard) -> None:
+        """Make sure that the timer runs by the shard's next deadline."""
+        at_ms = shard.next_deadline_ms()
+        if at_ms is None or (self._timer is not None and self._timer_at_ms <= at_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        wait_ms = max(at_ms - self._clock.now_ms(), EARLIEST_TIMER_MS)
+        self._timer_at_ms = at_ms
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self.metrics.timer_runs += 1
+        now_ms = self._clock.now_ms()
+        for shard in list(self.shards.values()):
+            if shard.loading:
+                continue
+            while (step := shard.expire(now_ms)) is not None:
+                self.carry_out(shard, step)
+            self._arm(shard)
+
+
+class _Uncommitted:
+    """Replies that wait for their records to be committed, or for the time that this may take."""
+
+    __slots__ = ("_among", "_failed_result", "_replies", "timer")
+
+    def __init__(
+        self,
+        among: set[_Uncommitted],
+        replies: Sequence[CoordinatorReply],
+        failed_result: _FailedResult,
+    ) -> None:
+        self._among = among
+        self._replies = replies
+        self._failed_result = failed_result
+        self.timer: asyncio.TimerHandle | None = None
+        among.add(self)
+
+    def done(self, error: ErrorCode) -> None:
+        """Answer; only the first call counts."""
+        self._among.discard(self)
+        replies = self._replies
+        self.forget()
+        if error is ErrorCode.NONE:
+            _deliver(replies)
+        else:
+            _fail(replies, self._failed_result, error)
+
+    def forget(self) -> None:
+        """Answer no more."""
+        self._replies = ()
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+def _state_of(shard: Any) -> ShardState:
+    return ShardState.LOADING if shard.loading else ShardState.ACTIVE
+
+
+def _deliver(replies: Sequence[CoordinatorReply]) -> None:
+    for reply in replies:
+        answer = reply.token
+        assert callable(answer)
+        answer(reply.result)
+
+
+def _fail(replies: Sequence[CoordinatorReply], failed_result: _FailedResult, error: ErrorCode) -> None:
+    for reply in replies:
+        answer = reply.token
+        assert callable(answer)
+        answer(failed_result(reply.result, error))

@@ -1,0 +1,283 @@
+"""The runtime with a kind of its own: a counter per key, which asks other brokers and knows of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinators.clock import SteadyClock
+from ottla.broker.coordinators.runtime import CoordinatorRuntime
+from ottla.broker.coordinators.shard import ShardState, Unreadable
+from ottla.env.clock import SystemClock
+from ottla.records.compression import Compression
+from ottla.records.control import ControlRecordType, TransactionMarker, end_transaction_record
+from ottla.records.record import Record, encode_batch
+from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from support.waiting import wait_until
+from unit.broker.coordinators.group_fakes import FakeLog
+
+TOPIC = "__counters"
+
+
+@dataclass
+class CountBatch:
+    records: Sequence[str]
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+@dataclass
+class CountReply:
+    token: object
+    result: Any
+
+
+@dataclass
+class CountStep:
+    batches: list[CountBatch] = field(default_factory=list)
+    replies: list[CountReply] = field(default_factory=list)
+    requests: list[BrokerRequest] = field(default_factory=list)
+
+
+class CountShard:
+    """Counts by key. Its story is what it was called with."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.loading = True
+        self.counts: dict[str, int] = {}
+        self.story: list[Any] = []
+        self.high_watermark = 0
+
+    def count(self, key: str, token: object, ask: bool = False) -> CountStep:
+        step = CountStep([CountBatch([key])], [CountReply(token, key)])
+        if ask:
+            step.requests.append(BrokerRequest(18, ("t", 0), ApiVersionsRequest(), key))
+        return step
+
+    def append_failed(self, step: CountStep, error: ErrorCode, now_ms: int) -> CountStep:
+        self.story.append(error)
+        return CountStep([], [CountReply(reply.token, error) for reply in step.replies])
+
+    def request_done(self, outcome: BrokerOutcome, now_ms: int) -> CountStep:
+        self.story.append((outcome.token, outcome.error))
+        return CountStep([CountBatch([f"{outcome.token} answered"])])
+
+    def settle(self, step: CountStep) -> None:
+        pass
+
+    def next_deadline_ms(self) -> int | None:
+        return None
+
+    def expire(self, now_ms: int) -> CountStep | None:
+        return None
+
+    def replay(self, record: str, log_offset: int, producer_id: int = -1) -> None:
+        self.counts[record] = self.counts.get(record, 0) + 1
+
+    def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
+        self.story.append((marker, log_offset))
+
+    def committed(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+
+    def loaded(self, now_ms: int) -> Iterator[CountStep]:
+        yield CountStep()
+        self.loading = False
+
+    def unload(self, now_ms: int) -> Iterator[CountStep]:
+        yield CountStep()
+
+
+class CountKind:
+    topic = TOPIC
+    log = logging.getLogger("ottla.counters")
+
+    def __init__(self) -> None:
+        self.states: list[ShardState] = []
+
+    def new_shard(self, partition: int) -> CountShard:
+        return CountShard(partition)
+
+    def encode(self, record: str) -> tuple[bytes, bytes | None]:
+        return record.encode(), b"1"
+
+    def decode(self, key: bytes | None, value: bytes | None) -> str | Unreadable:
+        return (key or b"").decode()
+
+    def failed_result(self, result: Any, error: ErrorCode) -> Any:
+        return error
+
+    def carried_out(self, shard: CountShard, step: CountStep) -> None:
+        pass
+
+    def unloaded(self, step: CountStep) -> None:
+        pass
+
+    def state_changed(self, partition: int, before: ShardState, now: ShardState) -> None:
+        self.states.append(now)
+
+
+class SentRequests(list[tuple[BrokerRequest, Callable[[BrokerOutcome], None]]]):
+    """What was sent to other brokers, with whom to tell of the answer."""
+
+    def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
+        self.append((request, done))
+
+
+class Counters:
+    def __init__(self, log: FakeLog | None = None) -> None:
+        self.log = log or FakeLog()
+        self.kind = CountKind()
+        self.sent = SentRequests()
+        self.answers: list[Any] = []
+        self.runtime: CoordinatorRuntime[CountShard, CountStep] = CoordinatorRuntime(
+            self.kind, self.log, SteadyClock(SystemClock()), Compression.NONE, 60_000, self.sent
+        )
+
+    def lead(self, leader_epoch: int, partition: int = 0) -> CountShard:
+        """The log and the coordinator hear that this broker leads."""
+        self.log.epochs[TOPIC, partition] = leader_epoch
+        self.runtime.load(partition, leader_epoch)
+        return self.runtime.shards[partition]
+
+    def count(self, key: str, ask: bool = False) -> None:
+        shard = self.runtime.shards[0]
+        self.runtime.carry_out(shard, shard.count(key, self.answers.append, ask))
+
+
+def run(test: Callable[[Counters], Coroutine[Any, Any, None]], log: FakeLog | None = None) -> None:
+    async def with_stop() -> None:
+        counters = Counters(log)
+        try:
+            await test(counters)
+        finally:
+            await counters.runtime.stop()
+
+    asyncio.run(with_stop())
+
+
+def test_an_older_epoch_never_undoes_a_newer():
+    async def test(counters: Counters) -> None:
+        runtime = counters.runtime
+        shard = counters.lead(5)
+        runtime.unload(0, 4)
+        assert runtime.is_hosted(shard), "the news of the leader before"
+        runtime.load(0, 4)
+        counters.count("a")
+        assert counters.answers == ["a"], "it still leads in epoch 5"
+        runtime.unload(0, 6)
+        assert not runtime.is_hosted(shard)
+        runtime.load(0, 5)
+        assert runtime.shards == {}, "another broker leads since epoch 6"
+        assert counters.lead(7) is not shard
+
+    run(test)
+
+
+def test_a_newer_epoch_of_the_same_leader_keeps_the_shard():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.count("a")
+        assert counters.lead(6) is shard
+        counters.count("b")
+        assert counters.answers == ["a", "b"]
+
+    run(test)
+
+
+def test_an_append_in_another_epoch_than_the_logs_is_refused():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.epochs[TOPIC, 0] = 6
+        counters.count("a")
+        assert counters.answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert (shard.counts, counters.log.batches) == ({}, {})
+
+    run(test)
+
+
+def test_a_removed_replica_is_unloaded_in_whatever_epoch_and_may_begin_anew():
+    async def test(counters: Counters) -> None:
+        counters.lead(5)
+        counters.runtime.unload(0, None)
+        assert counters.runtime.shards == {}
+        counters.lead(0)
+        counters.count("a")
+        assert counters.answers == ["a"]
+        assert counters.kind.states == [ShardState.ACTIVE, ShardState.ABSENT, ShardState.ACTIVE]
+
+    run(test)
+
+
+@pytest.mark.parametrize("leader_epoch", [6, None])
+def test_unloading_ends_what_waits_for_the_high_watermark(leader_epoch: int | None):
+    async def test(counters: Counters) -> None:
+        counters.lead(5)
+        counters.log.follows = False
+        counters.count("a", ask=True)
+        assert counters.answers == []
+        counters.runtime.unload(0, leader_epoch)
+        assert counters.answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        again = counters.lead(7)
+        counters.log.commit()
+        assert (counters.answers, counters.sent) == ([ErrorCode.NOT_LEADER_OR_FOLLOWER], [])
+        assert again.story == []
+
+    run(test)
+
+
+def test_requests_go_out_when_their_step_is_committed_and_their_outcomes_come_back_as_events():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.follows = False
+        counters.count("prepare", ask=True)
+        assert counters.sent == []
+        counters.log.commit()
+        ((request, done),) = counters.sent
+        assert (request.destination, request.token, shard.high_watermark) == (("t", 0), "prepare", 1)
+        done(BrokerOutcome(request.token, ErrorCode.REQUEST_TIMED_OUT))
+        assert shard.story == [("prepare", ErrorCode.REQUEST_TIMED_OUT)]
+        assert shard.counts == {"prepare": 1, "prepare answered": 1}
+
+    run(test)
+
+
+def test_an_outcome_for_a_shard_that_is_gone_is_dropped():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.count("prepare", ask=True)
+        ((request, done),) = counters.sent
+        counters.runtime.unload(0, 6)
+        done(BrokerOutcome(request.token, ErrorCode.NONE))
+        assert shard.story == []
+        assert len(counters.log.batches[TOPIC, 0]) == 1
+
+    run(test)
+
+
+def test_loading_replays_markers_and_counts_everything_as_committed():
+    log = FakeLog()
+    log.follows = False
+    transactional = {"producer_id": 9, "producer_epoch": 3, "is_transactional": True}
+    log.append(TOPIC, 0, bytearray(encode_batch([Record(0, 1, b"a", b"1")], base_sequence=0, **transactional)), None)
+    for kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT, ControlRecordType.LEADER_CHANGE):
+        marker = Record(0, 1, *end_transaction_record(kind, 7))
+        log.append(TOPIC, 0, bytearray(encode_batch([marker], is_control=True, **transactional)), None)
+
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(0)
+        assert counters.runtime.loading
+        await asyncio.to_thread(wait_until, lambda: not counters.runtime.loading, "the load")
+        assert shard.story == [(TransactionMarker(9, 3, 7, False), 1), (TransactionMarker(9, 3, 7, True), 2)]
+        assert (shard.counts, shard.high_watermark, log.high_watermark(TOPIC, 0)) == ({"a": 1}, 4, 0)
+        assert counters.kind.states == [ShardState.LOADING, ShardState.ACTIVE]
+
+    run(test, log)
