@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import select
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from client_programs.meter import Job, Measured
@@ -24,11 +26,14 @@ class ClientFailed(Exception):
 class ClientProcess:
     """`with ClientProcess("aiokafka") as client: client.measure(job)`."""
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, client: str, env: Mapping[str, str] | None = None) -> None:
         self._client = client
         # What a client logs goes to the terminal, should it have something to say.
         self._popen = subprocess.Popen(
-            [sys.executable, str(WORKER), client], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, str(WORKER), client],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | dict(env or {}),
         )
 
     def __enter__(self) -> ClientProcess:

@@ -51,6 +51,8 @@ class Options:
 
     quick: bool
     parts: frozenset[str]
+    #: All of it, for options that one benchmark alone has.
+    arguments: argparse.Namespace
 
 
 def say(text: str) -> None:
@@ -59,13 +61,22 @@ def say(text: str) -> None:
 
 
 def execute(
-    name: str, description: str | None, parts: Sequence[str], rounds: int, make: Callable[[Options, Path], Bench]
+    name: str,
+    description: str | None,
+    parts: Sequence[str],
+    rounds: int,
+    make: Callable[[Options, Path], Bench],
+    add_options: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
 ) -> int:
-    """Run the benchmark `bench/NAME.py` that `make` makes, print its tables, and write them where asked to."""
+    """Run the benchmark `bench/NAME.py` that `make` makes, print its tables, and write them where asked to.
+
+    `add_options` adds to the parser what this benchmark alone takes; it is in `Options.arguments`.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="measure these parts only")
+    add_options(parser)
     arguments = parser.parse_args()
     if arguments.write and (arguments.quick or set(arguments.only) != set(parts)):
         parser.error("--write keeps complete runs only")
@@ -77,7 +88,7 @@ def execute(
     cache = PROJECT / ".cache"
     cache.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=cache))
-    bench = make(Options(arguments.quick, frozenset(arguments.only)), folder)
+    bench = make(Options(arguments.quick, frozenset(arguments.only), arguments), folder)
     begun, bystanders = time.monotonic(), machine.Bystanders()
     try:
         bench.run()

@@ -77,7 +77,7 @@ class Meter:
 
     def start(self) -> None:
         """Begin; nothing before counts."""
-        self._broker_cpu_s = _cpu_seconds(self._job.broker_pid)
+        self._broker_cpu_s = process_cpu_seconds(self._job.broker_pid)
         self._cpu_s = _own_cpu_seconds()
         self._begun = time.perf_counter()
         self._deadline = self._begun + self._job.seconds
@@ -96,7 +96,7 @@ class Meter:
         found.seconds = time.perf_counter() - self._begun
         found.cpu_s = _own_cpu_seconds() - self._cpu_s
         # A thread of the broker that ended meanwhile took its time along.
-        found.broker_cpu_s = max(0.0, _cpu_seconds(self._job.broker_pid) - self._broker_cpu_s)
+        found.broker_cpu_s = max(0.0, process_cpu_seconds(self._job.broker_pid) - self._broker_cpu_s)
         found.records = records
 
     def check_bytes(self, records: int, value_bytes: int) -> None:
@@ -119,7 +119,7 @@ def _own_cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _cpu_seconds(pid: int) -> float:
+def process_cpu_seconds(pid: int) -> float:
     """Of all its threads so far, to the nanosecond (`/proc/PID/stat` counts in hundredths of a second)."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

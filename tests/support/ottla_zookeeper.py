@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from support.ports import LOOPBACK
@@ -19,8 +20,9 @@ _LISTENING = re.compile(r"listening on [^\s:,]+:(\d+)")
 class OttlaZooKeeper:
     """`python -m ottla zookeeper` on a free port with its data in `folder/data`; a second start keeps both."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, env: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.env = dict(env or {})
         self.data = folder / "data"
         self.port = 0
         self._server: ServerProcess | None = None
@@ -40,7 +42,7 @@ class OttlaZooKeeper:
         """Start it and wait for its ready line."""
         command = [sys.executable, "-u", "-m", "ottla", "zookeeper", "--host", LOOPBACK, "--port", str(self.port)]
         command += ["--data", str(self.data), "--tick-time-ms", str(TICK_TIME_MS)]
-        self._server = server = ServerProcess("ottla-zookeeper", command, self.folder)
+        self._server = server = ServerProcess("ottla-zookeeper", command, self.folder, self.env)
         self.port = server.wait_until_ready(self._port_when_ready, START_TIMEOUT_S)
         return self
 
