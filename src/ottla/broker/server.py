@@ -372,10 +372,17 @@ class Broker:
                 self._host_topic(topic)
 
     def _missing(self, image: ClusterImage) -> list[tuple[str, int]]:
-        """Partitions of ours that no folder holds, while folders are out of service: they must be in those."""
-        if not self.logs.failed_folders:
+        """Partitions of ours that no folder holds, while folders are out of service: they must be in those. And those
+        whose folders could not be opened.
+        """
+        any_failed, unreadable = bool(self.logs.failed_folders), self.logs.unreadable
+        if not any_failed and not unreadable:
             return []
-        return [(topic.name, index) for topic, index in self._led(image) if self.logs.get(topic.name, index) is None]
+        return [
+            (topic.name, index)
+            for topic, index in self._led(image)
+            if self.logs.get(topic.name, index) is None and (any_failed or (topic.name, index) in unreadable)
+        ]
 
     def _foreign(self, image: ClusterImage) -> list[tuple[str, int]]:
         """Partitions of ours whose folders belong to another topic of the same name. Raises DiskError."""

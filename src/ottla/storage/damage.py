@@ -14,12 +14,17 @@ from typing import Final, NamedTuple
 
 from ottla.env.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from ottla.records.batch import LOG_OVERHEAD, MAGIC_AT
+from ottla.records.errors import BatchError
 from ottla.storage.files import DAMAGED_SUFFIX
 from ottla.storage.scan import LOOKUP_BYTES, SMALLEST_MESSAGE, ScannedBatch, scan_batches
-from ottla.storage.segment import MAX_RELATIVE_OFFSET
+from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 #: Read at a time when the next batch is looked for, and when sound batches are copied.
 SEARCH_BYTES: Final = 1024 * 1024
+#: The search behind one damaged place reads so many times the bytes that it searches, and so many more, for the
+#: checksums of what looks like a batch: bytes made for it could ask for the square of them.
+SEARCH_RATIO: Final = 8
+SEARCH_ALLOWANCE_BYTES: Final = 64 * 1024 * 1024
 #: Bytes of the high half of an offset.
 _HIGH_BYTES: Final = 4
 
@@ -77,6 +82,28 @@ def batches_and_damage(
         yield held
 
 
+def segment_batches(segment: Segment, from_offset: int, following: int | None) -> Iterator[ScannedBatch | Damage]:
+    """The batches of a segment from the one that holds `from_offset` on, and the damaged places between.
+
+    `following` is where the next segment begins, None for the last one. Raises DiskError.
+    """
+    try:
+        position = segment.locate(from_offset)
+    except BatchError:
+        # Damage lies between the last batch that the index names and the offset.
+        position = 0
+    if position is None:
+        return
+    base_offset = segment.base_offset
+    file = segment.pin()
+    try:
+        for found in batches_and_damage(file, position, segment.size, base_offset, base_offset, following):
+            if isinstance(found, Damage) or found.last_offset >= from_offset:
+                yield found
+    finally:
+        segment.log.unpin()
+
+
 def _comes_too_late(batch: ScannedBatch, behind: ScannedBatch, next_offset: int) -> bool:
     """Which of two batches whose offsets overlap is the wrong one (offsets lie outside the checksum).
 
@@ -93,7 +120,11 @@ def find_next_batch(file: DiskFile, position: int, end: int, next_offset: int, l
     boundary = _end_by_length(file, position, end, next_offset, limit)
     stop = end if boundary is None else boundary
     broken: set[int] = set()
-    for candidate in _candidates(file, position + 1, stop, next_offset, old_format):
+    allowed = SEARCH_RATIO * (stop - position) + SEARCH_ALLOWANCE_BYTES
+    for candidate, length in _candidates(file, position + 1, stop, next_offset, old_format):
+        allowed -= length
+        if allowed < 0:
+            break
         if not _is_batch(file, candidate, end, next_offset, limit):
             continue
         if boundary is None or _chain_reaches(file, candidate, boundary, broken):
@@ -128,13 +159,22 @@ def _chain_reaches(file: DiskFile, position: int, target: int, broken: set[int])
     return False
 
 
-def _candidates(file: DiskFile, position: int, end: int, next_offset: int, old_format: bool) -> Iterator[int]:
-    """Positions at which a batch might begin: the high half of its offset and its format are what they must be."""
+def _candidates(
+    file: DiskFile, position: int, end: int, next_offset: int, old_format: bool
+) -> Iterator[tuple[int, int]]:
+    """Positions at which a batch might begin, and its length: the high half of its offset, its format and the unused
+    bits of its attributes are what they must be.
+    """
     # Two where the offsets pass a multiple of 2^32.
     highs = {offset >> 32 for offset in (next_offset, next_offset + MAX_RELATIVE_OFFSET)}
     high = b"|".join(re.escape(number.to_bytes(_HIGH_BYTES, "big")) for number in sorted(highs))
-    magic = rb"[\x00-\x02]" if old_format else rb"\x02"
-    pattern = re.compile(b"(?s:(?:" + high + b").{%d}" % (MAGIC_AT - _HIGH_BYTES) + magic + b")")
+    pattern = re.compile(
+        b"(?s:(?:"
+        + high
+        + b").{%d}" % (MAGIC_AT - _HIGH_BYTES)
+        + (rb"(?:[\x00\x01]|\x02.{4}\x00[\x00-\x7f])" if old_format else rb"\x02.{4}\x00[\x00-\x7f]")
+        + b")"
+    )
     while end - position >= SMALLEST_MESSAGE:
         window = file.pread(min(SEARCH_BYTES, end - position), position)
         if len(window) < SMALLEST_MESSAGE:
@@ -145,9 +185,9 @@ def _candidates(file: DiskFile, position: int, end: int, next_offset: int, old_f
                 length = int.from_bytes(window[found.start() + 8 : found.start() + 12], "big", signed=True)
                 start = position + found.start()
                 if SMALLEST_MESSAGE <= length + LOG_OVERHEAD <= end - start:
-                    yield start
+                    yield start, length + LOG_OVERHEAD
                 found = pattern.search(window, found.start() + 1)
-        position += len(window) - MAGIC_AT
+        position += len(window) - SMALLEST_MESSAGE + 1
 
 
 def keep_aside(disk: Disk, path: str, file: DiskFile, damage: Damage) -> str | None:

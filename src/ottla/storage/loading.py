@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +20,16 @@ FILES_PER_THREAD: Final = 16
 #: Memory for indexes that a thread may use.
 INDEX_MEMORY_PER_THREAD: Final = DEFAULT_INDEX_MEMORY // 16
 
-Loaded = PartitionLog | DiskError | None
+#: What the system answers to what was read, not for the sake of the disk: a position before a file's begin, a folder
+#: where a file should be.
+_OF_ONE_PARTITION: Final = frozenset({errno.EINVAL, errno.EOVERFLOW, errno.EISDIR, errno.ENOTDIR})
+
+
+class Unreadable(Exception):
+    """A partition's folder cannot be opened, and the others beside it can; the text names it and says why."""
+
+
+Loaded = PartitionLog | DiskError | Unreadable | None
 
 
 def load_logs(
@@ -27,7 +37,8 @@ def load_logs(
 ) -> list[list[Loaded]]:
     """Open the logs of each folder, with `threads` threads a folder, and wait for them.
 
-    In the order of `folders`: each log, or why it could not be opened; None for those behind a failure in their folder.
+    In the order of `folders`: each log, or why it could not be opened. A DiskError is the whole folder's, and those
+    behind it are None; what the contents of one partition's files lead to is its own (Unreadable).
     """
     outcomes: list[list[Loaded]] = [[None] * len(places) for places in folders]
     works = []
@@ -54,5 +65,19 @@ def _load(
         try:
             loaded[number] = load_log(resources, places[number], now_ms, scratch)
         except DiskError as error:
-            loaded[number] = error
-            waiting.clear()
+            if error.errno in _OF_ONE_PARTITION:
+                loaded[number] = _unreadable(places[number], error)
+            else:
+                loaded[number] = error
+                waiting.clear()
+        except Exception as error:
+            # Whatever bytes lie in a folder: they must not keep the broker from serving the others.
+            loaded[number] = _unreadable(places[number], error)
+
+
+def _unreadable(place: LogPlace, error: Exception) -> Unreadable:
+    return Unreadable(
+        f"{place.folder} cannot be opened ({type(error).__name__}: {error}), so that "
+        f"{place.topic}-{place.partition} is offline. "
+        f"'ottla log verify' on it, with the broker stopped, tells what is damaged and what a repair would cost"
+    )

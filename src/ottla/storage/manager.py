@@ -35,7 +35,7 @@ from ottla.storage.folder import (
     remove_all,
     renamed_folder_name,
 )
-from ottla.storage.loading import load_logs
+from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import LogPlace, create_log
 from ottla.storage.resources import LogResources
@@ -143,6 +143,8 @@ class LogManager:
         self.topic_settings = TopicSettingsKeeper(disk, executor, self._logs, self._note)
         #: What the operator should know (what recovery cut, what failed in the background); take and clear it.
         self.notes: list[str] = []
+        #: Partitions whose folders are there and could not be opened, each for what lies in it.
+        self.unreadable: set[TopicPartitionKey] = set()
 
     # -- start
 
@@ -269,6 +271,9 @@ class LogManager:
                     self._homes[key] = folder
                     if key in folder.cleaner_offsets:
                         self.cleaner.checkpoints[key] = folder.cleaner_offsets[key]
+                elif isinstance(log, Unreadable):
+                    self.unreadable.add((place.topic, place.partition))
+                    self._note(str(log))
                 elif log is not None:
                     folder.failure = folder.failure or str(log)
             if folder.failure is not None:
@@ -418,6 +423,7 @@ class LogManager:
             if log.topic_id is None and topic_id is not None:
                 log.assign_topic_id(topic_id)
             return log
+        self.unreadable.discard(key)
         if any(home.names(key) for home in self._live()):
             # Of a former partition of this name; after a kill it would be taken to be about the new one.
             self._checkpoint(RECOVERY_POINT_FILE, wait=True)

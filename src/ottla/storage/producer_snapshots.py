@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.env.disk import Disk
@@ -15,9 +15,10 @@ from ottla.records.batch import (
     TRANSACTIONAL_FLAG,
     parse_batch_header,
 )
+from ottla.storage.damage import segment_batches
 from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from ottla.storage.producer_state import ProducerState
-from ottla.storage.scan import ScannedBatch, scan_batches
+from ottla.storage.scan import ScannedBatch
 from ottla.storage.segment import Segment
 
 #: An expiration time that is never over.
@@ -85,12 +86,21 @@ def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:
             )
 
 
+def sound_batches(
+    segments: Sequence[Segment], from_offset: int, to_number: int | None = None
+) -> Iterator[tuple[Segment, ScannedBatch]]:
+    """The sound batches from the one that holds `from_offset` on, up to the segment of that number; damaged ones are
+    passed over. Raises DiskError.
+    """
+    for number, segment in enumerate(segments[:to_number]):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        if following is None or following > from_offset:
+            for found in segment_batches(segment, from_offset, following):
+                if isinstance(found, ScannedBatch):
+                    yield segment, found
+
+
 def replay_log(state: ProducerState, segments: Sequence[Segment], from_offset: int) -> None:
     """Take the batches from `from_offset` on into the state. Raises DiskError."""
-    for number, segment in enumerate(segments):
-        if number + 1 < len(segments) and segments[number + 1].base_offset <= from_offset:
-            continue
-        position = segment.locate(from_offset)
-        if position is not None:
-            for batch in scan_batches(segment.log.get(), position, segment.size):
-                replay_batch(state, batch)
+    for _, batch in sound_batches(segments, from_offset):
+        replay_batch(state, batch)

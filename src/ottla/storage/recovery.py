@@ -43,8 +43,8 @@ from ottla.storage.log import PartitionLog
 from ottla.storage.producer_snapshots import ProducerSnapshots, replay_batch, replay_log
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.resources import LogResources
-from ottla.storage.scan import ScannedBatch, find_batch, scan_batches
-from ottla.storage.segment import Segment
+from ottla.storage.scan import ScannedBatch, scan_batches
+from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.segments import create_segment
 from ottla.storage.transaction_recovery import is_marker, rebuild_transaction_index
 
@@ -453,14 +453,14 @@ def _end_of_segment(segment: Segment) -> int | None:
             return None
     if segment.time_index.entries and segment.time_index.last()[1] < segment.base_offset:
         return None
-    end: int | None = None
-    file = segment.log.get()
+    end = segment.base_offset
+    largest = segment.base_offset + MAX_RELATIVE_OFFSET
     while position < segment.size:
         try:
-            place = find_batch(file, position, segment.size, segment.base_offset)
+            place = segment.batch_at(position)
         except BatchError:
             return None
-        if place is None or place.position != position:
+        if place is None or not end <= place.base_offset <= place.last_offset <= largest:
             return None
         position += place.length
         end = place.last_offset + 1

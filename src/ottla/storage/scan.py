@@ -46,6 +46,7 @@ class Place(NamedTuple):
     """Where a batch lies in its file, and the offsets it spans."""
 
     position: int
+    #: At least `SMALLEST_MESSAGE`, so that the next position lies behind this one; the file may end before it does.
     length: int
     base_offset: int
     last_offset: int
@@ -82,22 +83,30 @@ def find_batch(file: DiskFile, position: int, end: int, offset: int) -> Place | 
             base_offset, length, magic, delta = _PLACE.unpack_from(window, at)
             last_offset = base_offset + delta if magic >= 2 else base_offset
             length += LOG_OVERHEAD
+            if length < SMALLEST_MESSAGE:
+                raise _no_batch(file, position + at, length)
             if last_offset >= offset:
                 return Place(position + at, length, base_offset, last_offset)
-            if length < SMALLEST_MESSAGE:
-                raise BatchError(f"{file.path}: no record batch at position {position + at}")
             at += length
         position += at
     return None
 
 
 def batch_at(file: DiskFile, position: int) -> Place | None:
-    """The batch that begins at `position`; None at the end of the file. Raises DiskError."""
+    """The batch that begins at `position`; None at the end of the file. Raises as `find_batch`."""
     head = pread(file, _PLACE.size, position)
     if len(head) < _PLACE.size:
         return None
     base_offset, length, magic, delta = _PLACE.unpack(head)
-    return Place(position, length + LOG_OVERHEAD, base_offset, base_offset + delta if magic >= 2 else base_offset)
+    length += LOG_OVERHEAD
+    if length < SMALLEST_MESSAGE:
+        raise _no_batch(file, position, length)
+    return Place(position, length, base_offset, base_offset + delta if magic >= 2 else base_offset)
+
+
+def _no_batch(file: DiskFile, position: int, length: int) -> BatchError:
+    """Whoever steps from batch to batch by their lengths would not get on by this one, or go back."""
+    return BatchError(f"{file.path}: no record batch at position {position}: its length would be {length}")
 
 
 def max_timestamp_at(file: DiskFile, position: int) -> int:

@@ -11,7 +11,7 @@ from ottla.records.batch import NO_TIMESTAMP
 from ottla.records.errors import BatchError
 from ottla.storage.files import LOG_SUFFIX, OpenFiles, SegmentFile, offset_file_name
 from ottla.storage.index import IndexMemory, OffsetIndex, TimeIndex
-from ottla.storage.scan import SMALLEST_MESSAGE, Place, batch_at, find_batch, max_timestamp_at
+from ottla.storage.scan import Place, batch_at, find_batch, max_timestamp_at
 from ottla.storage.transaction_index import TransactionIndex
 
 #: Positions remembered per segment: where the batch lies that begins at (or, for readers, goes on at) an offset.
@@ -221,14 +221,17 @@ class Segment:
         together, with the last offset of all of them.
         """
         offset, position = self.offset_index.loaded_entry(number)
-        place = self.batch_at(position)
-        if place is None or place.length < SMALLEST_MESSAGE or position + place.length > self.size:
+        try:
+            place = self.batch_at(position)
+        except BatchError:
+            return None
+        if place is None or position + place.length > self.size:
             return None
         in_order = self.base_offset <= place.base_offset <= offset and place.base_offset <= place.last_offset
         return place if in_order else None
 
     def batch_at(self, position: int) -> Place | None:
-        """The batch that begins at `position`. Raises DiskError."""
+        """The batch that begins at `position`; None at the segment's end. Raises as `find`."""
         return batch_at(self.log.get(), position) if position < self.size else None
 
     def check_ends_within(self, place: Place) -> None:
@@ -301,8 +304,11 @@ class Segment:
         file = self.log.get()
         try:
             while position < self.size:
-                place = batch_at(file, position)
-                if place is None or place.length < SMALLEST_MESSAGE:
+                try:
+                    place = batch_at(file, position)
+                except BatchError:
+                    break
+                if place is None:
                     break
                 timestamp = max_timestamp_at(file, position)
                 if timestamp > largest:

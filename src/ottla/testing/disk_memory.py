@@ -67,6 +67,8 @@ class MemoryFile:
 
     def pread(self, length: int, position: int) -> bytes:
         """See `DiskFile.pread`."""
+        if position < 0 or length < 0:
+            raise DiskError("read", self._node.path, errno.EINVAL)
         return bytes(memoryview(self._node.data)[position : position + length])
 
     def is_warm(self, position: int, length: int) -> bool | None:

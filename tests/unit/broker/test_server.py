@@ -506,3 +506,27 @@ def test_the_folder_is_free_when_the_tree_in_it_is_closed(tmp_path: Path) -> Non
         assert closed == [True]
 
     run(scenario)
+
+
+@pytest.mark.spec("L8")
+def test_a_partition_whose_folder_cannot_be_opened_is_offline_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(tmp_path))
+        assert await broker.start() is None
+        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 3)), CreatedTopic)
+        await broker.stop()
+        (tmp_path / "t-1" / f"{99:020}.log").mkdir()
+        again = Broker(config(tmp_path))
+        assert await again.start() is None
+        try:
+            assert [again.partitions.get("t", index) is not None for index in range(3)] == [True, False, True]
+            assert again.partitions.missing("t", 1) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert [state.leader for state in again.image.topics["t"].partitions] == [again.id, -1, again.id]
+            assert (tmp_path / "t-1" / f"{99:020}.log").is_dir(), "nothing of it is touched"
+        finally:
+            await again.stop()
+
+    run(scenario)
+    assert "t-1 is offline" in caplog.text

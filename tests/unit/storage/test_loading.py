@@ -3,16 +3,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import DiskError, RealDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
-from ottla.storage.loading import load_logs
+from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager
-from ottla.storage.recovery import LogPlace, create_log
+from ottla.storage.recovery import LogPlace, create_log, load_log
 from ottla.storage.resources import LogResources
 from ottla.storage.settings import StorageSettings
 from ottla.testing.disk_faulty import FaultyDisk
@@ -102,3 +103,34 @@ def test_own_threads_of_an_executor_are_there_for_the_works_only() -> None:
     assert executor.run_all([lambda: meeting.wait()] * 3, 3) == [None, None, None]
     assert not any("own" in thread.name for thread in threading.enumerate())
     executor.close()
+
+
+def test_what_lies_in_one_partition_takes_only_that_one_offline(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        written(tmp_path / name, 3)
+    (tmp_path / "a" / "t-1" / f"{99:020}.log").mkdir()
+    loaded = load_logs(
+        LogResources(RealDisk()), InlineExecutor(), [places(tmp_path / "a", 3), places(tmp_path / "b", 3)], 1, NOW_MS
+    )
+    assert [type(log) for log in loaded[0]] == [PartitionLog, Unreadable, PartitionLog]
+    assert [type(log) for log in loaded[1]] == [PartitionLog] * 3
+    text = str(loaded[0][1])
+    assert f"{tmp_path}/a/t-1 cannot be opened" in text
+    assert "Is a directory" in text
+    assert "t-1 is offline" in text
+
+
+def test_an_exception_in_one_partition_takes_only_that_one_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, 3)
+
+    def load(resources: LogResources, place: LogPlace, *arguments: Any) -> PartitionLog:
+        if place.partition == 1:
+            raise ValueError("bytes that nobody thought of")
+        return load_log(resources, place, *arguments)
+
+    monkeypatch.setattr("ottla.storage.loading.load_log", load)
+    loaded = load_logs(LogResources(RealDisk()), InlineExecutor(), [places(tmp_path, 3)], 1, NOW_MS)
+    assert [type(log) for log in loaded[0]] == [PartitionLog, Unreadable, PartitionLog]
+    assert "ValueError: bytes that nobody thought of" in str(loaded[0][1])

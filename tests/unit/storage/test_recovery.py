@@ -7,6 +7,7 @@ import pytest
 from ottla.env.disk import Disk
 from ottla.records.batch import patch_batch, split_batches
 from ottla.records.record import Record
+from ottla.storage.damage import SEARCH_RATIO, find_next_batch
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import create_log, load_log
 from ottla.storage.resources import LogResources
@@ -499,3 +500,42 @@ def test_a_log_that_was_flushed_already_has_its_indexes_when_it_is_closed(batche
     assert left.flush_needed() is False
     left.prepare_close()
     assert left.flush_needed() is False, "nothing is written where nothing was changed"
+
+
+@pytest.mark.spec("L5", "L9")
+def test_producers_are_known_behind_a_damaged_batch_that_is_trusted() -> None:
+    """Below the recovery point: no batch is taken out there, and no snapshot is left that says who wrote."""
+    disk = MemoryDisk()
+    disk.mkdirs("/data")
+    log = filled((disk, "/data"))
+    log.close()
+    for name in disk.listdir(log.folder):
+        if name.endswith(".snapshot"):
+            disk.remove(f"{log.folder}/{name}")
+    # An older snapshot, which recovery begins with.
+    older = filled((MemoryDisk(), "/other"), 1)
+    older.producers.end_offset = 3
+    disk.write_atomic(f"{log.folder}/00000000000000000003.snapshot", older.producers.encode())
+    path = f"{log.folder}/00000000000000000000.log"
+    data = bytearray(disk.read_bytes(path))
+    second = int.from_bytes(data[8:12], "big") + 12
+    data[second + 8 : second + 12] = (-12).to_bytes(4, "big", signed=True)
+    disk.write_atomic(path, bytes(data))
+    again = open_log(disk, "/data", log.config, clean=True, recovery_point=90)
+    assert again.log_end_offset == 90
+    assert append(again, producing(87)).duplicate
+    assert append(again, producing(90)).first_offset == 90
+
+
+def test_the_search_for_the_next_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of which every few look like the begin of a batch that reaches to the file's end."""
+    monkeypatch.setattr("ottla.storage.damage.SEARCH_ALLOWANCE_BYTES", 0)
+    disk = MemoryDisk()
+    file = disk.open("/f", create=True)
+    size = 40_000
+    like_one = b"\x00\x00\x00\x00" + (5).to_bytes(4, "big") + (size // 2).to_bytes(4, "big") + bytes(4) + b"\x02"
+    file.append([(like_one + bytes(8)) * (size // 25)])
+    checked = []
+    monkeypatch.setattr("ottla.storage.damage._is_batch", lambda *arguments: checked.append(arguments))
+    assert find_next_batch(file, 0, size, 0, 2**31, False) == size
+    assert 1 <= len(checked) <= 2 * SEARCH_RATIO
