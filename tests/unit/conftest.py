@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.peer.cluster import Cluster
-from ottla.peer.settings import ClientSettings
+from ottla.peer.settings import ConnectionSettings
 from support.fake_cluster import DROP, DROP_AFTER, SILENT, FakeCluster
 
 
@@ -35,7 +35,7 @@ def fake() -> Iterator[FakeCluster]:
     cluster.close()
 
 
-def quick(bootstrap: str, **changes: Any) -> ClientSettings:
+def quick(bootstrap: str, **changes: Any) -> ConnectionSettings:
     """Settings with short pauses and timeouts."""
     values: dict[str, Any] = {
         "request_timeout_ms": 2000,
@@ -45,7 +45,7 @@ def quick(bootstrap: str, **changes: Any) -> ClientSettings:
         "retry_backoff_max_ms": 20,
         "unknown_topic_timeout_ms": 50,
     }
-    return ClientSettings(bootstrap, **{**values, **changes})
+    return ConnectionSettings(bootstrap, **{**values, **changes})
 
 
 @pytest.fixture

@@ -35,11 +35,11 @@ def run(servers: str, timeout_s: float, work: Callable[[Cluster], Awaitable[int]
     """Do `work` with a cluster and end the process with the code that it gives, or with what went wrong in a line."""
     from ottla.client.errors import ClientError
     from ottla.peer.cluster import Cluster
-    from ottla.peer.settings import ClientSettings
+    from ottla.peer.settings import ConnectionSettings
 
     async def whole() -> int:
         timeout_ms = round(timeout_s * 1000)
-        settings = ClientSettings(
+        settings = ConnectionSettings(
             servers,
             client_id="ottla-group",
             request_timeout_ms=timeout_ms,

@@ -1,4 +1,4 @@
-"""Sockets: the only module that opens one."""
+"""Sockets that listen, and those that they accept; connections to servers are in `ottla.env.outgoing`."""
 
 from __future__ import annotations
 

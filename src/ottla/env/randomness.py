@@ -18,6 +18,14 @@ class Randomness:
         """A number from 0 to `bound` - 1."""
         return self._random.randrange(bound)
 
+    def between(self, low: float, high: float) -> float:
+        """A number between `low` and `high`, both included."""
+        return self._random.uniform(low, high)
+
+    def bits(self, count: int) -> int:
+        """A number of so many random bits."""
+        return self._random.getrandbits(count)
+
     def uuid(self) -> UUID:
         """A random (version 4) UUID."""
         return UUID(int=self._random.getrandbits(128), version=4)

@@ -1,6 +1,6 @@
 """The way to the brokers: bootstrap, metadata, one connection per broker and purpose, retries.
 
-Everything that a client does goes through `Cluster.retry`: an attempt that fails with a retriable error is made again
+Operations go through `Cluster.retry`: an attempt that fails with a retriable error is made again
 with growing pauses, on fresh metadata, until the operation's time is up.
 """
 
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import time
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,9 +15,10 @@ from difflib import get_close_matches
 from math import nan
 from typing import Any, TypeVar
 
-from ottla.env.clock import Clock, SystemClock
+from ottla.env.environment import Environment
+from ottla.env.process import process_id
 from ottla.peer.bootstrap import connect_to_any
-from ottla.peer.connection import Connection, canonical_servers, open_connection
+from ottla.peer.connection import Connection, open_connection
 from ottla.peer.errors import (
     BrokerError,
     BrokerUnreachableError,
@@ -34,15 +33,16 @@ from ottla.peer.errors import (
     NotLeaderError,
     UnknownTopicError,
 )
+from ottla.peer.hosts import canonical_servers
 from ottla.peer.metadata import NOBODY, Metadata
 from ottla.peer.model import TopicMetadata, TopicPartition
 from ottla.peer.reconnects import Reconnects
-from ottla.peer.settings import CANONICAL, ClientSettings, format_servers, parse_bootstrap_servers
+from ottla.peer.settings import CANONICAL, ConnectionSettings, format_servers, parse_bootstrap_servers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.schema import Message
 
-_log = logging.getLogger("ottla.client")
+_log = logging.getLogger("ottla.peer")
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ COORDINATOR = "coordinator"
 
 HANG_UPS_OF_STRANGERS = 2
 """How often a server that was never reached may close the connection at once before it is taken for another kind."""
-MIN_IDLE_CHECK_S = 0.01
+MIN_IDLE_CHECK_MS = 10
 """Pause between two looks for idle connections, at least."""
 MIN_PAUSE_MS = 5
 """Between two attempts, also with a retry.backoff.ms of 0: brokers are not to be overrun."""
@@ -67,9 +67,10 @@ MIN_PAUSE_MS = 5
 class Cluster:
     """A Kafka cluster as a client sees it. Use it from one event loop; `close` it at the end."""
 
-    def __init__(self, settings: ClientSettings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: ConnectionSettings, environment: Environment | None = None) -> None:
         self.settings = settings
-        self.clock: Clock = clock or SystemClock()
+        self.environment = environment or Environment()
+        self.clock = self.environment.clock
         self.metadata = Metadata()
         self._servers = parse_bootstrap_servers(settings.bootstrap_servers)
         self._connections: dict[tuple[int, str], Connection] = {}
@@ -78,13 +79,13 @@ class Cluster:
         self._refreshing = asyncio.Lock()
         self._refreshed_at_ms = 0.0
         self._was_reached = False
-        self._reconnects = Reconnects(settings)
+        self._reconnects = Reconnects(settings, self.environment.randomness)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._canonical = settings.client_dns_lookup != CANONICAL
         #: Addresses that once spoke Kafka's protocol: brokers of this cluster, and its bootstrap servers.
         self._spoken_to: set[tuple[str, int]] = set()
         self._closed = False
-        self._process = os.getpid()
+        self._process = process_id()
         #: The event loop that it was first used in, and so belongs to.
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -107,7 +108,7 @@ class Cluster:
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True
-        if os.getpid() != self._process:
+        if process_id() != self._process:
             # The sockets, and the loop's poll of them, are the parent's: nothing of theirs may be touched.
             return
         at_home = self._loop in (None, asyncio.get_running_loop())
@@ -217,6 +218,7 @@ class Cluster:
                 host,
                 port,
                 self.settings,
+                self.environment,
                 self._reconnects.timeout_ms(address),
                 look_twice=look_twice and address not in self._spoken_to,
             )
@@ -234,17 +236,19 @@ class Cluster:
 
     def _close_idle(self) -> None:
         """Close the connections that were not used for `connections.max.idle.ms`; then look again in time."""
-        idle_s = self.settings.connections_max_idle_ms / 1000
-        next_due_s = idle_s
+        idle_ms = self.settings.connections_max_idle_ms
+        now_ms, next_due_ms = self.clock.monotonic_ms(), float(idle_ms)
         for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
             if connection.is_open and not connection.is_waiting:
-                left_s = connection.used_at_s + idle_s - time.monotonic()
-                if left_s <= 0:
+                left_ms = connection.used_at_ms + idle_ms - now_ms
+                if left_ms <= 0:
                     connection.close_because(ConnectionLostError(f"{connection.address} was idle", retriable=True))
                 else:
-                    next_due_s = min(next_due_s, left_s)
+                    next_due_ms = min(next_due_ms, left_ms)
         loop = asyncio.get_running_loop()
-        self._idle_timer = loop.call_later(max(next_due_s, MIN_IDLE_CHECK_S), _close_idle_of, weakref.ref(self))
+        self._idle_timer = loop.call_later(
+            max(next_due_ms, MIN_IDLE_CHECK_MS) / 1000, _close_idle_of, weakref.ref(self)
+        )
 
     async def any_connection(self) -> Connection:
         """An open connection to any broker: one that stands, else a new one to a known broker or bootstrap server.
@@ -262,7 +266,7 @@ class Cluster:
     async def _open_any(self) -> Connection:
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
         if not self._canonical:
-            self._servers, self._canonical = await canonical_servers(self._servers), True
+            self._servers, self._canonical = await canonical_servers(self.environment.network, self._servers), True
         addresses = list(dict.fromkeys([*known, *self._servers]))
         if not self._was_reached:  # whoever asks anew wants to know how it is now
             for address in addresses:
@@ -301,8 +305,8 @@ class Cluster:
         kind = type(first) if len({type(problem) for problem in problems}) == 1 else BrokerUnreachableError
         return kind(f"no broker of {self.name} can be reached: {told}", retriable=self._was_reached)
 
-    def __del__(self, _warn: Any = warnings.warn, _getpid: Any = os.getpid) -> None:
-        if getattr(self, "_closed", True) or _getpid() != self._process:
+    def __del__(self, _warn: Any = warnings.warn, _process_id: Any = process_id) -> None:
+        if getattr(self, "_closed", True) or _process_id() != self._process:
             return
         if standing := [each for each in (*self._connections.values(), self._bootstrap) if each and each.is_open]:
             _warn(f"a client of {self.name} was dropped without close", ResourceWarning, source=self)
@@ -312,7 +316,7 @@ class Cluster:
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosedError(f"the client of {self.name} is closed")
-        if os.getpid() != self._process:
+        if process_id() != self._process:
             raise ForkedError(f"client of {self.name}")
         loop = asyncio.get_running_loop()
         if self._loop is None:
@@ -320,14 +324,14 @@ class Cluster:
         elif self._loop is not loop:
             raise IllegalStateError(
                 f"this client of {self.name} belongs to the event loop that it was first used in, and this is another "
-                "one; make a client in each asyncio.run, or take those of ottla.client.sync"
+                "one; make a client in each asyncio.run, or use a sync client"
             )
 
     async def refresh(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> Metadata:
         """Ask for the metadata of these topics, of all for None; brokers and controller come along.
 
         A broker that was just started may know neither brokers nor topics yet: nothing is learned from it, and a
-        retriable error raised, as Java's clients pass over such an answer.
+        retriable error raised, as Kafka's NetworkClient ignores such an answer.
         """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=allow_auto_topic_creation)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import struct
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import ottla
+from ottla.env.environment import Environment
+from ottla.env.outgoing import Stream, UnknownHostError, reason_of
 from ottla.peer.diagnosis import Found, diagnose, sasl_mechanisms
 from ottla.peer.errors import (
     BrokerError,
@@ -29,7 +28,8 @@ from ottla.peer.errors import (
     SecurityMismatchError,
     UnresolvableHostError,
 )
-from ottla.peer.settings import ClientSettings
+from ottla.peer.hosts import connect_to_host
+from ottla.peer.settings import ConnectionSettings
 from ottla.peer.versions import USED, Offered, choose_version
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import ClientProtocol, FrameRefusal
@@ -64,38 +64,37 @@ class _DirectAnswer:
         self._answered(None, error)
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection:
     """A connection whose versions are agreed on; make one with `open_connection`."""
 
-    def __init__(self, address: str, settings: ClientSettings) -> None:
+    def __init__(self, address: str, settings: ConnectionSettings, environment: Environment) -> None:
         self.address = address
         self._settings = settings
+        self._network = environment.network
+        self._monotonic_ms = environment.clock.monotonic_ms
         self._protocol = ClientProtocol(settings.client_id, MAX_FIRST_RESPONSE_BYTES)
-        self._transport: asyncio.Transport | None = None
+        self._stream: Stream | None = None
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
         #: Who is told once all that was written is sent.
         self._unsent: list[Callable[[Any, ClientError | None], None]] = []
         self._turns = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
         self._closed_by: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._peer: tuple[str, int] = ("", 0)
         #: The versions of what was submitted.
         self._chosen: dict[int, int] = {}
-        #: Of the socket: valid until `connection_lost`, from which on the connection counts as closed.
-        self._fileno = -1
         #: Whether a request was answered after the versions were agreed on.
         self._was_used = False
         #: Whether the broker closed the connection, and not this client.
         self._hung_up = False
-        #: When bytes last went either way, by time.monotonic.
-        self.used_at_s = time.monotonic()
-        #: Called when the transport's own buffer has emptied after it was full.
+        #: When bytes last went either way, by the monotonic clock.
+        self.used_at_ms = self._monotonic_ms()
+        #: Called when what waited to be sent is sent, after it was too much to be sent at once.
         self.on_writable: Callable[[], None] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
-        return self._closed_by is None and self._transport is not None
+        return self._closed_by is None and self._stream is not None
 
     @property
     def is_waiting(self) -> bool:
@@ -110,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unsent_bytes(self) -> int:
         """Bytes of requests that the socket has not taken yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return 0 if self._stream is None else self._stream.unsent_bytes
 
     @property
     def offered(self) -> Offered:
@@ -157,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
             self._waiting.append(_DirectAnswer(answered))
         elif self.unsent_bytes:
             self._unsent.append(answered)
-            self._check_open().set_write_buffer_limits(high=0)  # `resume_writing` tells when all is sent
+            self._check_open().report_when_sent()  # to `writable`
         else:
             answered(None, None)
 
@@ -205,32 +204,14 @@ class Connection(asyncio.BufferedProtocol):
             name = api_name(message.SCHEMA.api_key or 0)
             raise ProtocolError(f"{name} cannot be sent to {self.address}: {error}") from error
 
-    def _check_open(self) -> asyncio.Transport:
-        if self._closed_by is not None or self._transport is None:
+    def _check_open(self) -> Stream:
+        if self._closed_by is not None or self._stream is None:
             raise self._closed_by or ConnectionLostError(f"not connected to {self.address}", retriable=True)
-        return self._transport
+        return self._stream
 
     def _write(self, parts: list[bytes | memoryview]) -> None:
-        self.used_at_s = time.monotonic()
-        transport = self._check_open()
-        if not transport.get_write_buffer_size():
-            parts = self._write_now(parts)
-        if parts:
-            transport.writelines(parts)
-
-    def _write_now(self, parts: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """Write as much as the socket takes, in one call and without a copy (asyncio joins); what is left."""
-        try:
-            written = os.writev(self._fileno, parts)
-        except (OSError, AttributeError):  # the transport will meet it, too; or there is no such call
-            return parts
-        if written == sum(map(len, parts)):
-            return []
-        for number, part in enumerate(parts):
-            if written < len(part):
-                return [memoryview(part)[written:], *parts[number + 1 :]]
-            written -= len(part)
-        return []
+        self.used_at_ms = self._monotonic_ms()
+        self._check_open().write(parts)
 
     def _expect_answer(self) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -240,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _answer(self, future: asyncio.Future[Any], message: Message, timeout_ms: int | None) -> Any:
         name = api_name(message.SCHEMA.api_key or 0)
         timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
-        begun_s = time.monotonic()
+        begun_ms = self._monotonic_ms()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await future
@@ -255,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
             raise late from None
         except asyncio.CancelledError:
             # Nobody waits any more, but a broker that does not answer must not keep the connection from others.
-            until_late_s = timeout_ms / 1000 - (time.monotonic() - begun_s)
+            until_late_s = (timeout_ms - (self._monotonic_ms() - begun_ms)) / 1000
             asyncio.get_running_loop().call_later(until_late_s, self._close_if_late, future, name, timeout_ms)
             raise
 
@@ -270,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
         """SecurityMismatchError where the broker hung up on the first request after ApiVersions as it wants a login."""
         if self._was_used or not self._hung_up or not self.offered or ApiKey.SASL_HANDSHAKE not in self.offered:
             return
-        mechanisms = await sasl_mechanisms(*self._peer)
+        mechanisms = None if self._stream is None else await sasl_mechanisms(self._network, *self._stream.peer)
         if mechanisms is not None:
             raise SecurityMismatchError(
                 f"{self.address} is a listener with SASL: it wants a login ({', '.join(mechanisms)}), which this "
@@ -324,8 +305,8 @@ class Connection(asyncio.BufferedProtocol):
         waiting, self._waiting = self._waiting, deque()
         if self._loop is not None and self._loop.is_closed():
             return  # nobody waits any more, and asyncio closes sockets by itself
-        if self._transport is not None:
-            self._transport.abort()
+        if self._stream is not None:
+            self._stream.abort()
         future: asyncio.Future[Any] | _DirectAnswer
         for future in waiting:
             if not future.done():
@@ -334,43 +315,32 @@ class Connection(asyncio.BufferedProtocol):
         for answered in unsent:
             answered(None, self._closed_by)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Asyncio: the connection stands."""
-        # Not every loop's transports are registered as asyncio's (uvloop's are not), but they have its methods.
-        self._transport = cast("asyncio.Transport", transport)
+    def connected(self, stream: Stream) -> None:
+        """The connection stands."""
+        self._stream = stream
         self._loop = asyncio.get_running_loop()
-        self._peer = (transport.get_extra_info("peername") or ("", 0))[:2]  # None where it is gone again
-        connected: socket.socket = transport.get_extra_info("socket")
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._fileno = connected.fileno()
-        for option, size in (
-            (socket.SO_SNDBUF, self._settings.send_buffer_bytes),
-            (socket.SO_RCVBUF, self._settings.receive_buffer_bytes),
-        ):
-            if size >= 0:
-                connected.setsockopt(socket.SOL_SOCKET, option, size)
 
-    def resume_writing(self) -> None:
-        """Asyncio: the transport's buffer has emptied."""
+    def writable(self) -> None:
+        """What was written is sent."""
         unsent, self._unsent = self._unsent, []
         for answered in unsent:
             answered(None, None)
         if self.on_writable is not None:
             self.on_writable()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Asyncio: the connection is gone."""
-        why = f": {exc}" if exc is not None else ""
+    def disconnected(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        why = f": {error}" if error is not None else ""
         self._hung_up = self._closed_by is None
         self._close(ConnectionLostError(f"{self.address} closed the connection{why}", retriable=True))
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Asyncio: where the next bytes are to be put."""
+    def get_buffer(self, sizehint: int, /) -> memoryview:
+        """Where the next bytes are to be put."""
         return self._protocol.get_buffer()
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """Asyncio: so many bytes have arrived."""
-        self.used_at_s = time.monotonic()
+    def buffer_updated(self, nbytes: int, /) -> None:
+        """So many bytes have arrived."""
+        self.used_at_ms = self._monotonic_ms()
         try:
             answers = self._protocol.received(nbytes)
         except WireError as error:
@@ -410,9 +380,9 @@ def _too_old(address: str, why: str) -> BrokerTooOldError:
     )
 
 
-async def _explained(host: str, port: int, address: str) -> ConnectError | None:
+async def _explained(environment: Environment, host: str, port: int, address: str) -> ConnectError | None:
     """What another look finds behind the address of a first contact that failed, None where it is nothing known."""
-    found = await diagnose(host, port)
+    found = await diagnose(environment.network, host, port)
     if found is Found.TLS:
         return _wants_tls(address)
     if found is Found.OLD_BROKER:
@@ -421,7 +391,13 @@ async def _explained(host: str, port: int, address: str) -> ConnectError | None:
 
 
 async def open_connection(
-    host: str, port: int, settings: ClientSettings, setup_timeout_ms: int | None = None, *, look_twice: bool = True
+    host: str,
+    port: int,
+    settings: ConnectionSettings,
+    environment: Environment,
+    setup_timeout_ms: int | None = None,
+    *,
+    look_twice: bool = True,
 ) -> Connection:
     """Connect and agree on versions, each within `setup_timeout_ms`. Raises the subclasses of ConnectError.
 
@@ -432,68 +408,36 @@ async def open_connection(
     timeout_ms = setup_timeout_ms or settings.socket_connection_setup_timeout_ms
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            connection = await _connect(host, port, lambda: Connection(address, settings), timeout_ms / 1000)
+            connection = await connect_to_host(
+                environment.network,
+                host,
+                port,
+                lambda: Connection(address, settings, environment),
+                timeout_ms / 1000,
+                send_buffer_bytes=settings.send_buffer_bytes,
+                receive_buffer_bytes=settings.receive_buffer_bytes,
+            )
     except TimeoutError:
         raise ConnectTimeoutError(
             f"{address} did not accept a connection within {timeout_ms} ms; check address, network and firewall"
         ) from None
-    except (socket.gaierror, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UnresolvableHostError(f"the host of {address} cannot be resolved ({reason}); check its name") from error
-    except RuntimeError as error:  # asyncio.run is over, and a client goes on that nobody has closed
+    except UnknownHostError as error:
+        raise UnresolvableHostError(f"the host of {address} cannot be resolved ({error}); check its name") from error
+    except RuntimeError as error:  # asyncio.run is over, and a client is still in use
         raise ClientClosedError(
             f"no connection to {address} can be opened any more ({error}); close clients"
         ) from error
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error
         raise BrokerUnreachableError(
-            f"cannot connect to {address} ({reason}); check that the broker runs and listens there"
+            f"cannot connect to {address} ({reason_of(error)}); check that the broker runs and listens there"
         ) from error
     try:
         await connection.agree_on_versions(timeout_ms)
     except BaseException as error:
         connection.close()
         if isinstance(error, (NotKafkaError, BrokerHangsError)) and error.retriable and look_twice:
-            explained = await _explained(host, port, address)
+            explained = await _explained(environment, host, port, address)
             if explained is not None:
                 raise explained from error
         raise
     return connection
-
-
-async def _connect(host: str, port: int, make: Callable[[], Connection], timeout_s: float) -> Connection:
-    """A connection to the first address of the host that accepts one; the last one's error where none does."""
-    loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    share_s = timeout_s / len(addresses)
-    for index, (*_, address) in enumerate(addresses):
-        try:
-            async with asyncio.timeout(share_s):
-                _, connection = await loop.create_connection(make, _literal(address), port)
-        except OSError:  # a TimeoutError is one
-            if index == len(addresses) - 1:
-                raise
-        else:
-            return connection
-    raise OSError("the host has no addresses")
-
-
-def _literal(address: tuple[Any, ...]) -> str:
-    """An address of getaddrinfo as text; one that holds on a single link only names that, too."""
-    return f"{address[0]}%{address[3]}" if len(address) > 3 and address[3] else str(address[0])
-
-
-async def canonical_servers(servers: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """The canonical names of all addresses of these hosts, with the same ports; a host that has none stays."""
-    loop = asyncio.get_running_loop()
-    found: list[tuple[str, int]] = []
-    for host, port in servers:
-        try:
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            names = [
-                (await loop.getnameinfo((str(address[0]), port), socket.NI_NUMERICSERV))[0] for *_, address in addresses
-            ]
-        except OSError:
-            names = [host]
-        found.extend((name, port) for name in names)
-    return list(dict.fromkeys(found))

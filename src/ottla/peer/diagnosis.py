@@ -12,9 +12,14 @@ import struct
 from contextlib import suppress
 from enum import Enum
 
+from ottla.env.futures import settle
+from ottla.env.outgoing import Network, Stream
+from ottla.peer.hosts import connect_to_host
+
 PROBE_TIMEOUT_S = 1.0
 MAX_ANSWER_BYTES = 64 * 1024
 """No list of login mechanisms is larger."""
+SCRATCH_BYTES = 4096
 CORRELATION_ID = 0x6F74746C
 
 _HEADER = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
@@ -35,12 +40,57 @@ class Found(Enum):
     NOTHING = "something else"
 
 
-async def diagnose(host: str, port: int) -> Found:
+class _FirstBytes:
+    """Sends a question and receives the first bytes of the answer.
+
+    That is up to `most` bytes, fewer where the connection ends or a whole frame is there.
+    """
+
+    def __init__(self, question: bytes, most: int) -> None:
+        self._question = question
+        self._most = most
+        self._buffer = bytearray(most)
+        self._count = 0
+        self._stream: Stream | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def received(self) -> bytes:
+        return bytes(self._buffer[: self._count])
+
+    def connected(self, stream: Stream) -> None:
+        self._stream = stream
+        stream.write([self._question])
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.abort()
+
+    def get_buffer(self, sizehint: int, /) -> memoryview:
+        if self.ended.done():
+            return memoryview(bytearray(SCRATCH_BYTES))  # whatever comes now is not wanted
+        return memoryview(self._buffer)[self._count :]
+
+    def buffer_updated(self, nbytes: int, /) -> None:
+        if self.ended.done():
+            return
+        self._count += nbytes
+        if self._count >= min(self._most, _frame_size(self._buffer[: self._count])):
+            settle(self.ended, None)
+
+    def writable(self) -> None:
+        """The question is short."""
+
+    def disconnected(self, error: Exception | None) -> None:
+        settle(self.ended, None)
+
+
+async def diagnose(network: Network, host: str, port: int) -> Found:
     """What listens there. Takes a second at most; never raises for what it meets."""
     hello, metadata, versions = await asyncio.gather(
-        _answer(host, port, _client_hello(), 2),
-        _answer(host, port, _request(METADATA, 0, struct.pack(">i", 0)), _SIZE_AND_ID.size),
-        _answer(host, port, _request(API_VERSIONS, 0, b""), _SIZE_AND_ID.size),
+        _answer(network, host, port, _client_hello(), 2),
+        _answer(network, host, port, _request(METADATA, 0, struct.pack(">i", 0)), _SIZE_AND_ID.size),
+        _answer(network, host, port, _request(API_VERSIONS, 0, b""), _SIZE_AND_ID.size),
     )
     if hello in TLS_RECORDS:
         return Found.TLS
@@ -49,10 +99,10 @@ async def diagnose(host: str, port: int) -> Found:
     return Found.NOTHING
 
 
-async def sasl_mechanisms(host: str, port: int) -> list[str] | None:
+async def sasl_mechanisms(network: Network, host: str, port: int) -> list[str] | None:
     """The ways to log in that the listener names, None where it wants none. Never raises for what it meets."""
     body = struct.pack(">h", 0)  # a mechanism without a name, so that the others are told
-    head = await _answer(host, port, _request(SASL_HANDSHAKE, 1, body), MAX_ANSWER_BYTES)
+    head = await _answer(network, host, port, _request(SASL_HANDSHAKE, 1, body), MAX_ANSWER_BYTES)
     try:
         _, correlation_id, code, count = struct.unpack_from(">iihi", head)
         if correlation_id != CORRELATION_ID or code == ILLEGAL_SASL_STATE or count < 0:
@@ -89,26 +139,20 @@ def _client_hello() -> bytes:
     return outgoing.read()
 
 
-async def _answer(host: str, port: int, question: bytes, most: int) -> bytes:
+async def _answer(network: Network, host: str, port: int, question: bytes, most: int) -> bytes:
     """The first bytes of the answer: up to `most`, fewer where the connection ends or a whole frame is there."""
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port)
+            answer = await connect_to_host(network, host, port, lambda: _FirstBytes(question, most), PROBE_TIMEOUT_S)
             try:
-                writer.write(question)
-                answer = await reader.read(most)
-                while 0 < len(answer) < min(most, _frame_size(answer)):
-                    more = await reader.read(most - len(answer))
-                    if not more:
-                        break
-                    answer += more
-                return answer
+                await answer.ended
             finally:
-                writer.transport.abort()
+                answer.close()
     except OSError:  # a TimeoutError is one
         return b""
+    return answer.received
 
 
-def _frame_size(answer: bytes) -> int:
+def _frame_size(answer: bytes | bytearray) -> int:
     """Bytes of the frame that begins so; its size has to be read first."""
     return 4 + int.from_bytes(answer[:4], "big") if len(answer) >= 4 else MAX_ANSWER_BYTES

@@ -1,16 +1,16 @@
 """When a broker that could not be reached may be tried again, and how long the attempt may take.
 
-Both grow with the failures in a row, less or more a fifth, as in Kafka's Java clients (KIP-144, KIP-601): a broker that
-comes back must not be met by all its clients at once.
+Both grow with the failures in a row, less or more a fifth, as with Kafka's NetworkClient (KIP-144, KIP-601): a broker
+that comes back must not be met by everybody at once.
 """
 
 from __future__ import annotations
 
-from random import Random
 from typing import NamedTuple
 
+from ottla.env.randomness import Randomness
 from ottla.peer.errors import ConnectError, ConnectTimeoutError
-from ottla.peer.settings import ClientSettings
+from ottla.peer.settings import ConnectionSettings
 
 JITTER = 0.2
 MAX_DOUBLINGS = 20
@@ -30,9 +30,9 @@ class _Trouble(NamedTuple):
 class Reconnects:
     """What is known of addresses that could not be reached. Times are those of a monotonic clock."""
 
-    def __init__(self, settings: ClientSettings, random: Random | None = None) -> None:
+    def __init__(self, settings: ConnectionSettings, randomness: Randomness) -> None:
         self._settings = settings
-        self._random = random or Random()
+        self._randomness = randomness
         self._troubles: dict[Address, _Trouble] = {}
 
     def holds_back(self, address: Address, now_ms: float) -> ConnectError | None:
@@ -64,5 +64,5 @@ class Reconnects:
         self._troubles.pop(address, None)
 
     def _grown(self, first: float, longest: float, doublings: int) -> float:
-        grown = first * 2.0 ** min(doublings, MAX_DOUBLINGS) * self._random.uniform(1 - JITTER, 1 + JITTER)
+        grown = first * 2.0 ** min(doublings, MAX_DOUBLINGS) * self._randomness.between(1 - JITTER, 1 + JITTER)
         return min(grown, max(first, longest))

@@ -1,4 +1,4 @@
-"""Settings of clients, by Kafka's names with underscores; times in milliseconds, sizes in bytes."""
+"""Settings of connections to a cluster, by Kafka's names with underscores; times in milliseconds, sizes in bytes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
 
 @dataclass(slots=True, frozen=True)
-class ClientSettings:
-    """What every client needs. `default_api_timeout_ms` and `retries` bound an operation with all its attempts."""
+class ConnectionSettings:
+    """Connections to a cluster: `default_api_timeout_ms` and `retries` bound an operation with all its attempts."""
 
     bootstrap_servers: str
     client_id: str = "ottla"

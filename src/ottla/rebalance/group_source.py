@@ -19,7 +19,7 @@ from ottla.assign.consumer_protocol import (
 from ottla.assign.simulation import SimulatedGroup, SimulatedMember
 from ottla.client.coordinator import GroupCoordinator
 from ottla.peer.cluster import Cluster
-from ottla.peer.settings import ClientSettings
+from ottla.peer.settings import ConnectionSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -90,7 +90,7 @@ def to_json(group: SimulatedGroup) -> dict[str, Any]:
 async def read_live(bootstrap_servers: str, group_id: str) -> SimulatedGroup:
     """A group as its coordinator describes it. Raises BadSource, or ClientError where the cluster cannot be asked."""
     cluster = Cluster(
-        ClientSettings(bootstrap_servers, request_timeout_ms=TIMEOUT_MS, default_api_timeout_ms=TIMEOUT_MS)
+        ConnectionSettings(bootstrap_servers, request_timeout_ms=TIMEOUT_MS, default_api_timeout_ms=TIMEOUT_MS)
     )
     try:
         described = await cluster.retry(f"describing group {group_id}", lambda: _describe(cluster, group_id))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ottla.client.errors import BrokerUnreachableError
 from ottla.client.group_offsets import GroupOffsets
 from ottla.peer.cluster import Cluster
-from ottla.peer.settings import ClientSettings, format_servers
+from ottla.peer.settings import ConnectionSettings, format_servers
 from ottla.zk.client import ZkClient
 from ottla.zk.layout import BrokerIdZnode, ZnodeDataError
 from ottla.zk.tree import NoNodeError
@@ -46,7 +46,7 @@ async def read_brokers(zk: ZkClient) -> Servers:
 class ZkBrokers:
     """The `Cluster` of the brokers in ZooKeeper, made when it is first needed."""
 
-    def __init__(self, zk: ZkClient, group: str, settings: Callable[[str], ClientSettings]) -> None:
+    def __init__(self, zk: ZkClient, group: str, settings: Callable[[str], ConnectionSettings]) -> None:
         self._zk = zk
         self._group = group
         self._settings = settings

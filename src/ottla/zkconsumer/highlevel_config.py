@@ -15,7 +15,7 @@ from ottla.client.configs.settings import attribute_of
 from ottla.client.errors import InvalidConfigError
 from ottla.config.settings import Setting
 from ottla.config.values import ConfigError, invalid, parse_value
-from ottla.peer.settings import ClientSettings
+from ottla.peer.settings import ConnectionSettings
 from ottla.zkconsumer.settings import OF_NEWER_CONSUMERS, SETTINGS
 
 KIND = "high-level consumer"
@@ -59,9 +59,9 @@ class HighLevelConsumerConfig:
     zookeeper_connection_timeout_ms: int
     zookeeper_session_timeout_ms: int
 
-    def client_settings(self, bootstrap_servers: str) -> ClientSettings:
+    def client_settings(self, bootstrap_servers: str) -> ConnectionSettings:
         """What `Cluster` takes, for the brokers that ZooKeeper told."""
-        return ClientSettings(
+        return ConnectionSettings(
             bootstrap_servers=bootstrap_servers,
             client_id=self.client_id,
             request_timeout_ms=self.socket_timeout_ms,

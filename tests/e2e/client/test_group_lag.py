@@ -11,7 +11,7 @@ from ottla.client.group_lag import measure_lag
 from ottla.client.model import LATEST, TopicPartition
 from ottla.client.sync import Client, Producer
 from ottla.peer.cluster import Cluster
-from ottla.peer.settings import ClientSettings
+from ottla.peer.settings import ConnectionSettings
 
 MEASUREMENTS = 150
 
@@ -33,7 +33,7 @@ def test_committed_offset_and_end_are_of_one_moment(shared_ottla_server, unique)
                     return
 
     async def measure():
-        cluster = Cluster(ClientSettings(bootstrap))
+        cluster = Cluster(ConnectionSettings(bootstrap))
         try:
             return {(await measure_lag(cluster, unique)).partitions[0].lag for _ in range(MEASUREMENTS)}
         finally:

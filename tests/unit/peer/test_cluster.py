@@ -328,7 +328,7 @@ def test_connections_with_an_answer_to_come_are_not_idle(fake, with_cluster, fau
 def test_a_broker_that_refused_is_left_alone_for_a_moment(fake, with_cluster, monkeypatch):
     attempts = []
 
-    async def refused(host, port, settings, timeout_ms, **_):
+    async def refused(host, port, settings, environment, timeout_ms, **_):
         attempts.append(timeout_ms)
         raise ConnectTimeoutError("silent", retriable=True)
 
@@ -350,7 +350,7 @@ def test_a_broker_that_refused_is_left_alone_for_a_moment(fake, with_cluster, mo
 def test_attempts_to_connect_get_more_time(fake, with_cluster, monkeypatch):
     attempts = []
 
-    async def refused(host, port, settings, timeout_ms, **_):
+    async def refused(host, port, settings, environment, timeout_ms, **_):
         attempts.append(timeout_ms)
         raise ConnectTimeoutError("silent", retriable=True)
 
@@ -369,7 +369,7 @@ def test_attempts_to_connect_get_more_time(fake, with_cluster, monkeypatch):
 
 
 def test_canonical_names_take_the_place_of_bootstrap_servers(fake, with_cluster, monkeypatch):
-    async def canonical(servers):
+    async def canonical(network, servers):
         assert servers == [("alias", 1)]
         return [("127.0.0.1", fake.ports[0])]
 

@@ -19,7 +19,7 @@ from ottla.client.errors import (
 )
 from ottla.peer.cluster import MIN_PAUSE_MS, Cluster
 from ottla.peer.connection import MAX_REQUESTS_AT_ONCE
-from ottla.peer.settings import ClientSettings
+from ottla.peer.settings import ConnectionSettings
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -156,9 +156,11 @@ def test_a_peer_that_is_gone_at_once(fake, with_cluster, monkeypatch):
 
     async def work(cluster):
         connection = await cluster.any_connection()
-        monkeypatch.setattr(connection._transport, "_extra", {**connection._transport._extra, "peername": None})
-        connection.connection_made(connection._transport)
-        connection.connection_lost(None)
+        stream = connection._stream
+        monkeypatch.setattr(stream._transport, "_extra", {**stream._transport._extra, "peername": None})
+        stream.connection_made(stream._transport)
+        assert stream.peer == ("", 0)
+        stream.connection_lost(None)
         with pytest.raises(ConnectionLostError):
             await connection.request(MetadataRequest(topics=[]))
 
@@ -166,7 +168,7 @@ def test_a_peer_that_is_gone_at_once(fake, with_cluster, monkeypatch):
 
 
 def test_a_connection_is_closed_when_its_loop_is_over(fake):
-    cluster = Cluster(ClientSettings(fake.bootstrap))
+    cluster = Cluster(ConnectionSettings(fake.bootstrap))
     connection = asyncio.run(cluster.any_connection())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # of asyncio, whose transports were left open
@@ -180,7 +182,7 @@ def test_a_connection_is_closed_when_its_loop_is_over(fake):
 
 def test_who_waited_when_the_loop_was_over_is_not_told(fake, faults):
     fake.faults[ApiKey.METADATA].append(faults["SILENT"])
-    cluster = Cluster(ClientSettings(fake.bootstrap))
+    cluster = Cluster(ConnectionSettings(fake.bootstrap))
     loop = asyncio.new_event_loop()
     connection = loop.run_until_complete(cluster.any_connection())
     asking = loop.create_task(connection.request(MetadataRequest(topics=[])))

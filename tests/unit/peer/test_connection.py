@@ -17,20 +17,23 @@ from ottla.client.errors import (
     UnresolvableHostError,
     UnsupportedVersionError,
 )
-from ottla.peer.connection import Connection, canonical_servers, open_connection
-from ottla.peer.settings import ClientSettings
+from ottla.env.environment import Environment
+from ottla.env.outgoing import SystemNetwork
+from ottla.peer.connection import open_connection
+from ottla.peer.hosts import canonical_servers
+from ottla.peer.settings import ConnectionSettings
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
-SETTINGS = ClientSettings("unused:1", request_timeout_ms=2000, socket_connection_setup_timeout_ms=1000)
+SETTINGS = ConnectionSettings("unused:1", request_timeout_ms=2000, socket_connection_setup_timeout_ms=1000)
 
 
 def connected(port, work, host="127.0.0.1", settings=SETTINGS):
     async def body():
-        connection = await open_connection(host, port, settings)
+        connection = await open_connection(host, port, settings, Environment())
         try:
             return await work(connection)
         finally:
@@ -171,7 +174,7 @@ def test_a_message_that_its_version_cannot_express(fake):
     ],
 )
 def test_what_is_no_kafka_broker(answering, answer, told):
-    settings = ClientSettings("unused:1", socket_connection_setup_timeout_ms=200)
+    settings = ConnectionSettings("unused:1", socket_connection_setup_timeout_ms=200)
     with pytest.raises(NotKafkaError, match=told):
         connected(answering(answer), nothing, settings=settings)
 
@@ -195,7 +198,7 @@ def test_nobody_takes_the_connection():
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex(full.getsockname())
-        settings = ClientSettings("unused:1", socket_connection_setup_timeout_ms=100)
+        settings = ConnectionSettings("unused:1", socket_connection_setup_timeout_ms=100)
         with pytest.raises((BrokerUnreachableError, NotKafkaError), match="100 ms"):
             connected(full.getsockname()[1], nothing, settings=settings)
         for filler in fillers:
@@ -215,10 +218,10 @@ def test_errors_are_client_errors():
 
 def test_buffers_have_the_sizes_that_are_set(fake):
     async def sizes(connection):
-        connected = connection._transport.get_extra_info("socket")
+        connected = connection._stream._transport.get_extra_info("socket")
         return [connected.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
 
-    settings = ClientSettings("unused:1", send_buffer_bytes=20_000, receive_buffer_bytes=30_000)
+    settings = ConnectionSettings("unused:1", send_buffer_bytes=20_000, receive_buffer_bytes=30_000)
     assert connected(fake.ports[0], sizes, settings=settings) in ([20_000, 30_000], [40_000, 60_000])
 
 
@@ -236,7 +239,7 @@ def test_all_addresses_of_a_host_are_tried(fake, monkeypatch):
             return [(*kind, ("127.0.0.2", port)), (*kind, ("127.0.0.1", port))]
 
         monkeypatch.setattr(loop, "getaddrinfo", two)
-        connection = await open_connection("two.example", fake.ports[0], SETTINGS)
+        connection = await open_connection("two.example", fake.ports[0], SETTINGS, Environment())
         connection.close()
         return connection.address
 
@@ -245,34 +248,8 @@ def test_all_addresses_of_a_host_are_tried(fake, monkeypatch):
 
 def test_canonical_servers_of_addresses_and_of_hosts_that_are_not_there():
     async def body():
-        return await canonical_servers([("no-such-host.invalid", 1), ("127.0.0.1", 2)])
+        return await canonical_servers(SystemNetwork(), [("no-such-host.invalid", 1), ("127.0.0.1", 2)])
 
     found = asyncio.run(body())
     assert found[0] == ("no-such-host.invalid", 1)
     assert [port for _, port in found[1:]] == [2]
-
-
-def test_parts_that_the_socket_does_not_take_at_once_follow_in_order():
-    settings = ClientSettings("unused:1", send_buffer_bytes=4096)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname())
-        theirs, _ = server.accept()
-    parts = [b"first", memoryview(bytes(range(256)) * 40_000), b"last"]
-
-    async def body():
-        loop = asyncio.get_running_loop()
-        theirs.setblocking(False)
-        _, connection = await loop.create_connection(lambda: Connection("unused:1", settings), sock=ours)
-        connection._write(parts)
-        assert connection.unsent_bytes
-        assert connection.unsent_bytes < len(parts[1]), "some of it was taken"
-        connection._write([b"more"])
-        expected = b"".join((*parts, b"more"))
-        received = b""
-        while len(received) < len(expected):
-            received += await loop.sock_recv(theirs, 100_000)
-        connection.close()
-        assert received == expected
-
-    with theirs:
-        asyncio.run(body())

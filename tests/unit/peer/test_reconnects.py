@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from ottla.client.errors import BrokerUnreachableError, ConnectTimeoutError
+from ottla.env.randomness import Randomness
+from ottla.peer.errors import BrokerUnreachableError, ConnectTimeoutError
 from ottla.peer.reconnects import Reconnects
-from ottla.peer.settings import ClientSettings
+from ottla.peer.settings import ConnectionSettings
 
 ADDRESS = ("h", 1)
 ERROR = BrokerUnreachableError("refused", retriable=True)
 
 
 def reconnects(**settings: int) -> Reconnects:
-    return Reconnects(ClientSettings("h:1", **settings), Random(1))
+    return Reconnects(ConnectionSettings("h:1", **settings), Randomness(1))
 
 
 def pause_ms(of: Reconnects, now_ms: float) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ottla.client.configs.given import GivenSettings
 from ottla.client.configs.settings import attribute_of
 from ottla.client.errors import InvalidArgumentError, InvalidConfigError
-from ottla.peer.settings import MAX_INT, ClientSettings, parse_bootstrap_servers
+from ottla.peer.settings import MAX_INT, ConnectionSettings, parse_bootstrap_servers
 
 _log = logging.getLogger("ottla.client")
 
@@ -58,9 +58,9 @@ class ClientConfig:
         return MAX_INT
 
     @property
-    def client_settings(self) -> ClientSettings:
+    def client_settings(self) -> ConnectionSettings:
         """What `Cluster` takes."""
-        return ClientSettings(
+        return ConnectionSettings(
             bootstrap_servers=",".join(self.bootstrap_servers),
             client_id=self.client_id,
             request_timeout_ms=self.request_timeout_ms,

@@ -8,7 +8,7 @@ from __future__ import annotations
 _CALLBACK = "give send() a callback, or await the future that it gives"
 _AUTOMATIC = "versions are agreed on with each broker; leave it out"
 _NOT_NEEDED = "nothing like it is needed here; leave it out"
-_LOGGING = 'this client logs to Python\'s logger "ottla.client"; set its level there'
+_LOGGING = 'this client logs to Python\'s logger "ottla.client", its connections to "ottla.peer"; set the levels there'
 _METRICS = "call metrics()"
 _NO_TLS_OR_LOGIN = "TLS and logins are not there yet; reach the cluster by a PLAINTEXT listener"
 _NO_PROXY = "brokers are reached directly, without a proxy; leave it out"

@@ -23,7 +23,7 @@ from ottla.client.loop_thread import LoopThread
 from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.offsets import offsets_at
 from ottla.peer.cluster import Cluster
-from ottla.peer.settings import ClientSettings
+from ottla.peer.settings import ConnectionSettings
 from ottla.records.errors import BatchError
 from ottla.records.record import Record, decode_batch
 
@@ -38,11 +38,11 @@ ROWS_PER_BATCH = 10_000
 class Client:
     """One connection set to a cluster; every method may be called from any thread.
 
-    `settings` are those of `ClientSettings`. All errors are `ClientError`s with cause and cure in their message.
+    `settings` are those of `ConnectionSettings`. All errors are `ClientError`s with cause and cure in their message.
     """
 
     def __init__(self, bootstrap_servers: str, client_id: str = "ottla", **settings: Any) -> None:
-        self._cluster = Cluster(ClientSettings(bootstrap_servers, client_id, **settings))
+        self._cluster = Cluster(ConnectionSettings(bootstrap_servers, client_id, **settings))
         self._admin = TopicAdmin(self._cluster)
         self._groups: dict[str, GroupOffsets] = {}
         self._thread = LoopThread(f"{client_id}-client", self._cluster.close)
