@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
 
 from support.apache import ApacheKafka, ApacheZooKeeper
@@ -16,18 +16,23 @@ from support.brokers import RunningBroker
 from support.client_facades import FACADES, Facade
 from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs, zookeeper_082_libs
+from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
+from support.scheduling import SHORT, ByFolder, TestTimes, workers_for
 from support.spec_report import SpecReport, requirement_ids
 
-PROJECT = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
+PROJECT = TESTS.parent
 REPORT_PATH = PROJECT / ".cache" / "spec-report.txt"
-#: Helpers of Python's own that end with the interpreter.
-OWN_CHILDREN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 #: Topics may have 249 characters, and tests add to theirs.
 MOST_OF_A_NAME = 150
 
 REPORT = pytest.StashKey[SpecReport]()
+#: What reports call a requirement of their test.
+SPEC = "spec"
+#: Where a worker puts what it says of processes that it found still running.
+LEFT_RUNNING = "left_running"
 
 #: Marker, whether what it needs is there, and what is missing otherwise.
 NEEDS: dict[str, tuple[Callable[[], object], str]] = {
@@ -52,24 +57,53 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What can be asked of a run beside pytest's own options."""
     parser.addoption("--long", action="store_true", help="run the tests marked long, too")
+    parser.addoption("--quick", action="store_true", help="run only those that need no other program and do not wait")
     parser.addoption("--spec-report", type=Path, default=REPORT_PATH, help="where to write the tests per requirement")
     parser.addoption("--update-docs", action="store_true", help="write the pages of docs/ that are made from the code")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin an empty report."""
+    """Tests run in this process, or in workers that this one controls, or this is a worker."""
     config.stash[REPORT] = SpecReport()
+    part = Worker(config) if hasattr(config, "workerinput") else WholeRun(config)
+    config.pluginmanager.register(part, "ottla-run")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many workers `-n auto` means."""
+    return workers_for(config.args, quick=config.getoption("--quick"), cores=os.cpu_count() or 1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> ByFolder | None:
+    """Who hands the tests out to the workers, unless another one of pytest-xdist's was asked for."""
+    if config.getoption("dist") != "load":
+        return None
+    return ByFolder(len(config.getoption("tx")), TestTimes(_times_path(config)).earlier, config.rootpath)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A quick run does not even read the folders whose tests wait for other processes."""
+    if config.getoption("--quick") and collection_path.parent == TESTS and collection_path.is_dir():
+        return f"tests/{collection_path.name}/" not in SHORT or None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests out unless asked for; note the requirements of the others."""
-    if not config.getoption("--long"):
-        long = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in set(long)]
+    """Leave out the long tests unless asked for, and what a quick run leaves out; note the others' requirements."""
+    unwanted = [] if config.getoption("--long") else ["long"]
+    if config.getoption("--quick"):
+        unwanted += NEEDS
+    left_out = {item for item in items if any(item.get_closest_marker(name) for name in unwanted)}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         for marker in item.iter_markers("spec"):
             config.stash[REPORT].expect(item.nodeid, marker.args)
+            # The reports of the test carry them from a worker to the process that writes the report of the run.
+            item.user_properties += [(SPEC, name) for name in marker.args]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -81,53 +115,63 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(missing)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put each outcome down for the requirements of the test."""
-    report = yield
-    item.config.stash[REPORT].record(item.nodeid, report.outcome)
-    return report
+class Worker:
+    """What a worker of a parallel run does for the run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+
+    def pytest_sessionfinish(self) -> None:
+        """Tell of processes left behind."""
+        self._output[LEFT_RUNNING] = end_all(leftover_children())
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the report; fail the run if it leaves processes behind."""
-    if not hasattr(session.config, "workerinput") and session.config.stash[REPORT].outcomes:
-        known = requirement_ids(PROJECT / "docs" / "requirements.md")
-        session.config.stash[REPORT].write(session.config.getoption("--spec-report"), known)
-    leftovers = [child for child in psutil.Process().children(recursive=True) if _is_leftover(child)]
-    for child in leftovers:
-        _tell(session, f"left running: {child.pid} {' '.join(child.cmdline())[:200]}")
-        child.kill()
-    if leftovers:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+class WholeRun:
+    """Gathers what all tests of a run have shown, in whichever process they ran."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._report = config.stash[REPORT]
+        self._times = TestTimes(_times_path(config))
+        self._left_running: list[str] = []
+        self._mark = mark_this_run()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Put each outcome down for the requirements of the test."""
+        if report.nodeid not in self._report.requirements:
+            self._report.expect(report.nodeid, [str(name) for kind, name in report.user_properties if kind == SPEC])
+        self._report.record(report.nodeid, report.outcome)
+        self._times.add(report.nodeid, report.duration)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker has ended."""
+        self._left_running += getattr(node, "workeroutput", {}).get(LEFT_RUNNING, [])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the report; fail the run if it leaves processes behind. By now all workers have ended."""
+        if self._report.outcomes:
+            known = requirement_ids(PROJECT / "docs" / "requirements.md")
+            self._report.write(self._config.getoption("--spec-report"), known)
+        self._times.write()
+        self._left_running += end_all(leftovers_of_run(self._mark))
+        if self._left_running:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """What was left running, and one line of the report."""
+        for line in self._left_running:
+            terminalreporter.write_line(line, red=True)
+        if self._report.outcomes:
+            shown = self._report.shown()
+            path = os.path.relpath(self._config.getoption("--spec-report"))
+            terminalreporter.write_line(f"requirements shown: {' '.join(shown) or 'none'} (the tests of each: {path})")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """One line of the report."""
-    report = config.stash[REPORT]
-    if report.outcomes:
-        shown = report.shown()
-        path = os.path.relpath(config.getoption("--spec-report"))
-        terminalreporter.write_line(f"requirements shown: {' '.join(shown) or 'none'} (the tests of each: {path})")
-
-
-def _is_leftover(process: psutil.Process) -> bool:
-    try:
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        command = " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return False
-    return not any(own in command for own in OWN_CHILDREN)
-
-
-def _tell(session: pytest.Session, line: str) -> None:
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        reporter.ensure_newline()
-        reporter.write_line(line, red=True)
+def _times_path(config: pytest.Config) -> Path:
+    report: Path = config.getoption("--spec-report")
+    return report.with_name("test-times.json")
 
 
 @pytest.fixture(params=FACADES)

@@ -32,7 +32,12 @@ def run_suite(
     )
 
 
-def test_a_process_left_running_fails_the_run_and_is_killed(tmp_path: Path) -> None:
+#: In this process, or by two workers.
+PLACES = pytest.mark.parametrize("place", [["-n", "0"], ["-n", "2"]], ids=["here", "workers"])
+
+
+@PLACES
+def test_a_process_left_running_fails_the_run_and_is_killed(tmp_path: Path, place: list[str]) -> None:
     source = """
 import subprocess, sys
 def test_it():
@@ -40,10 +45,39 @@ def test_it():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30) # lost child"])
     print(child.pid)
 """
-    done = run_suite(tmp_path, source)
+    done = run_suite(tmp_path, source, *place)
     assert done.returncode == 1, done.stdout
     assert "1 passed" in done.stdout
     assert "left running: " in done.stdout
+    assert "lost child" in done.stdout
+
+
+@PLACES
+def test_an_orphan_left_running_fails_the_run_and_is_killed(tmp_path: Path, place: list[str]) -> None:
+    source = """
+import subprocess, sys
+def test_it():
+    orphan = [sys.executable, "-c", "import time; time.sleep(30) # lost orphan"]
+    subprocess.run([sys.executable, "-c", f"import subprocess; subprocess.Popen({orphan!r})"])
+"""
+    done = run_suite(tmp_path, source, *place)
+    assert done.returncode == 1, done.stdout
+    assert "1 passed" in done.stdout
+    assert "lost orphan" in done.stdout
+
+
+def test_what_a_crashed_worker_had_started_is_killed(tmp_path: Path) -> None:
+    source = """
+import os, subprocess, sys
+def test_it():
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30) # lost child"])
+    os._exit(3)
+def test_other(): pass
+"""
+    done = run_suite(tmp_path, source, "-n", "2")
+    assert done.returncode == 1, done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+    assert "crashed while running" in done.stdout
     assert "lost child" in done.stdout
 
 
@@ -68,13 +102,20 @@ def test_a_missing_program_fails_in_ci(tmp_path: Path) -> None:
     assert "./run test brings both" in done.stdout
 
 
+def test_a_quick_run_leaves_out_what_needs_a_program(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, NEEDY + "def test_other(): pass\n", "--quick")
+    assert done.returncode == 0
+    assert "1 passed, 1 deselected" in done.stdout
+
+
 def test_long_tests_run_when_asked_for(tmp_path: Path) -> None:
     source = "@pytest.mark.long\ndef test_long(): pass\ndef test_short(): pass\n"
     assert "1 passed, 1 deselected" in run_suite(tmp_path, source).stdout
     assert "2 passed" in run_suite(tmp_path, source, "--long").stdout
 
 
-def test_the_report_lists_tests_by_requirement(tmp_path: Path) -> None:
+@PLACES
+def test_the_report_lists_tests_by_requirement(tmp_path: Path, place: list[str]) -> None:
     source = """
 @pytest.mark.spec("L4", "G2")
 def test_passes(): pass
@@ -82,7 +123,7 @@ def test_passes(): pass
 @pytest.mark.spec("G9")
 def test_fails(): assert False
 """
-    done = run_suite(tmp_path, source)
+    done = run_suite(tmp_path, source, *place)
     assert done.returncode == 1
     assert "requirements shown: L4 (the tests of each: report.txt)" in done.stdout
     report = (tmp_path / "report.txt").read_text()
@@ -91,7 +132,8 @@ def test_fails(): assert False
     assert "Without a test in this run: A1, " in report
 
 
-def test_a_hanging_test_fails_with_the_stacks_of_its_threads(tmp_path: Path) -> None:
+@PLACES
+def test_a_hanging_test_fails_with_the_stacks_of_its_threads(tmp_path: Path, place: list[str]) -> None:
     source = """
 import threading
 def test_it():
@@ -99,7 +141,7 @@ def test_it():
     threading.Thread(target=never.wait, name="the-waiting-thread", daemon=True).start()
     never.wait()
 """
-    done = run_suite(tmp_path, source, "--timeout", "1")
+    done = run_suite(tmp_path, source, "--timeout", "1", *place)
     assert done.returncode == 1
     assert "Timeout" in done.stdout
     assert "the-waiting-thread" in done.stdout + done.stderr
