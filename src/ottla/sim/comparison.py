@@ -10,7 +10,7 @@ from ottla.assign.registry import BUILT_IN
 from ottla.sim.churn_script import Action, ChurnScript, ScriptPlan, make_script
 from ottla.sim.coordinator_design import CoordinatorDesign
 from ottla.sim.design import DesignResult
-from ottla.sim.group_member import MemberTimes
+from ottla.sim.group_consumer import MemberTimes
 from ottla.sim.group_stage import Weather
 from ottla.sim.zookeeper_design import ZooKeeperDesign, ZooKeeperTimes
 

@@ -12,8 +12,8 @@ from ottla.groups.group import GroupLimits
 from ottla.sim.churn_script import Action, ChurnScript, Turn
 from ottla.sim.consumption import Consumption
 from ottla.sim.design import DesignResult, Recorder
+from ottla.sim.group_consumer import MemberTimes, SimulatedConsumer
 from ottla.sim.group_coordinator import SimulatedCoordinator
-from ottla.sim.group_member import MemberTimes, SimulatedMember
 from ottla.sim.group_stage import GroupStage, Place, Weather
 from ottla.sim.ownership import Ownership
 
@@ -94,11 +94,11 @@ class CoordinatorDesign:
     def _thawed(self, member: str) -> None:
         self._consumption.resumed(member, self._stage.now_ms)
 
-    def _claimed(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+    def _claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
         self._recorder.result.rebalances += 1
         self._consumption.claimed(member.name, partitions, self._stage.now_ms)
 
-    def _released(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+    def _released(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
         self._consumption.released(member.name, partitions, self._stage.now_ms)
 
 
@@ -108,19 +108,19 @@ class _Witnessed(Ownership):
     def __init__(
         self,
         coordinator: SimulatedCoordinator,
-        claimed: Callable[[SimulatedMember, Iterable[int]], None],
-        released: Callable[[SimulatedMember, Iterable[int]], None],
+        claimed: Callable[[SimulatedConsumer, Iterable[int]], None],
+        released: Callable[[SimulatedConsumer, Iterable[int]], None],
     ) -> None:
         super().__init__(lambda: coordinator.member_ids & coordinator.joined, coordinator.story)
         self._claimed = claimed
         self._released = released
 
-    def claimed(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+    def claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
         """See `Ownership.claimed`."""
         super().claimed(member, partitions)
         self._claimed(member, partitions)
 
-    def released(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+    def released(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
         """See `Ownership.released`."""
         super().released(member, partitions)
         self._released(member, partitions)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from ottla.assign.assignor import PartitionAssignor
 from ottla.groups.group import GroupLimits
+from ottla.sim.group_consumer import MemberTimes, SimulatedConsumer
 from ottla.sim.group_coordinator import SimulatedCoordinator
-from ottla.sim.group_member import MemberTimes, SimulatedMember
 from ottla.sim.group_stage import GroupStage, Weather
 from ottla.sim.ownership import Ownership
 from ottla.sim.witness import Wrong
@@ -105,7 +105,7 @@ class GroupChurn:
         return self.stage.answers
 
     @property
-    def members(self) -> list[SimulatedMember]:
+    def members(self) -> list[SimulatedConsumer]:
         """Those that live."""
         return list(self.stage.places)
 

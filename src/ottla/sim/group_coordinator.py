@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.groups.events import AppendFailed, CommitResult, GroupEvent, GroupRequest, OffsetCommit, Reply, Step
+from ottla.groups.events import (
+    AppendFailed,
+    CommitResult,
+    ErrorResult,
+    GroupEvent,
+    GroupRequest,
+    OffsetCommit,
+    Reply,
+    Step,
+)
 from ottla.groups.group import GroupLimits
 from ottla.groups.machine import GroupMachine
 from ottla.groups.records import LogRecord, UnknownRecord, decode_record, encode_record
 from ottla.groups.shard import GroupShard, refused_while_loading
-from ottla.sim.group_member import GROUP_ID, TOPIC, Answer, FetchOffsets, Request
+from ottla.sim.group_consumer import GROUP_ID, TOPIC, Answer, FetchOffsets, LookUpCoordinator, Request
 from ottla.sim.witness import Witness, Wrong
 from ottla.wire.errors import ErrorCode
 
@@ -101,6 +110,9 @@ class SimulatedCoordinator:
 
     def take(self, request: Request, now_ms: int) -> None:
         """A request has come."""
+        if isinstance(request, LookUpCoordinator):
+            self._on_answer(Answered(request, ErrorResult(ErrorCode.NONE)))
+            return
         if isinstance(request, FetchOffsets):
             if not self.is_loading:
                 self._on_answer(Answered(request, self._offsets(request)))

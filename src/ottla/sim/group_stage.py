@@ -17,8 +17,8 @@ from ottla.assign.assignor import PartitionAssignor
 from ottla.groups.events import CommitResult, PartitionsChanged, Result
 from ottla.groups.group import GroupLimits
 from ottla.groups.states import GroupState
+from ottla.sim.group_consumer import GROUP_ID, TOPIC, MemberTimes, OwnershipListener, Request, SimulatedConsumer
 from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
-from ottla.sim.group_member import GROUP_ID, TOPIC, MemberTimes, OwnershipListener, Phase, Request, SimulatedMember
 from ottla.sim.timetable import Timetable
 from ottla.sim.witness import Wrong
 from ottla.wire.errors import ErrorCode
@@ -41,7 +41,7 @@ def errors_of(result: Result) -> Iterable[ErrorCode]:
 class Place:
     """A member and its connection. `link` counts the connections that it has had."""
 
-    member: SimulatedMember
+    member: SimulatedConsumer
     link: int = 0
     is_frozen: bool = False
     is_cut: bool = False
@@ -70,7 +70,7 @@ class GroupStage:
         self.partitions = partitions
         self.timetable = Timetable()
         #: Those that live.
-        self.places: dict[SimulatedMember, Place] = {}
+        self.places: dict[SimulatedConsumer, Place] = {}
         #: How often each error was answered.
         self.answers: Counter[str] = Counter()
         #: How many requests of each kind have come to the coordinator.
@@ -101,11 +101,7 @@ class GroupStage:
         machine = self.coordinator.machine
         if machine is None or machine.state is not GroupState.STABLE:
             return "it is not stable"
-        late = [
-            one.name
-            for one in self.places
-            if one.phase is not Phase.MEMBER or one.generation_id != machine.generation_id
-        ]
+        late = [one.name for one in self.places if not one.is_stable or one.generation_id != machine.generation_id]
         if late:
             return f"{len(late)} members are not in its generation, {late[0]} first"
         if len(machine.members) != len(self.places):
@@ -126,7 +122,7 @@ class GroupStage:
     def start_member(self, group_instance_id: str | None = None, name: str | None = None) -> Place:
         """A member begins, called `name` (or by its number)."""
         self._numbers += 1
-        member = SimulatedMember(
+        member = SimulatedConsumer(
             name or f"m{self._numbers}",
             self._assignor(),
             self._listener,
@@ -210,7 +206,7 @@ class GroupStage:
         for request in member.outbox:
             self._send(place, request)
         member.outbox.clear()
-        due_ms = member.next_deadline_ms()
+        due_ms = member.next_deadline_ms(self.now_ms)
         if due_ms is not None and (place.wake_at_ms is None or due_ms < place.wake_at_ms):
             place.wake_at_ms = max(due_ms, self.now_ms)
             self.timetable.at(place.wake_at_ms, partial(self._wake, place, place.wake_at_ms))

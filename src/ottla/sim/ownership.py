@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ottla.sim.group_member import SimulatedMember
+from ottla.sim.group_consumer import SimulatedConsumer
 from ottla.sim.witness import Wrong
 
 
@@ -19,9 +19,9 @@ class Ownership:
     def __init__(self, member_ids: Callable[[], frozenset[str]], story: Callable[[], str]) -> None:
         self._member_ids = member_ids
         self._story = story
-        self._owners: dict[int, list[SimulatedMember]] = {}
+        self._owners: dict[int, list[SimulatedConsumer]] = {}
 
-    def claimed(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+    def claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
         """See `OwnershipListener`. Raises Wrong where another member of the group owns one of them."""
         present = self._member_ids()
         for partition in partitions:
@@ -34,7 +34,7 @@ class Ownership:
                     )
             owners.append(member)
 
-    def released(self, member: SimulatedMember, partitions: Iterable[int]) -> None:
+    def released(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
         """See `OwnershipListener`."""
         for partition in partitions:
             self._owners[partition].remove(member)

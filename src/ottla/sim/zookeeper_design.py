@@ -15,7 +15,7 @@ from ottla.client.model import TopicPartition
 from ottla.sim.churn_script import Action, ChurnScript, Turn
 from ottla.sim.consumption import Consumption
 from ottla.sim.design import DesignResult, Recorder
-from ottla.sim.group_member import GROUP_ID, MOST_RECORDS_AT_ONCE, TOPIC
+from ottla.sim.group_consumer import GROUP_ID, MOST_RECORDS_AT_ONCE, TOPIC
 from ottla.sim.group_stage import Weather
 from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time
 from ottla.sim.zookeeper_service import SimulatedZk, SimulatedZooKeeper

@@ -1,0 +1,406 @@
+"""A consumer of a group in the simulator: the shipped client's `Membership`, without sockets and without records.
+
+What the consumer around it does (`client.consumer.coordinator`, `client.consumer.rebalance`) is done here for virtual
+time: polls at every turn, the leader's assignment, revoking before a join, commits. Whoever owns a partition has its
+position move on, and commits it. Answers come to `receive`, a broken connection to `disconnected`, time to `wake`; what
+is to be sent lies in `outbox` afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.assign.assignor import (
+    ClusterMetadata,
+    GroupMetadata,
+    MemberSubscription,
+    PartitionAssignor,
+    RebalanceProtocol,
+    TopicMetadata,
+)
+from ottla.assign.consumer_protocol import (
+    HIGHEST_VERSION,
+    Assignment,
+    Malformed,
+    decode_assignment,
+    decode_subscription,
+    encode_assignments,
+    encode_subscription,
+)
+from ottla.client.consumer.membership import (
+    COORDINATOR_GONE,
+    KICKED_OUT,
+    Assign,
+    DropCoordinator,
+    FindCoordinator,
+    Generation,
+    GroupRequest,
+    MemberSettings,
+    Membership,
+    MemberState,
+    Send,
+)
+from ottla.client.errors import ConnectionLostError
+from ottla.groups import events
+from ottla.groups.offsets import OffsetAndMetadata
+from ottla.sim.group_wire import event_of, response_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest
+
+GROUP_ID = "churned"
+TOPIC = "t"
+MOST_RECORDS_AT_ONCE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTimes:
+    """Intervals and limits, milliseconds, by the names of the consumer's settings."""
+
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 30_000
+    auto_commit_interval_ms: int = 5_000
+    request_timeout_ms: int = 5_000
+    retry_backoff_ms: int = 100
+    metadata_max_age_ms: int = 5_000
+
+
+@dataclass(eq=False, slots=True)
+class LookUpCoordinator:
+    """FindCoordinator of the group; answered with ErrorResult."""
+
+    token: object
+
+
+@dataclass(eq=False, slots=True)
+class FetchOffsets:
+    """OffsetFetch of partitions of the topic; answered with an offset for each, 0 where none is committed."""
+
+    token: object
+    partitions: Sequence[int]
+
+
+Request = events.GroupRequest | FetchOffsets | LookUpCoordinator
+Answer = events.Result | dict[int, int]
+
+
+class OwnershipListener(Protocol):
+    """Rebalance listener of all members."""
+
+    def claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
+        """It owns them from now on."""
+
+    def released(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
+        """It owns them no more."""
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A request without an answer yet: the token of its event. `until_ms` is when it is given up.
+
+    `request` is the membership's own; None for what the consumer asks besides: the coordinator, offsets, commits.
+    """
+
+    until_ms: float
+    generation: Generation
+    request: GroupRequest | None = None
+
+
+class SimulatedConsumer:
+    """One member. `partition_count` tells how many partitions the topic has now, `new_id` gives a unique text."""
+
+    def __init__(
+        self,
+        name: str,
+        assignor: PartitionAssignor,
+        listener: OwnershipListener,
+        partition_count: Callable[[], int],
+        new_id: Callable[[], str],
+        chance: random.Random,
+        times: MemberTimes,
+        group_instance_id: str | None = None,
+    ) -> None:
+        self.name = name
+        #: Whether another process has its instance id now; this one has stopped.
+        self.is_fenced = False
+        self.owned: set[int] = set()
+        #: Position by owned partition; missing where the committed offset is not known yet.
+        self.positions: dict[int, int] = {}
+        self.outbox: list[Request] = []
+        self.membership = Membership(
+            MemberSettings(
+                GROUP_ID,
+                group_instance_id,
+                times.session_timeout_ms,
+                times.heartbeat_interval_ms,
+                times.max_poll_interval_ms,
+                times.request_timeout_ms,
+                times.retry_backoff_ms,
+            )
+        )
+        self._times = times
+        self._assignor = assignor
+        self._is_cooperative = RebalanceProtocol.COOPERATIVE in assignor.supported_protocols
+        self._listener = listener
+        self._partition_count = partition_count
+        self._new_id = new_id
+        self._chance = chance
+        self._asked: dict[_Asked, None] = {}
+        #: The commit and the OffsetFetch that are on their way, of which there is one at a time.
+        self._commit: _Asked | None = None
+        self._fetch: _Asked | None = None
+        self._commit_due_ms = self._metadata_due_ms = 0.0
+        #: Partitions that the assignment was made for, where this member leads.
+        self._assigned_from: int | None = None
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator gave it, empty before."""
+        return self.membership.generation.member_id
+
+    @property
+    def generation_id(self) -> int:
+        """The generation that it joined last, -1 for none."""
+        return self.membership.generation.generation_id
+
+    @property
+    def group_instance_id(self) -> str | None:
+        """The instance id of a static member."""
+        return self.membership.settings.group_instance_id
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether it has its assignment and wants no other."""
+        membership = self.membership
+        return membership.state is MemberState.STABLE and membership.assignment is None and not membership.rejoin_needed
+
+    # -- what happens to it
+
+    def start(self, now_ms: int) -> None:
+        """Begin: the first join."""
+        self.membership.start(now_ms)
+        self._go_on(now_ms)
+
+    def leave(self) -> None:
+        """Close: give everything up and leave the group; a static member keeps its place."""
+        self._release(self.owned)
+        self.membership.leave("the consumer is being closed")
+        for action in self.membership.actions:
+            if isinstance(action, Send) and isinstance(action.request, LeaveGroupRequest):
+                self.outbox.append(event_of(action.request, object(), self.name, ""))
+        self.membership.stop()
+
+    def die(self) -> None:
+        """The process is gone; nobody is told."""
+        self._release(self.owned)
+        self.membership.stop()
+
+    def disconnected(self, now_ms: int) -> None:
+        """The connection broke: nothing that it waits for will come."""
+        if not self.membership.is_active:
+            return
+        gone = ConnectionLostError("the connection broke", retriable=True)
+        asked, self._asked = self._asked, {}
+        self._commit = self._fetch = None
+        for one in asked:
+            if one.request is not None:
+                self.membership.request_failed(one.request, gone, now_ms)
+            elif self.membership.coordinator_known:
+                self.membership.coordinator_lost(gone, now_ms)
+            else:
+                self.membership.coordinator_not_found(gone, now_ms)
+        self._go_on(now_ms)
+
+    def wake(self, now_ms: int) -> None:
+        """Time has passed."""
+        if not self.membership.is_active:
+            return
+        if any(now_ms >= one.until_ms for one in self._asked):
+            self.disconnected(now_ms)
+        self.membership.wake(now_ms)
+        self._go_on(now_ms)
+
+    def next_deadline_ms(self, now_ms: int) -> int | None:
+        """When `wake` wants to be called; None for never."""
+        membership = self.membership
+        if not membership.is_active:
+            return None
+        due = [one.until_ms for one in self._asked]
+        own_ms = membership.next_deadline_ms(now_ms)
+        due += [] if own_ms is None else [own_ms]
+        if self.is_stable:
+            due += [] if self._assigned_from is None else [self._metadata_due_ms]
+            due += [] if self._commit is not None else [self._commit_due_ms]
+        return math.ceil(min(due)) if due else None
+
+    def receive(self, request: Request, answer: Answer, now_ms: int) -> None:
+        """An answer; one to a request that it does not wait for any more is thrown away."""
+        asked = request.token
+        if not isinstance(asked, _Asked) or asked not in self._asked:
+            return
+        del self._asked[asked]
+        if isinstance(answer, dict):
+            self._fetch = None
+            self.positions.update({one: offset for one, offset in answer.items() if one in self.owned})
+        elif isinstance(answer, events.CommitResult):
+            self._commit = None
+            self._committed(asked, answer, now_ms)
+        elif asked.request is None:
+            self.membership.coordinator_found(now_ms)
+        else:
+            self.membership.receive(asked.request, response_of(answer), now_ms)
+        self._go_on(now_ms)
+
+    def _committed(self, asked: _Asked, answer: events.CommitResult, now_ms: int) -> None:
+        error = next((error for error in answer.errors if error is not ErrorCode.NONE), ErrorCode.NONE)
+        if error in COORDINATOR_GONE:
+            self.membership.coordinator_lost(error.name, now_ms)
+        elif error in KICKED_OUT and asked.generation == self.membership.generation:
+            self.membership.kicked_out(error, "offset commit")
+
+    # -- what it does at every turn
+
+    def _go_on(self, now_ms: int) -> None:
+        """Carry out what the membership wants, and poll, until it is content."""
+        self._act(now_ms)
+        self.membership.polled(now_ms)
+        self._look_at_metadata(now_ms)
+        while self.membership.wants_poll(now_ms):
+            self._poll(now_ms)
+            self._act(now_ms)
+        if self.is_stable:
+            self._work(now_ms)
+        self.membership.notes.clear()
+        self.membership.check_invariants()
+
+    def _act(self, now_ms: int) -> None:
+        membership = self.membership
+        while membership.actions:
+            actions, membership.actions = membership.actions, []
+            for action in actions:
+                if isinstance(action, Send):
+                    asked = self._ask(now_ms + action.timeout_ms, action.request)
+                    self.outbox.append(event_of(action.request, asked, self.name, self._new_id()))
+                elif isinstance(action, FindCoordinator):
+                    self.outbox.append(LookUpCoordinator(self._ask(now_ms + self._times.request_timeout_ms)))
+                elif isinstance(action, Assign):
+                    membership.assigned(action.answer, self._assign(action.answer))
+                else:
+                    assert isinstance(action, DropCoordinator)
+                    self._asked.clear()
+                    self._commit = self._fetch = None
+
+    def _ask(self, until_ms: float, request: GroupRequest | None = None) -> _Asked:
+        asked = _Asked(until_ms, self.membership.generation, request)
+        self._asked[asked] = None
+        return asked
+
+    def _poll(self, now_ms: int) -> None:
+        membership = self.membership
+        membership.failure = None  # which the user sees, and polls again
+        if membership.fenced is not None:
+            self.is_fenced = True
+            self.die()
+        elif membership.assignment is not None:
+            self._complete(membership.assignment, now_ms)
+        else:
+            if membership.needs_prepare:
+                self._prepare(now_ms)
+            membership.join(self._protocols(), now_ms)
+
+    def _prepare(self, now_ms: int) -> None:
+        """Before a join: commit, and give up what has to be given up."""
+        membership = self.membership
+        membership.needs_prepare = False
+        if membership.has_lost_membership:
+            self._release(self.owned)
+        else:
+            self._commit_now(self.owned, now_ms)
+            if not self._is_cooperative:
+                self._release(self.owned)
+        membership.gave_up_all = not self.owned
+        membership.is_leader = False
+        self._assigned_from = None
+
+    def _protocols(self) -> list[tuple[str, bytes]]:
+        metadata = encode_subscription(
+            [TOPIC],
+            self._assignor.subscription_user_data([TOPIC]),
+            HIGHEST_VERSION,
+            owned_partitions={TOPIC: tuple(sorted(self.owned))} if self.owned else {},
+            generation_id=self.generation_id,
+        )
+        return [(self._assignor.name, metadata)]
+
+    def _assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
+        """The leader's work; nothing where a static leader came back and the assignment stands (KIP-814)."""
+        self.membership.is_leader = True
+        self._assigned_from = self._partition_count()
+        if answer.skip_assignment:
+            return {}
+        subscriptions = {}
+        for member in answer.members:
+            subscription = decode_subscription(member.metadata)
+            assert not isinstance(subscription, Malformed), subscription
+            subscriptions[member.member_id] = MemberSubscription(subscription, member.group_instance_id)
+        cluster = ClusterMetadata({TOPIC: TopicMetadata(self._assigned_from)})
+        return encode_assignments(self._assignor.assign(cluster, subscriptions))
+
+    def _complete(self, assignment: bytes, now_ms: int) -> None:
+        read = decode_assignment(assignment)
+        assert isinstance(read, Assignment), read
+        wanted = set(read.partitions.get(TOPIC, ()))
+        given_up, added = self.owned - wanted, wanted - self.owned
+        if given_up:
+            self._commit_now(given_up, now_ms)
+            self._release(given_up)
+            self.membership.request_rejoin("need to revoke partitions and re-join")
+        who = GroupMetadata(GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
+        self._assignor.on_assignment(read, who)
+        self.membership.assignment_taken()
+        self.owned |= added
+        self._listener.claimed(self, added)
+        self._commit_due_ms = now_ms + self._times.auto_commit_interval_ms
+        self._metadata_due_ms = now_ms + self._times.metadata_max_age_ms
+
+    def _look_at_metadata(self, now_ms: int) -> None:
+        """The leader sees in its metadata that the topic has more partitions than it assigned."""
+        if self._assigned_from is None or not self.is_stable or now_ms < self._metadata_due_ms:
+            return
+        self._metadata_due_ms = now_ms + self._times.metadata_max_age_ms
+        if self._partition_count() != self._assigned_from:
+            self.membership.request_rejoin("cached metadata has changed")
+
+    def _work(self, now_ms: int) -> None:
+        """Consume: find out where to begin, commit now and then."""
+        unknown = sorted(self.owned - self.positions.keys())
+        if unknown and self._fetch is None and self.membership.coordinator_known:
+            self._fetch = self._ask(now_ms + self._times.request_timeout_ms)
+            self.outbox.append(FetchOffsets(self._fetch, unknown))
+        if self._commit is None and now_ms >= self._commit_due_ms:
+            self._commit_due_ms = now_ms + self._times.auto_commit_interval_ms
+            self._commit_now(self.owned, now_ms)
+
+    def _commit_now(self, partitions: Iterable[int], now_ms: int) -> None:
+        """Consume a little more, and commit it."""
+        known = [one for one in sorted(partitions) if one in self.positions]
+        if not known or not self.membership.coordinator_known:
+            return
+        for one in known:
+            self.positions[one] += self._chance.randint(0, MOST_RECORDS_AT_ONCE)
+        offsets = [(TOPIC, one, OffsetAndMetadata(self.positions[one], -1, "", now_ms)) for one in known]
+        self._commit = self._ask(now_ms + self._times.request_timeout_ms)
+        who = (GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
+        self.outbox.append(events.OffsetCommit(self._commit, *who, offsets))
+
+    def _release(self, partitions: Iterable[int]) -> None:
+        gone = set(partitions)
+        self.owned -= gone
+        for one in gone:
+            self.positions.pop(one, None)
+        self._listener.released(self, gone)
