@@ -18,7 +18,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.dynamic_settings import DynamicSettings
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.metadata import MetadataCache
-from ottla.broker.partitions import Partition, PartitionSet
+from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.slices import LoopSlices
 from ottla.broker.topics import TopicManager, generate_broker_id
 from ottla.broker.tree_changes import TreeChanges
@@ -110,7 +110,7 @@ class Broker:
             DiskExecutor(MOST_THREADS) if executor is None else None,
         )
         self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
-        self.partitions = PartitionSet(self.clock.now_ms, self.logs.flush_soon, self.flush_on_ack, self.logs.suspect)
+        self.partitions = ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack)
         self.logs.on_folder_failed = self._folder_failed
         #: Called with what has happened when the broker cannot go on; whoever runs it should stop it then.
         self.on_fatal: Callable[[str], None] = log.critical
@@ -356,9 +356,9 @@ class Broker:
         for name in self.partitions.topics():
             known = image.topics.get(name)
             kept = len(known.partitions) if known is not None else 0
-            if kept <= self.partitions.indexes(name)[-1]:
-                for partition in self.partitions.remove_from(name, kept):
-                    self.logs.delete(name, partition.index)
+            for index in self.partitions.indexes(name):
+                if index >= kept:
+                    self.partitions.delete(name, index)
         if not self._is_started:
             for stray in self.topics.strays:
                 self.logs.set_stray_aside(stray.topic, stray.partition)
@@ -412,12 +412,7 @@ class Broker:
         for index, state in enumerate(topic.partitions):
             if state.leader != self.topics.broker_id or self.partitions.get(topic.name, index) is not None:
                 continue
-            made = self.logs.create(topic.name, topic.topic_id, index, config)
-            made.apply_config(config)
-            made.assign_leader_epoch(state.leader_epoch)
-            self.partitions.add(
-                Partition(topic.name, topic.topic_id, index, made, state.leader_epoch, topic.is_internal)
-            )
+            self.partitions.make_leader(topic, index, state, config)
         self._keep_settings(topic)
 
     # Background

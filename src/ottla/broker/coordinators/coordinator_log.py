@@ -10,7 +10,8 @@ from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.partitions import Committed, PartitionSet
+    from ottla.broker.replicas.manager import ReplicaManager
+    from ottla.broker.replicas.partition import Committed
 
 
 class Appended(NamedTuple):
@@ -50,7 +51,7 @@ class CoordinatorLog(Protocol):
 class HostedLog:
     """The partitions that this broker hosts, as a `CoordinatorLog`."""
 
-    def __init__(self, partitions: PartitionSet) -> None:
+    def __init__(self, partitions: ReplicaManager) -> None:
         self._partitions = partitions
 
     def append(self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None) -> Appended | ErrorCode:

@@ -25,8 +25,8 @@ from ottla.broker.fetch_sessions import (
     SessionPartition,
     TopicKey,
 )
-from ottla.broker.partitions import NO_EPOCH
-from ottla.broker.purgatory import DelayedFetch
+from ottla.broker.replicas.partition import NO_EPOCH
+from ottla.broker.replicas.purgatory import DelayedFetch
 from ottla.env.disk import DiskError
 from ottla.env.warmth import ColdRange, Range
 from ottla.net.parts import MadePart
@@ -47,7 +47,7 @@ from ottla.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.partitions import Partition
+    from ottla.broker.replicas.partition import Partition
     from ottla.env.disk import FileSlice
     from ottla.storage.log import PartitionLog
     from ottla.storage.results import LogRead

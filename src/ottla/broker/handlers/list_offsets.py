@@ -25,7 +25,7 @@ from ottla.wire.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.partitions import Partition
+    from ottla.broker.replicas.partition import Partition
     from ottla.storage.log import PartitionLog
 
 MIN_VERSION = 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.purgatory import DelayedProduce
+from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
@@ -34,7 +34,7 @@ from ottla.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.partitions import Partition
+    from ottla.broker.replicas.partition import Partition
 
 log = logging.getLogger("ottla.broker")
 

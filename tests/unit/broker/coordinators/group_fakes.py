@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ottla.broker.coordinators.coordinator_log import Appended
 from ottla.broker.coordinators.groups import GroupCoordinatorService
-from ottla.broker.partitions import Committed
+from ottla.broker.replicas.partition import Committed
 from ottla.broker.tree_offsets import TreeOffsets
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal

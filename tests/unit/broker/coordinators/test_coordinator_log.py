@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from ottla.broker.coordinators.coordinator_log import Appended, HostedLog
-from ottla.broker.partitions import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.storage.results import AppendInfo, AppendRefusal
 from ottla.wire.errors import ErrorCode
 

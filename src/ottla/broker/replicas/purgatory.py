@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ottla.broker.context import ClientState, Pending
-from ottla.broker.partitions import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceResponse
 

@@ -1,130 +1,44 @@
-"""The partitions this broker hosts: their logs, their leadership, and who waits for their data."""
+"""The replicas that this broker holds: who leads them, appending to them, and what the disk says of it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.broker.flush_timer import FlushTimer
-from ottla.config.topic import LONGEST
+from ottla.broker.replicas.flush_timer import FlushTimer
+from ottla.broker.replicas.partition import Partition
+from ottla.config.topic import LONGEST, LogConfig
 from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.purgatory import DelayedFetch
+    from ottla.cluster.image import PartitionImage, TopicImage
     from ottla.storage.log import AppendInfo, PartitionLog
+    from ottla.storage.manager import LogManager
 
 log = logging.getLogger("ottla.broker")
 
-#: The client does not know the leader epoch.
-NO_EPOCH = -1
-#: Called once: with NONE when a record is committed, with an error when it never will be, as far as is known.
-Committed = Callable[[ErrorCode], None]
 #: The disk's trouble with a partition is told again after this long.
 TELL_AGAIN_MS = 60_000
 
 
-class Partition:
-    """One hosted partition: its log, and the fetches that wait for it to grow."""
-
-    __slots__ = (
-        "_order",
-        "_to_tell",
-        "forced_to",
-        "index",
-        "is_internal",
-        "isr_size",
-        "leader_epoch",
-        "log",
-        "told_ms",
-        "topic",
-        "topic_id",
-        "waiting",
-    )
-
-    def __init__(
-        self, topic: str, topic_id: UUID, index: int, log: PartitionLog, leader_epoch: int, is_internal: bool
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.log = log
-        self.leader_epoch = leader_epoch
-        self.is_internal = is_internal
-        #: In-sync replicas, this broker's own included.
-        self.isr_size = 1
-        self.waiting: set[DelayedFetch] = set()
-        #: When the log was last told of a write that the disk refused.
-        self.told_ms: int | None = None
-        #: Appends below it are committed only once they are on the disk, however long that takes.
-        self.forced_to = 0
-        #: Heap of who waits for records to be committed: (offset, order, whom to tell).
-        self._order = 0
-        self._to_tell: list[tuple[int, int, Committed]] = []
-
-    def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Fencing by leader epoch (KIP-320); -1 means that the client does not know it."""
-        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
-            return ErrorCode.NONE
-        if current_leader_epoch < self.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    def visible_end(self, isolation_level: int) -> int:
-        """The offset that a consumer may read up to: the high watermark, or what is stable when `read_committed`."""
-        return self.log.last_stable_offset if isolation_level == 1 else self.log.high_watermark
-
-    def wake(self, size: int) -> None:
-        """Tell the fetches that wait that there are `size` more bytes to read."""
-        for waiting in list(self.waiting):
-            waiting.grown(size)
-
-    def when_committed(self, offset: int, done: Committed) -> None:
-        """Call `done` once the record at `offset` is committed; at once where it is."""
-        if self.log.high_watermark > offset:
-            done(ErrorCode.NONE)
-            return
-        self._order += 1
-        heappush(self._to_tell, (offset, self._order, done))
-
-    def tell_committed(self) -> None:
-        """The high watermark has moved: tell who waited for it."""
-        committed = self.log.high_watermark
-        while self._to_tell and self._to_tell[0][0] < committed:
-            heappop(self._to_tell)[2](ErrorCode.NONE)
-
-    def tell_failed(self, error: ErrorCode) -> None:
-        """What has not been committed will not be, as far as can be told."""
-        waiting, self._to_tell = self._to_tell, []
-        for _, _, done in waiting:
-            done(error)
-
-
-class PartitionSet:
-    """All hosted partitions, by name and by topic id.
+class ReplicaManager:
+    """All partitions that this broker holds replicas of, by name and by topic id.
 
     With `flush_on_ack` every append, without it those that `flush.messages` asks for, count as committed only once
-    they are on the disk: `flush` is asked to force the log (it may do so whenever it likes, for many appends at once),
+    they are on the disk: `logs` is asked to force the log (it may do so whenever it likes, for many appends at once),
     and `flushed` takes in the outcome.
     """
 
-    def __init__(
-        self,
-        clock_now_ms: Callable[[], int],
-        flush: Callable[[PartitionLog], None] = lambda log: None,
-        flush_on_ack: bool = False,
-        suspect: Callable[[PartitionLog], None] = lambda log: None,
-    ) -> None:
-        self.flush_timer = FlushTimer(clock_now_ms, flush)
+    def __init__(self, logs: LogManager, clock_now_ms: Callable[[], int], flush_on_ack: bool = False) -> None:
+        self._logs = logs
+        self.flush_timer = FlushTimer(clock_now_ms, logs.flush_soon)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[UUID, dict[int, Partition]] = {}
         self._now_ms = clock_now_ms
-        self._flush = flush
         self._flush_on_ack = flush_on_ack
-        self._suspect = suspect
         #: Partitions that are this broker's and whose folder has failed.
         self._offline: dict[str, set[int]] = {}
         #: Partitions with appends that wait for the disk.
@@ -163,22 +77,42 @@ class PartitionSet:
         """A topic's partitions here, in service or not."""
         return sorted((*self._by_name.get(topic, ()), *self._offline.get(topic, ())))
 
-    def add(self, partition: Partition) -> None:
-        """Host a partition."""
-        self._by_name.setdefault(partition.topic, {})[partition.index] = partition
-        self._by_id.setdefault(partition.topic_id, self._by_name[partition.topic])
+    # -- roles
 
-    def remove_from(self, topic: str, first: int) -> list[Partition]:
-        """Stop hosting a topic's partitions from `first` on; fetches that wait for them are completed, and will find
-        them gone.
+    def make_leader(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
+        """Lead the partition in `state.leader_epoch`; its log is made where there is none.
+
+        The epoch begins at the log's end, which is noted before any append. Raises DiskError.
         """
-        offline = {index for index in self._offline.pop(topic, ()) if index < first}
-        if offline:
-            self._offline[topic] = offline
-        removed = [partition for index, partition in self._by_name.get(topic, {}).items() if index >= first]
-        for partition in removed:
+        log = self._logs.create(topic.name, topic.topic_id, index, config)
+        log.apply_config(config)
+        log.assign_leader_epoch(state.leader_epoch)
+        partition = self.get(topic.name, index)
+        if partition is None or partition.log is not log:
+            partition = Partition(topic.name, topic.topic_id, index, log, state.leader_epoch, topic.is_internal)
+            self._by_name.setdefault(topic.name, {})[index] = partition
+            self._by_id.setdefault(topic.topic_id, self._by_name[topic.name])
+        return partition
+
+    def make_follower(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
+        """Follow `state.leader` in `state.leader_epoch`; the log is made where there is none. Raises DiskError."""
+        raise NotImplementedError("followers come with replication")
+
+    def stop(self, topic: str, index: int) -> bool:
+        """Neither lead nor follow the partition any more, and keep its log; False where it is not here."""
+        partition = self.get(topic, index)
+        if partition is not None:
             self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return removed
+        return partition is not None
+
+    def delete(self, topic: str, index: int) -> bool:
+        """As `stop`, and the log goes, whether it was in service or not; False: there was none. Raises DiskError."""
+        self.stop(topic, index)
+        offline = self._offline.get(topic, set())
+        offline.discard(index)
+        if not offline:
+            self._offline.pop(topic, None)
+        return self._logs.delete(topic, index)
 
     def take_offline(self, keys: Iterable[tuple[str, int]]) -> None:
         """The folder of these partitions has failed: whoever waits or asks for them is told so."""
@@ -222,7 +156,7 @@ class PartitionSet:
                 partition.forced_to = hosted.log_end_offset
                 self.held.add(partition)
                 hosted.update_high_watermark(visible)
-                self._flush(hosted)
+                self._logs.flush_soon(hosted)
             elif partition in self.held:
                 # What follows an append that waits can be committed only after it.
                 hosted.update_high_watermark(visible)
@@ -230,13 +164,13 @@ class PartitionSet:
                 partition.wake(len(records))
         if isinstance(info, AppendRefusal) and info.error is ErrorCode.KAFKA_STORAGE_ERROR:
             _tell(partition, info.message, now_ms)
-            self._suspect(hosted)
+            self._logs.suspect(hosted)
         return info
 
     def read_failed(self, partition: Partition, message: str) -> None:
         """The disk did not give what was asked of it."""
         _tell(partition, message, self._now_ms())
-        self._suspect(partition.log)
+        self._logs.suspect(partition.log)
 
     def flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
         """Take in that a log was forced to the disk, `size` bytes of it, or could not be."""

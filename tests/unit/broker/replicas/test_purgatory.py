@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.context import ClientState
-from ottla.broker.partitions import Partition
-from ottla.broker.purgatory import DelayedFetch
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.purgatory import DelayedFetch
 
 LONG_MS = 60_000
 
