@@ -1,7 +1,7 @@
 """The compiler: from a declaration to one flat Python function per class, version and direction.
 
-`ottla.wire.codec` asks for a function when it is first needed. Everything that depends on the version is decided
-while compiling, so that what runs is straight-line code:
+`ottla.wire.codec`, and `ottla.wire.stepwise` for large messages, ask for a function when it is first needed. Everything
+that depends on the version is decided while compiling, so that what runs is straight-line code:
 
 - neighbouring fields of fixed width, and the fixed-width length of a string or array behind them, are one
   `struct` call (a *run*),
@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any
 
 from ottla.wire.errors import WireError
-from ottla.wire.framing import read_varint
+from ottla.wire.framing import TAGGED_FIELDS_LIMIT, read_varint
 from ottla.wire.schema import BYTES, NEW, RECORDS, STRING, UUID, ArrayKind, Field, Kind, Struct, StructKind
 
 MAX_STRING_LENGTH = 0x7FFF
@@ -38,7 +38,7 @@ Encoder = Callable[[Any, Callable[[Any], None]], None]
 
 def compile_decoder(cls: type[Struct], version: int, *, flexible: bool) -> Decoder:
     """A function that reads objects of `cls` in a version."""
-    writer = _DecoderWriter(version, flexible, has_records(cls))
+    writer = DecoderWriter(version, flexible, has_records(cls))
     writer.line("def decode(buf, p):")
     writer.indent += 1
     writer.line("end = len(buf)")
@@ -51,7 +51,7 @@ def compile_decoder(cls: type[Struct], version: int, *, flexible: bool) -> Decod
 
 def compile_encoder(cls: type[Struct], version: int, *, flexible: bool) -> Encoder:
     """A function that writes objects of `cls` in a version."""
-    writer = _EncoderWriter(version, flexible)
+    writer = EncoderWriter(version, flexible)
     writer.line("def encode(o, w):")
     writer.indent += 1
     writer.struct(cls, "o")
@@ -111,6 +111,8 @@ def read_tagged_fields(buf: bytes | memoryview, p: int) -> tuple[dict[int, bytes
     """A section of tagged fields none of which is declared."""
     count, p = read_varint(buf, p)
     check_count(count, 2, len(buf) - p)
+    if count > TAGGED_FIELDS_LIMIT:
+        raise refuse_tags(count)
     fields = {}
     for _ in range(count):
         tag, p = read_varint(buf, p)
@@ -138,6 +140,11 @@ def refuse_length(name: str, length: int, left: int) -> WireError:
 def refuse_tag(name: str) -> WireError:
     """The error for a tagged field whose content does not fill its size exactly."""
     return WireError(f"the tagged field {name} does not have the size that it announces")
+
+
+def refuse_tags(count: int) -> WireError:
+    """The error for more tagged fields than are read."""
+    return WireError(f"{count} tagged fields in one place, at most {TAGGED_FIELDS_LIMIT} are read")
 
 
 def refuse_field(name: str, version: int) -> WireError:
@@ -190,6 +197,7 @@ _CALLED = {
     "refuse_field": refuse_field,
     "refuse_length": refuse_length,
     "refuse_tag": refuse_tag,
+    "refuse_tags": refuse_tags,
     "string_varint": string_varint,
     "tagged_fields": tagged_fields,
     "unpack_from": struct.unpack_from,
@@ -230,7 +238,9 @@ class _Writer:
         return self.names[function]
 
 
-class _DecoderWriter(_Writer):
+class DecoderWriter(_Writer):
+    """The source of a decoder. `view`: it reads from a memoryview, not from bytes."""
+
     def __init__(self, version: int, flexible: bool, view: bool) -> None:
         super().__init__(version, flexible)
         self.view = view
@@ -238,6 +248,7 @@ class _DecoderWriter(_Writer):
         self.after_run: list[str] = []
 
     def fixed(self, format: str, target: str) -> None:
+        """Add a field of fixed width to the run."""
         self.run.append((format, target))
 
     def flush(self) -> None:
@@ -282,6 +293,7 @@ class _DecoderWriter(_Writer):
         return o
 
     def default(self, f: Field, target: str) -> None:
+        """Set a field that is not read."""
         if f.default is not NEW:
             self.line(f"{target} = {self.name('default', f.default)}")
         elif isinstance(f.kind, StructKind):
@@ -295,12 +307,14 @@ class _DecoderWriter(_Writer):
             self.line(f"{target} = []")
 
     def tagged_section(self, o: str, fields: list[Field]) -> None:
+        """Read the tagged fields of a struct (KIP-482)."""
         unknown, count, tag, size, stop = (self.fresh(name) for name in ("unknown", "count", "tag", "size", "stop"))
         self.line("if buf[p]:")
         self.indent += 1
         self.line(f"{unknown} = {{}}")
         self.line(f"{count}, p = read_varint(buf, p)")
         self.line(f"check_count({count}, 2, end - p)")
+        self.line(f"if {count} > {TAGGED_FIELDS_LIMIT}: raise refuse_tags({count})")
         self.line(f"for _ in range({count}):")
         self.indent += 1
         self.line(f"{tag}, p = read_varint(buf, p)")
@@ -325,6 +339,7 @@ class _DecoderWriter(_Writer):
         self.line("    p += 1")
 
     def field(self, f: Field, target: str) -> None:
+        """Read a field."""
         kind = f.kind
         nullable = f.nullable(self.version)
         if isinstance(kind, StructKind):
@@ -335,6 +350,7 @@ class _DecoderWriter(_Writer):
             self.value(kind, target, f.name, nullable)
 
     def nested(self, kind: StructKind, target: str, nullable: bool) -> None:
+        """Read a struct in a struct."""
         if nullable:
             mark = self.fresh("n")
             self.fixed("b", mark)
@@ -392,6 +408,7 @@ class _DecoderWriter(_Writer):
         return n
 
     def refuse_null(self, n: str, target: str, name: str, nullable: bool) -> None:
+        """Read null where it is allowed; raise for any other negative length."""
         if nullable:
             self.line(f"elif {n} == -1:")
             self.line(f"    {target} = None")
@@ -399,41 +416,57 @@ class _DecoderWriter(_Writer):
         self.line(f"    raise refuse_length({name!r}, {n}, 0)")
 
     def array(self, kind: ArrayKind, target: str, name: str, nullable: bool) -> None:
+        """Read an array."""
         n = self.length("i")
         element = kind.element
         smallest = smallest_size(element, self.version, self.flexible)
         self.line(f"if {n} >= 0:")
         self.indent += 1
         self.line(f"if {n} * {smallest} > end - p: check_count({n}, {smallest}, end - p)")
+        self.counted(n)
         if isinstance(element, Kind) and element.format is not None and element is not UUID:
             self.line(f"{target} = list(unpack_from(f'>{{{n}}}{element.format}', buf, p)) if {n} else []")
             self.line(f"p += {n} * {element.size}")
         else:
-            items, add = self.fresh("items"), self.fresh("add")
-            self.line(f"{items} = []")
-            self.line(f"{add} = {items}.append")
-            self.line(f"for _ in range({n}):")
-            self.indent += 1
-            item = self.fresh("item")
-            if isinstance(element, Kind):
-                self.value(element, item, name, False)
-            else:
-                item = self.struct(element)
-            self.flush()
-            self.line(f"{add}({item})")
-            self.indent -= 1
-            self.line(f"{target} = {items}")
+            self.elements(n, element, target, name)
         self.indent -= 1
         self.refuse_null(n, target, name, nullable)
 
+    def counted(self, n: str) -> None:
+        """The count of an array was read into `n`."""
 
-class _EncoderWriter(_Writer):
+    def elements(self, n: str, element: Kind | type[Struct], target: str, name: str) -> None:
+        """Read the elements of an array that are not of fixed width."""
+        items, add = self.fresh("items"), self.fresh("add")
+        self.line(f"{items} = []")
+        self.line(f"{add} = {items}.append")
+        self.each(n, element, name, add)
+        self.line(f"{target} = {items}")
+
+    def each(self, n: str, element: Kind | type[Struct], name: str, add: str) -> None:
+        """Read one element after the other and pass it to `add`."""
+        self.line(f"for _ in range({n}):")
+        self.indent += 1
+        item = self.fresh("item")
+        if isinstance(element, Kind):
+            self.value(element, item, name, False)
+        else:
+            item = self.struct(element)
+        self.flush()
+        self.line(f"{add}({item})")
+        self.indent -= 1
+
+
+class EncoderWriter(_Writer):
+    """The source of an encoder."""
+
     def __init__(self, version: int, flexible: bool) -> None:
         super().__init__(version, flexible)
         self.run: list[tuple[str, str]] = []  # format character, expression
         self.write = "w"
 
     def fixed(self, format: str, expression: str) -> None:
+        """Add a field of fixed width to the run."""
         self.run.append((format, expression))
 
     def packed(self, run: list[tuple[str, str]]) -> str:
@@ -452,6 +485,7 @@ class _EncoderWriter(_Writer):
             self.run.clear()
 
     def struct(self, cls: type[Struct], o: str) -> None:
+        """Write a struct."""
         tagged = []
         for f in cls.SCHEMA.fields:
             value = f"{o}.{f.name}"
@@ -491,6 +525,7 @@ class _EncoderWriter(_Writer):
         return f"{value} != {self.name('default', f.new_default())}"
 
     def tagged_section(self, o: str, fields: list[Field]) -> None:
+        """Write the tagged fields of a struct (KIP-482)."""
         tags, parts, outer = self.fresh("tags"), self.fresh("parts"), self.write
         self.line(f"{tags} = dict({o}.unknown_tagged_fields or ())")
         for f in fields:
@@ -506,6 +541,7 @@ class _EncoderWriter(_Writer):
         self.line(f"{outer}(tagged_fields({tags}) if {tags} else b'\\0')")
 
     def field(self, f: Field, value: str) -> None:
+        """Write a field."""
         kind = f.kind
         nullable = f.nullable(self.version)
         if isinstance(kind, StructKind):
@@ -520,6 +556,7 @@ class _EncoderWriter(_Writer):
             self.data(kind, value, nullable)
 
     def nested(self, kind: StructKind, value: str, nullable: bool) -> None:
+        """Write a struct in a struct."""
         if nullable:
             self.flush()
             self.line(f"if {value} is None:")
@@ -554,6 +591,7 @@ class _EncoderWriter(_Writer):
         self.line(f"{self.write}({data})")
 
     def length(self, n: str, format: str, long: str = "varint") -> None:
+        """Write a length."""
         if self.flexible:
             self.flush()
             self.line(f"{self.write}(ONE[{n}] if {n} < 128 else {long}({n}))")
@@ -562,6 +600,7 @@ class _EncoderWriter(_Writer):
             self.flush()
 
     def array(self, kind: ArrayKind, value: str, nullable: bool) -> None:
+        """Write an array."""
         items, n = self.fresh("items"), self.fresh("n")
         self.line(f"{items} = {value}")
         more = " + 1" if self.flexible else ""
@@ -587,5 +626,9 @@ class _EncoderWriter(_Writer):
             else:
                 self.data(element, item, False)
             self.flush()
+            self.element_written()
             self.indent -= 1
         self.indent -= 1
+
+    def element_written(self) -> None:
+        """An element of an array was written."""

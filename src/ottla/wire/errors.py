@@ -12,6 +12,10 @@ class WireError(ValueError):
     """
 
 
+class TooManyElementsError(WireError):
+    """A request whose arrays have more elements together than the broker takes."""
+
+
 class ErrorCode(IntEnum):
     """An error code as messages carry it.
 

@@ -25,6 +25,8 @@ SIZE_BYTES = 4
 JOINED_BYTES = 4096
 """Up to this size a request is written from one piece of memory, which takes less time than from many."""
 MAX_VARINT_BYTES = 5
+TAGGED_FIELDS_LIMIT = 1000
+"""More tagged fields are not read in one place (KIP-482); Kafka's own messages have at most a handful."""
 NO_TAGS = b"\x00"
 
 
@@ -177,8 +179,10 @@ def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
 def skip_tagged_fields(data: bytes | memoryview, position: int) -> int:
     """The position after a section of tagged fields that nobody reads (KIP-482)."""
     count, position = read_varint(data, position)
-    if 2 * count > len(data) - position:
-        raise WireError(f"{count} tagged fields in {len(data) - position} bytes")
+    if count > TAGGED_FIELDS_LIMIT or 2 * count > len(data) - position:
+        raise WireError(
+            f"{count} tagged fields in {len(data) - position} bytes, at most {TAGGED_FIELDS_LIMIT} are read"
+        )
     for _ in range(count):
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)

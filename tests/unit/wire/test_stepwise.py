@@ -1,0 +1,182 @@
+"""Large messages step by step: equal to the codec's, lazily made, counted before anything is made."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from ottla.wire.apis import API
+from ottla.wire.codec import decode, encode
+from ottla.wire.errors import TooManyElementsError, WireError
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from ottla.wire.stepwise import (
+    LAZY_ELEMENTS,
+    LazyArray,
+    Steps,
+    decode_steps,
+    encode_steps,
+    encoded_array,
+    mapped,
+)
+
+LIMIT = 1_000_000
+
+
+def finish(steps: Steps[Any]) -> tuple[Any, int]:
+    """Runs steps to their end: the result and how many there were."""
+    count = 0
+    try:
+        while True:
+            next(steps)
+            count += 1
+    except StopIteration as end:
+        return end.value, count
+
+
+def commit(partitions: int, topics: int = 1) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name=f"topic-{topic}",
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=index, committed_offset=index, committed_metadata="m")
+                    for index in range(partitions)
+                ],
+            )
+            for topic in range(topics)
+        ],
+    )
+
+
+def plain(value: Any) -> Any:
+    """A message with all lazy arrays made."""
+    if isinstance(value, (list, LazyArray)):
+        return [plain(item) for item in value]
+    if hasattr(value, "SCHEMA"):
+        return [plain(getattr(value, field.name)) for field in value.SCHEMA.fields]
+    return value
+
+
+@pytest.mark.parametrize("version", [2, 8])
+@pytest.mark.parametrize(("partitions", "topics"), [(0, 0), (3, 2), (LAZY_ELEMENTS + 1, 3), (2, 500), (300, 100)])
+def test_a_request_is_decoded_as_the_codec_does(version: int, partitions: int, topics: int) -> None:
+    request = commit(partitions, topics)
+    data = encode(request, version)
+    (decoded, end), _ = finish(decode_steps(OffsetCommitRequest, memoryview(b"??" + data), version, 2, LIMIT))
+    assert end == len(data) + 2
+    assert plain(decoded) == plain(decode(OffsetCommitRequest, data, version))
+    assert plain(decoded) == plain(decoded), "it can be iterated again"
+
+
+def test_long_arrays_are_not_kept() -> None:
+    data = memoryview(encode(commit(100_000), 8))
+    tracemalloc.start()
+    (decoded, _), steps = finish(decode_steps(OffsetCommitRequest, data, 8, 0, LIMIT))
+    held = sum(partition.committed_offset for topic in decoded.topics for partition in topic.partitions)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert held == sum(range(100_000))
+    assert peak < 200_000, "the objects of a few elements at a time"
+    assert steps > 100_000 / 20
+
+
+def test_too_many_elements_are_refused_before_they_are_read() -> None:
+    data = memoryview(encode(commit(1_000, 3), 8))
+    finish(decode_steps(OffsetCommitRequest, data, 8, 0, 3_003))
+    walk = decode_steps(OffsetCommitRequest, data, 8, 0, 3_002)
+    with pytest.raises(TooManyElementsError, match="at most 3002"):
+        finish(walk)
+    names = MetadataRequest(topics=[MetadataRequestTopic(name="x")] * 100_000)
+    walk = decode_steps(MetadataRequest, memoryview(encode(names, 12)), 12, 0, 99_999)
+    with pytest.raises(TooManyElementsError):
+        next(walk)
+
+
+@pytest.mark.parametrize("version", [2, 8])
+def test_a_damaged_request_fails_as_with_the_codec(version: int) -> None:
+    data = encode(commit(80, 2), version)
+    chance = random.Random(5)
+    for _ in range(300):
+        damaged = bytearray(data[: chance.randrange(len(data))] if chance.random() < 0.3 else data)
+        for _ in range(chance.randrange(3)):
+            if damaged:
+                damaged[chance.randrange(len(damaged))] = chance.choice((0, 1, 127, 128, 255, chance.randrange(256)))
+        expected: Any = None
+        try:
+            expected = plain(decode(OffsetCommitRequest, bytes(damaged), version))
+        except WireError as error:
+            if "bytes too many" in str(error):
+                continue
+        found: Any = None
+        with suppress(WireError):
+            found = plain(finish(decode_steps(OffsetCommitRequest, memoryview(damaged), version, 0, LIMIT))[0][0])
+        assert found == expected
+
+
+def test_a_response_is_encoded_as_the_codec_does_with_elements_made_meanwhile() -> None:
+    def topics(make: Any) -> OffsetForLeaderEpochResponse:
+        return OffsetForLeaderEpochResponse(
+            topics=make(
+                range(3),
+                lambda topic: OffsetForLeaderTopicResult(
+                    topic=f"t{topic}",
+                    partitions=make(range(5_000), lambda index: EpochEndOffset(partition=index, end_offset=index)),
+                ),
+            )
+        )
+
+    expected = encode(topics(lambda items, make: [make(item) for item in items]), 4)
+    (parts, size), steps = finish(encode_steps(topics(mapped), 4))
+    assert b"".join(parts) == expected
+    assert size == len(expected)
+    assert steps > 15_000 / 20
+    assert encode(topics(mapped), 4) == expected, "the codec takes such arrays, too"
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_an_array_is_encoded_once_for_many_uses(version: int) -> None:
+    configs = [DescribeConfigsResourceResult(name=f"setting.{index}", value="v" * 100) for index in range(40)]
+    shared = encoded_array(DescribeConfigsResponse, "configs", configs, version)
+    response = DescribeConfigsResponse(
+        results=mapped(range(1_000), lambda index: DescribeConfigsResult(resource_name=str(index), configs=shared))
+    )
+    (parts, size), _ = finish(encode_steps(response, version))
+    assert len({id(part) for part in parts if len(part) > 2_048}) == 1
+    spelled = DescribeConfigsResponse(
+        results=[DescribeConfigsResult(resource_name=str(index), configs=configs) for index in range(1_000)]
+    )
+    assert b"".join(parts) == encode(spelled, version)
+    assert size == sum(map(len, parts))
+
+
+@pytest.mark.parametrize("key", sorted(API))
+def test_every_message_of_every_version_can_be_read_and_written_in_steps(key: int) -> None:
+    api = API[key]
+    for version in range(api.min_version, api.max_version + 1):
+        for cls in (api.request, api.response):
+            data = encode(cls(), version)
+            (decoded, end), _ = finish(decode_steps(cls, memoryview(data), version, 0, LIMIT))
+            assert end == len(data)
+            assert plain(decoded) == plain(decode(cls, data, version))
+            (parts, _), _ = finish(encode_steps(decoded, version))
+            assert b"".join(parts) == data
