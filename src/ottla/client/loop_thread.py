@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import threading
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
@@ -14,6 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from ottla.client.errors import ClientClosedError, ForkedError, IllegalStateError
 from ottla.env.futures import settle
+from ottla.env.process import process_id
+from ottla.env.threads import Event, RLock, Thread, thread_id
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -32,7 +32,7 @@ class _Serving:
 
     def __init__(self) -> None:
         self.calls: SimpleQueue[UserCall | None] = SimpleQueue()
-        self.ended = threading.Event()
+        self.ended = Event()
         self.abandoned = False
         self.task: asyncio.Task[None] | None = None
         self.result: Any = None
@@ -62,11 +62,11 @@ class LoopThread:
     def __init__(self, name: str, closing: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
         self._closing = closing
         self._loop, self._thread = _begin(name)
-        self._process = os.getpid()
+        self._process = process_id()
         self._closed = False
         #: Held while something is handed to the loop, which nobody may stop in between: it would never be begun.
-        self._handing_over = threading.RLock()
-        self._finishing = threading.RLock()
+        self._handing_over = RLock()
+        self._finishing = RLock()
         #: The callers that wait in `run_serving`, the innermost last.
         self._serving: list[_Serving] = []
 
@@ -162,18 +162,18 @@ class LoopThread:
     @property
     def is_current(self) -> bool:
         """Whether the caller runs in the loop, and so must not wait for it."""
-        return threading.get_ident() == self._thread.ident
+        return thread_id() == self._thread.ident
 
     @property
     def is_closed(self) -> bool:
         """Whether nothing can be run any more: the loop was stopped, or belongs to the parent process."""
-        return self._closed or os.getpid() != self._process
+        return self._closed or process_id() != self._process
 
     def check(self) -> None:
         """ClientClosedError where nothing can be run any more."""
         if self._closed:
             raise ClientClosedError("the client is closed")
-        if os.getpid() != self._process:
+        if process_id() != self._process:
             raise ForkedError("client")
 
     def _check_may_wait(self) -> None:
@@ -186,7 +186,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Stop the loop and the thread; who waits in `run` gets a ClientClosedError. Nothing in a forked child."""
-        if os.getpid() != self._process:
+        if process_id() != self._process:
             return
         with self._handing_over:
             if not self._closed:
@@ -208,22 +208,22 @@ class LoopThread:
             finally:
                 self.close()
 
-    def __del__(self, _warn: Any = warnings.warn, _getpid: Any = os.getpid) -> None:
-        if getattr(self, "_closed", True) or _getpid() != self._process:
+    def __del__(self, _warn: Any = warnings.warn, _process_id: Any = process_id) -> None:
+        if getattr(self, "_closed", True) or _process_id() != self._process:
             return
         self._closed = True
         _warn(f"a client was dropped without close: {self._thread.name}", ResourceWarning, source=self)
         asyncio.run_coroutine_threadsafe(_end(self._closing), self._loop)
 
 
-def _begin(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+def _begin(name: str) -> tuple[asyncio.AbstractEventLoop, Thread]:
     """A loop and the thread that runs it.
 
     The thread makes the loop: Ctrl-C interrupts only the caller, and a loop interrupted while it is made is left half
     made, with a traceback when it is collected. An interrupted caller leaves a thread that ends at once.
     """
     made: Future[asyncio.AbstractEventLoop] = Future()
-    thread = threading.Thread(target=_serve, args=(made,), name=name, daemon=True)
+    thread = Thread(target=_serve, args=(made,), name=name, daemon=True)
     try:
         thread.start()
         return made.result(), thread

@@ -29,6 +29,7 @@ from ottla.client.fetcher import FetchLimits, ask_leader, out_of_range
 from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, Node, TopicPartition
 from ottla.client.offsets import find_offsets
 from ottla.client.serialization import close_each, deserialize_function, make_deserializer
+from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.records.consumed import ConsumerRecord
 from ottla.wire.errors import ErrorCode
@@ -66,11 +67,14 @@ class SimpleConsumer(Generic[K, V]):
     """Reads partitions, one fetch a call. For the tasks of one event loop; any number of them at once.
 
     Settings are those of consumers; those about groups, positions and sessions have no part in it.
+    `environment` is for simulations.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, *, environment: Environment | None = None, **settings: Any
+    ) -> None:
         self.config = parse_consumer_config(config, settings)
-        self._cluster = Cluster(self.config.client_settings)
+        self._cluster = Cluster(self.config.client_settings, environment)
         self._read_committed = self.config.isolation_level == "read_committed"
         self._deserializers = [
             make_deserializer(self.config.key_deserializer, self.config.originals, is_key=True),

@@ -142,6 +142,11 @@ def listen(
     return ListeningSocket(sock, host)
 
 
+def host_name() -> str:
+    """The machine's own name, as it is set."""
+    return socket.gethostname()
+
+
 def canonical_host_name() -> str:
     """The machine's own fully qualified name, as Kafka announces it when nothing else is configured."""
     return socket.getfqdn()

@@ -7,13 +7,13 @@ the connector down, say.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.errors import ForkedError
+from ottla.env.process import process_id
+from ottla.env.threads import Lock
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
 
 STEP_LIMIT_S, STEP_POLL_S = 0.1, 0.001
@@ -41,7 +41,7 @@ class ChunkQueue:
 
     def __init__(self, max_chunks: int) -> None:
         #: Held by the reading thread while it takes a record out of a chunk, the step that is not to be cut in two.
-        self.step = threading.Lock()
+        self.step = Lock()
         #: Goes up when everything that was put here is to be dropped. Changed by the loop alone.
         self.generation = 0
         #: Nothing comes any more, and nothing is handed out.
@@ -50,7 +50,7 @@ class ChunkQueue:
         self.on_room: Callable[[], None] | None = None
         self._chunks: SimpleQueue[FetchedDataChunk | None] = SimpleQueue()
         self._max_chunks = max_chunks
-        self._process = os.getpid()
+        self._process = process_id()
 
     def __len__(self) -> int:
         return self._chunks.qsize()
@@ -71,7 +71,7 @@ class ChunkQueue:
 
         ForkedError in another process: nothing is fetched there.
         """
-        if os.getpid() != self._process:
+        if process_id() != self._process:
             raise ForkedError("stream of a connector")
         try:
             chunk = self._chunks.get(timeout=timeout_s)

@@ -12,7 +12,6 @@ Source: Apache Kafka 0.8.2.2, `kafka.consumer.ConsumerConnector`; explicit offse
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +21,7 @@ from ottla.client.errors import ConnectError, IllegalStateError, InvalidArgument
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.client.serialization import deserialize_function, make_deserializer
+from ottla.env.threads import Lock
 from ottla.zk.address import ZkAddressError
 from ottla.zk.client import ZkClient, ZkUnreachableError
 from ottla.zk.layout import SubscriptionPattern
@@ -69,7 +69,7 @@ class ConsumerConnector:
         self.config = config
         self._core = ConnectorCore(config, open_zk)
         self._created = False
-        self._creating = threading.Lock()
+        self._creating = Lock()
         self._listener: ListenerThread | None = None
         self._thread = LoopThread(f"{config.client_id}-connector", self._core.shutdown)
         try:

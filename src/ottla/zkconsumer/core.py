@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple
 from uuid import uuid4
@@ -16,6 +15,7 @@ from ottla.assign.threads import ConsumerThread
 from ottla.client.errors import ClientError, IllegalStateError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.env.clock import Clock, SystemClock
+from ottla.env.network import host_name
 from ottla.zk.client import ZkClient
 from ottla.zk.layout import ConsumerRegistration, SubscriptionPattern
 from ottla.zk.tree import ZkError
@@ -68,7 +68,7 @@ class ConnectorCore:
         self._listener: ListenerThread | None = None
         self._closed = False
         self.consumer = consumer_name(
-            config.group_id, config.consumer_id, socket.gethostname(), self._clock.now_ms(), uuid4().hex[:8]
+            config.group_id, config.consumer_id, host_name(), self._clock.now_ms(), uuid4().hex[:8]
         )
 
     async def open(self) -> None:

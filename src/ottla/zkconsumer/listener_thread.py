@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -11,6 +10,7 @@ from typing import Any
 
 from ottla.client.errors import ClientError
 from ottla.env.futures import settle
+from ottla.env.threads import Thread
 from ottla.zkconsumer.rebalancer import GlobalAssignment, Owned
 
 
@@ -37,7 +37,7 @@ class ListenerThread:
         self._listener = listener
         self._name = name
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
 
     async def before_releasing_partitions(self, owned: Owned) -> None:
         """See `RebalanceHooks`."""
@@ -58,7 +58,7 @@ class ListenerThread:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if self._thread is None:
-            self._thread = threading.Thread(target=_serve, args=(self._calls,), name=self._name, daemon=True)
+            self._thread = Thread(target=_serve, args=(self._calls,), name=self._name, daemon=True)
             self._thread.start()
         self._calls.put((lambda: method(*args), done, loop))
         await done

@@ -8,11 +8,18 @@ import time
 
 import pytest
 
+from ottla.client import Admin, Consumer, Producer, SimpleConsumer
 from ottla.env.environment import Environment
 from ottla.env.outgoing import UnknownHostError
 from ottla.env.randomness import Randomness
 from ottla.peer.cluster import Cluster
-from ottla.peer.errors import BrokerUnreachableError, ClientTimeoutError, ConnectionLostError, UnresolvableHostError
+from ottla.peer.errors import (
+    BrokerUnreachableError,
+    ClientTimeoutError,
+    ConnectionLostError,
+    UnknownTopicError,
+    UnresolvableHostError,
+)
 from ottla.peer.settings import ConnectionSettings
 from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time
 from ottla.wire.apis import API, ApiKey
@@ -212,3 +219,20 @@ def test_errors_of_another_network():
 
     run(nowhere, servers="nowhere:1")
     run(closed, refusals=1)
+
+
+def test_shipped_clients_take_another_environment():
+    async def body(loop, network):
+        environment = Environment(LoopClock(loop), network, Randomness(1))
+        async with Admin(bootstrap_servers="b:9092", environment=environment) as admin:
+            names = await admin.list_topics()
+        for kind in (Consumer, Producer, SimpleConsumer):
+            async with kind(bootstrap_servers="b:9092", request_timeout_ms=1000, environment=environment) as client:
+                with pytest.raises(UnknownTopicError, match="topic t does not exist at b:9092"):
+                    await (client.fetch("t", 0, 0) if kind is SimpleConsumer else client.partitions_for("t"))
+        return names
+
+    loop = VirtualTimeLoop()
+    network = Network(loop)
+    assert run_in_virtual_time(body(loop, network), loop) == []
+    assert len([event for event in network.history if event[1] == "connected"]) == 4

@@ -22,6 +22,7 @@ from ottla.client.admin.groups import GroupAdmin
 from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.configs import parse_admin_config
+from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 
 
@@ -29,12 +30,14 @@ class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, GroupAdmin, BrokerAdmin):
     """Looks after a cluster; any number of tasks may use it at once.
 
     Settings are Kafka's, by their names in `config` ("bootstrap.servers") or as keywords (bootstrap_servers). All
-    errors are `ClientError`s.
+    errors are `ClientError`s. `environment` is for simulations.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, *, environment: Environment | None = None, **settings: Any
+    ) -> None:
         self.config = parse_admin_config(config, settings)
-        super().__init__(Cluster(self.config.client_settings))
+        super().__init__(Cluster(self.config.client_settings, environment))
 
     async def __aenter__(self) -> Self:
         return self

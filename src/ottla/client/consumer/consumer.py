@@ -37,6 +37,7 @@ from ottla.client.model import (
     TopicPartition,
 )
 from ottla.client.offsets import find_offsets
+from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.records.consumed import ConsumerRecord
 
@@ -64,7 +65,7 @@ class Consumer(Generic[K, V]):
     """Reads records of topics (`subscribe`) or of partitions (`assign`). For one task at a time.
 
     Settings are Kafka's, by their names in `config` ("group.id") or as keywords (group_id). All errors are
-    `ClientError`s.
+    `ClientError`s. `environment` is for simulations.
     """
 
     def __init__(
@@ -74,10 +75,11 @@ class Consumer(Generic[K, V]):
         *,
         guard: Guard | None = None,
         call: UserCall = call_here,
+        environment: Environment | None = None,
         **settings: Any,
     ) -> None:
         self.config = parse_consumer_config(config, settings)
-        self.core = ConsumerCore(self.config, Cluster(self.config.client_settings), call)
+        self.core = ConsumerCore(self.config, Cluster(self.config.client_settings, environment), call)
         self._guard = guard or UseGuard("task", _current_task)
 
     async def __aenter__(self) -> Self:

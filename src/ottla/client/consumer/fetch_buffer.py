@@ -5,7 +5,6 @@ An event loop adds to it while another thread may take out: what they both touch
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from typing import NamedTuple
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.consumer.subscription_state import FetchPosition, PartitionState
 from ottla.client.model import TopicPartition
+from ottla.env.threads import Lock
 
 MAX_FETCHES_PER_PARTITION = 2
 """One that is worked on, and the one after it."""
@@ -38,7 +38,7 @@ class FetchBuffer:
         self._max_bytes = max_bytes
         self._fetches: deque[CompletedFetch] = deque()
         self._tails: dict[TopicPartition, _Tail] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __bool__(self) -> bool:
         return any(not fetch.released for fetch in self.fetches())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from types import TracebackType
 
 from ottla.client.errors import ClientClosedError, ConcurrentUseError, ForkedError
+from ottla.env.process import process_id
 
 
 class Guard:
@@ -37,18 +37,18 @@ class UseGuard(Guard):
         self._who = who
         self._owner: object = None
         self._depth = 0
-        self._process = os.getpid()
+        self._process = process_id()
         self.closed = False
 
     @property
     def is_over(self) -> bool:
         """Whether there is nothing left to close: it was done, or is the parent process's to do."""
-        return self.closed or os.getpid() != self._process
+        return self.closed or process_id() != self._process
 
     def __enter__(self) -> None:
         if self.closed:
             raise ClientClosedError("the consumer is closed; open a new one to read on")
-        if os.getpid() != self._process:
+        if process_id() != self._process:
             raise ForkedError("consumer")
         me = self._who()
         # Between looking and taking nothing is called, so that neither another thread nor a signal comes between.

@@ -7,7 +7,6 @@ limit from the moment it is begun until it is delivered or given up.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.partitioners import RandomInt, random_int
 from ottla.client.producer.sticky import StickyState
 from ottla.env.clock import Clock
+from ottla.env.threads import Lock
 from ottla.peer.metadata import NOBODY
 from ottla.records.batch import BATCH_OVERHEAD
 
@@ -134,7 +134,7 @@ class Accumulator:
         compresses: bool = False,
         random: RandomInt | None = None,
     ) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.settings = settings
         self.topics: dict[str, TopicQueues] = {}
         #: Queues that have batches.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from ottla.client.model import TopicPartition
 from ottla.client.producer.futures import BatchResult
+from ottla.env.threads import Lock
 from ottla.records.batch import BATCH_OVERHEAD, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records.building import RecordsBuilder, finish_batch, finish_in_place
 from ottla.records.compression import Compression
@@ -45,7 +45,7 @@ class ProducerBatch:
         limit: int,
         reserved: int,
         created_ms: float,
-        lock: threading.Lock,
+        lock: Lock,
         hurry: Callable[[], None] | None = None,
     ) -> None:
         self.partition = partition

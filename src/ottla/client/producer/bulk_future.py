@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from ottla.client.errors import ClientTimeoutError, DeliveryError, InvalidArgume
 from ottla.client.model import TopicPartition
 from ottla.client.producer.failures import MAX_CAUSES
 from ottla.client.producer.futures import BatchResult, RecordFuture, runs_a_loop, wake_future
+from ottla.env.threads import monotonic_s
 
 
 class OffsetRange(NamedTuple):
@@ -70,9 +70,9 @@ class BulkFuture:
         pending = [stretch.result for stretch in self._stretches if not stretch.result.is_done]
         if pending and runs_a_loop():
             raise InvalidArgumentError("result() would block the event loop that runs here; await the future instead")
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = None if timeout_s is None else monotonic_s() + timeout_s
         for result in pending:
-            left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
+            left_s = None if deadline is None else max(deadline - monotonic_s(), 0)
             if not result.wait(left_s):
                 raise ClientTimeoutError(f"not all records were acknowledged within {timeout_s} s; they may still be")
         return self._told()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import weakref
 from collections.abc import Callable
 from enum import Enum
@@ -30,10 +29,11 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.failures import Failures
 from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.futures import Callback, RecordFuture
-from ottla.client.producer.partitioners import ClusterView, partitioner_of
+from ottla.client.producer.partitioners import ClusterView, partitioner_of, random_int
 from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.serializing import SerializingAppend
+from ottla.env.process import call_after_fork
 from ottla.peer.cluster import Cluster
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.building import COMPILED, murmur2
@@ -71,7 +71,13 @@ class ProducerCore:
             config.delivery_timeout_ms,
             config.partitioner_adaptive_partitioning_enable,
         )
-        self.accumulator = Accumulator(settings, cluster.clock, wake, compresses=config.compression_type != "none")
+        self.accumulator = Accumulator(
+            settings,
+            cluster.clock,
+            wake,
+            random=random_int(cluster.environment.randomness),
+            compresses=config.compression_type != "none",
+        )
         self._sender: Sender | None = None
         self._metadata = cluster.metadata
         self._topics = self.accumulator.topics
@@ -471,5 +477,4 @@ def _refuse_in_child() -> None:
         core.refusal = FORKED
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_refuse_in_child)
+call_after_fork(_refuse_in_child)

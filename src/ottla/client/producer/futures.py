@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
-import time
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
 from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, ForkedError, InvalidArgumentError
 from ottla.client.model import NO_OFFSET, RecordMetadata, TopicPartition
+from ottla.env.process import process_id
+from ottla.env.threads import TIMEOUT_MAX, Lock, monotonic_s, thread_id
 from ottla.records.batch import NO_TIMESTAMP
 from ottla.wire.errors import ErrorCode
 
@@ -49,9 +48,7 @@ class BatchResult:
         "sender_thread",
     )
 
-    def __init__(
-        self, partition: TopicPartition, lock: threading.Lock, hurry: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, partition: TopicPartition, lock: Lock, hurry: Callable[[], None] | None = None) -> None:
         self.partition = partition
         #: In the sender's event loop: make it do at once what it was going to do soon.
         self.hurry = hurry
@@ -64,7 +61,7 @@ class BatchResult:
         self.parts: list[tuple[int, BatchResult]] | None = None
         self.sender_thread = 0
         self._lock = lock
-        self._process = os.getpid()
+        self._process = process_id()
         self._callbacks: list[tuple[Callback, RecordFuture]] | None = None
         self._waiters: list[Callable[[], None]] | None = None
         self._told: set[int] | None = None
@@ -81,7 +78,7 @@ class BatchResult:
 
         ForkedError in a child process, where it never will be.
         """
-        if self._process != os.getpid() and not self.is_done:
+        if self._process != process_id() and not self.is_done:
             raise ForkedError("producer")  # nobody works on it here, and whoever held the lock is not here either
         with self._lock:
             if self.is_done:
@@ -94,9 +91,9 @@ class BatchResult:
     def wait(self, timeout_s: float | None) -> bool:
         """In a thread: whether the batch is done before the time is up."""
         # A bare lock is woken from faster than an event, which is made of several.
-        arrived = threading.Lock()
+        arrived = Lock()
         arrived.acquire()
-        patience = -1 if timeout_s is None else min(max(timeout_s, 0), threading.TIMEOUT_MAX)
+        patience = -1 if timeout_s is None else min(max(timeout_s, 0), TIMEOUT_MAX)
         return not self.when_done(arrived.release) or arrived.acquire(timeout=patience)
 
     def tell_all(self) -> None:
@@ -130,7 +127,7 @@ class BatchResult:
             self.append_time_ms = append_time_ms
             self.error = error
             self.record_errors = record_errors or {}
-            self.sender_thread = threading.get_ident()
+            self.sender_thread = thread_id()
             self.is_done = True
             callbacks, self._callbacks = self._callbacks, None
             waiters, self._waiters = self._waiters, None
@@ -214,13 +211,13 @@ class RecordFuture:
 
     def exception(self, timeout_s: float | None = None) -> ClientError | None:
         """Why the record was not delivered, None where it was; the caller waits. Raises ClientTimeoutError."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = None if timeout_s is None else monotonic_s() + timeout_s
         while not self.follow()[0].is_done:
             if runs_a_loop():
                 raise InvalidArgumentError(
                     "result() would block the event loop that runs here; await the future instead"
                 )
-            if not self.follow()[0].wait(None if deadline is None else max(deadline - time.monotonic(), 0)):
+            if not self.follow()[0].wait(None if deadline is None else max(deadline - monotonic_s(), 0)):
                 raise ClientTimeoutError(
                     f"a record for {self._batch.partition} was not acknowledged within {timeout_s} s; it may still be"
                 )

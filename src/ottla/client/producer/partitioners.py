@@ -7,13 +7,13 @@ those of users, are asked once per record whose partition is not given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from random import Random
 from typing import Any, Protocol
 
 from ottla.client.configs.instances import configure, make_instance
 from ottla.client.configs.settings import PRODUCER
 from ottla.client.errors import InvalidConfigError
 from ottla.client.model import TopicMetadata
+from ottla.env.randomness import Randomness
 from ottla.peer.metadata import NOBODY
 from ottla.records.building import murmur2
 
@@ -61,9 +61,9 @@ def available_partitions(topic: TopicMetadata) -> list[int]:
     return [each.partition for each in topic.partitions if each.leader != NOBODY]
 
 
-def random_int(random: Random | None = None) -> RandomInt:
+def random_int(randomness: Randomness | None = None) -> RandomInt:
     """Random numbers of 31 bits."""
-    bits = (random or Random()).getrandbits
+    bits = (randomness or Randomness()).bits
     return lambda: bits(31)
 
 

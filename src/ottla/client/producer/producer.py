@@ -20,6 +20,7 @@ from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
+from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 
 BATCHES_PER_TURN = 16
@@ -33,12 +34,15 @@ class Producer(Generic[K, V]):
     """Sends records in batches, idempotently unless told otherwise. For the tasks of one event loop.
 
     Settings are Kafka's, by their names in `config` ("linger.ms") or as keywords (linger_ms). All errors are
-    `ClientError`s. Make it and use it in a running loop; `close` ends it, or a `with` block.
+    `ClientError`s. Make it and use it in a running loop; `close` ends it, or a `with` block. `environment` is for
+    simulations.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, *, environment: Environment | None = None, **settings: Any
+    ) -> None:
         self.config = parse_producer_config(config, settings)
-        self._core = ProducerCore(self.config, Cluster(self.config.client_settings), self._wake)
+        self._core = ProducerCore(self.config, Cluster(self.config.client_settings, environment), self._wake)
         self._core.accumulator.hurry = self._core.hurry
         self._started = False
         #: Batches that were begun since the loop last had a turn in `send`.

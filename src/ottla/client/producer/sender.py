@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -373,7 +372,7 @@ class Sender:
     def _pause_ms(self, attempts: int) -> float:
         config = self._config
         pause = min(config.retry_backoff_ms * 2.0 ** min(attempts - 1, 20), config.retry_backoff_max_ms)
-        return pause * random.uniform(1 - JITTER, 1 + JITTER)
+        return pause * self._cluster.environment.randomness.between(1 - JITTER, 1 + JITTER)
 
     def _delivered(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self._queue_of(batch).in_flight -= 1

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-
 from ottla.client.producer.batch import ProducerBatch
+from ottla.env.threads import Lock
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.record import decode_columns
 
@@ -12,7 +11,7 @@ MOST_GROWTH = 16
 """By how much a record may grow with another base of its timestamp: none may find no room."""
 
 
-def split_batch(batch: ProducerBatch, lock: threading.Lock) -> list[ProducerBatch]:
+def split_batch(batch: ProducerBatch, lock: Lock) -> list[ProducerBatch]:
     """Two closed batches with the records of one that has at least two, in their order."""
     builder = batch.builder
     records = decode_columns(builder.payload(), builder.count)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import threading
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -31,6 +30,7 @@ from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientClosedError
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.env.threads import thread_id
 from ottla.records.consumed import ConsumerRecord
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Consumer(Generic[K, V]):
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        self._guard = UseGuard("thread", threading.get_ident)
+        self._guard = UseGuard("thread", thread_id)
         me = weakref.ref(self)  # what runs in the loop must not keep a consumer that nobody has any more
 
         async def call(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -9,7 +9,6 @@ Records are encoded into their batches in the caller's own thread; the loop is w
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -31,6 +30,7 @@ from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
+from ottla.env.threads import Event
 from ottla.peer.cluster import Cluster
 
 K = TypeVar("K")
@@ -202,7 +202,7 @@ class Producer(Generic[K, V]):
             raise self._core.blocked(wait, topic)
 
     def _wait_for_space(self, timeout_ms: float) -> bool:
-        freed = threading.Event()
+        freed = Event()
         if not self._core.accumulator.when_space(freed.set):
             return True
         try:

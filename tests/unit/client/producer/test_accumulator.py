@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from random import Random
 
 import pytest
 
@@ -12,6 +11,7 @@ from ottla.client.model import PartitionMetadata, TopicMetadata
 from ottla.client.producer.accumulator import Accumulator, AccumulatorSettings
 from ottla.client.producer.partitioners import random_int
 from ottla.env.clock import VirtualClock
+from ottla.env.randomness import Randomness
 
 RECORDS = 3000
 
@@ -75,7 +75,7 @@ def test_records_for_a_chosen_partition_do_not_count_for_the_sticky_one() -> Non
 @pytest.mark.spec("P2")
 def test_the_sticky_partition_is_left_even_if_others_begin_all_its_batches() -> None:
     settings = AccumulatorSettings(batch_size=2000, linger_ms=0, buffer_memory=1 << 30, delivery_timeout_ms=1000)
-    accumulator = Accumulator(settings, VirtualClock(), lambda: None, random=random_int(Random(1)))
+    accumulator = Accumulator(settings, VirtualClock(), lambda: None, random=random_int(Randomness(1)))
     partitions = tuple(PartitionMetadata(number, 1, 0, (1,), (1,)) for number in range(4))
     topic = accumulator.topic(TopicMetadata("t", partitions, False))
     seen: Counter[int] = Counter()

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from random import Random
 
 import pytest
 
@@ -19,6 +18,7 @@ from ottla.client.producer.partitioners import (
 )
 from ottla.client.producer.sticky import StickyState
 from ottla.client.sync import Producer
+from ottla.env.randomness import Randomness
 from ottla.records.building import murmur2
 
 
@@ -57,7 +57,7 @@ def test_the_partitions_of_the_walk_through_groups():
 
 @pytest.mark.spec("P3")
 def test_round_robin_goes_round_the_available_partitions_from_a_random_start():
-    starts = {chosen(RoundRobinPartitioner(random_int(Random(seed))), topic(0, 0, 0), 1)[0] for seed in range(20)}
+    starts = {chosen(RoundRobinPartitioner(random_int(Randomness(seed))), topic(0, 0, 0), 1)[0] for seed in range(20)}
     assert starts == {0, 1, 2}
     assert chosen(RoundRobinPartitioner(lambda: 4), topic(0, -1, 0, 0), 5) == [2, 3, 0, 2, 3]
     assert chosen(RoundRobinPartitioner(lambda: 4), topic(-1, -1, -1), 4) == [1, 2, 0, 1]
@@ -67,7 +67,7 @@ def test_round_robin_goes_round_the_available_partitions_from_a_random_start():
 
 @pytest.mark.spec("P3")
 def test_sticky_takes_another_available_partition_when_its_batch_is_complete():
-    partitioner = UniformStickyPartitioner(random_int(Random(1)))
+    partitioner = UniformStickyPartitioner(random_int(Randomness(1)))
     there = topic(0, 0, -1, 0)
     view = ClusterView({"t": there})
     seen = Counter()
@@ -112,7 +112,7 @@ def test_the_sticky_state_switches_after_a_batchs_bytes():
 
 @pytest.mark.spec("P3")
 def test_the_sticky_state_avoids_long_queues_and_slow_brokers():
-    state = StickyState(topic(0, 0, 0), 1, random_int(Random(1)))
+    state = StickyState(topic(0, 0, 0), 1, random_int(Randomness(1)))
 
     def shares():
         seen = Counter()
