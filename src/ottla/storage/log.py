@@ -6,7 +6,7 @@ read ranges that are pinned for them (`FileSlice`), nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 from zlib import crc32
@@ -31,6 +31,7 @@ from ottla.storage.results import (
     LogRead,
     OffsetTimestamp,
     ReadRefusal,
+    UnreadableRange,
 )
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.segments import EMPTY_READ, SegmentList
@@ -453,12 +454,16 @@ class PartitionLog:
             f"Received request for offset {offset} for partition {self.name}, but we only have log segments {detail}",
         )
 
-    def read_batches(self, from_offset: int) -> Iterator[memoryview]:
-        """Each whole batch from the one that holds `from_offset` on, up to the log's end as it is now.
+    def read_batches(
+        self, from_offset: int, unreadable: Callable[[UnreadableRange], None] | None = None
+    ) -> Iterator[memoryview]:
+        """Each sound batch from the one that holds `from_offset` on, up to the log's end as it is now.
 
-        For loading internal topics. Raises DiskError, and BatchError at a damaged batch.
+        For loading internal topics. `unreadable` is told of each damaged place that is passed over; without it that
+        is a BatchError. Raises DiskError.
         """
-        return self._segments.read_batches(max(from_offset, self.log_start_offset))
+        told = _refuse if unreadable is None else unreadable
+        return self._segments.read_batches(max(from_offset, self.log_start_offset), self.log_end_offset, told)
 
     # -- finding offsets
 
@@ -757,3 +762,7 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.name}, {self.log_start_offset}..{self.log_end_offset})"
+
+
+def _refuse(found: UnreadableRange) -> None:
+    raise BatchError(f"{found.path}: damaged batch at position {found.position}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.env.disk import FileSlice
 from ottla.wire.errors import ErrorCode
@@ -30,6 +31,17 @@ class AppendRefusal:
     record_errors: tuple[tuple[int, str], ...] = ()
     #: Whether the request was no good, whatever the log: Kafka then tells nothing of the log either.
     bad_request: bool = False
+
+
+class UnreadableRange(NamedTuple):
+    """Bytes of a log file that are no sound batch, where the log was read on behind them."""
+
+    path: str
+    position: int
+    length: int
+    #: The offsets that may be missing for it: from the first one to before `next_offset`, which is there.
+    first_offset: int
+    next_offset: int
 
 
 @dataclass(slots=True)

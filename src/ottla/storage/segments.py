@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ottla.env.disk import FileSlice
 from ottla.env.warmth import pread
 from ottla.records.batch import BATCH_OVERHEAD, MAGIC, MAGIC_AT, NO_TIMESTAMP
-from ottla.records.errors import BatchError
+from ottla.storage.damage import Damage, segment_batches
 from ottla.storage.resources import LogResources
-from ottla.storage.results import LogRead
-from ottla.storage.scan import scan_batches
+from ottla.storage.results import LogRead, UnreadableRange
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
 
@@ -119,23 +118,29 @@ class SegmentList:
             return False
         return pread(segment.log.get(), BATCH_OVERHEAD, start)[MAGIC_AT] == MAGIC
 
-    def read_batches(self, from_offset: int) -> Iterator[memoryview]:
-        """Each whole batch from the one that holds `from_offset` on. Raises DiskError, BatchError at a damaged one."""
-        for segment in self.starting_with(from_offset):
-            start = segment.locate(from_offset)
-            if start is None:
-                continue
-            size = segment.size
-            file = segment.pin()
-            try:
-                position = start
-                for batch in scan_batches(file, start, size):
-                    yield batch.data
-                    position = batch.position + batch.length
-            finally:
-                segment.log.unpin()
-            if position != size:
-                raise BatchError(f"{segment.log.path}: damaged batch at position {position}")
+    def read_batches(
+        self, from_offset: int, log_end_offset: int, unreadable: Callable[[UnreadableRange], None]
+    ) -> Iterator[memoryview]:
+        """Each sound batch from the one that holds `from_offset` on; `unreadable` is told of what lies between them.
+
+        Raises DiskError.
+        """
+        segments = self.starting_with(from_offset)
+        for number, segment in enumerate(segments):
+            following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+            damage: Damage | None = None
+            for found in segment_batches(segment, from_offset, following):
+                if damage is not None:
+                    next_offset = found.first_offset
+                    unreadable(UnreadableRange(segment.log.path, *damage, next_offset))
+                    damage = None
+                if isinstance(found, Damage):
+                    damage = found
+                else:
+                    yield found.data
+            if damage is not None:
+                next_offset = log_end_offset if following is None else following
+                unreadable(UnreadableRange(segment.log.path, *damage, next_offset))
 
     def aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that reach into the offsets from `from_offset` to before `to_offset`. DiskError.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.storage.log import COORDINATOR
@@ -12,6 +12,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.replicas.partition import Committed
+    from ottla.storage.results import UnreadableRange
 
 
 class Appended(NamedTuple):
@@ -31,8 +32,13 @@ class CoordinatorLog(Protocol):
         """
         ...
 
-    def read_batches(self, topic: str, partition: int) -> Iterator[memoryview]:
-        """The batches of a partition from its start to its end as it is now."""
+    def read_batches(
+        self, topic: str, partition: int, unreadable: Callable[[UnreadableRange], None]
+    ) -> Iterator[memoryview]:
+        """The sound batches of a partition from its start to its end as it is now.
+
+        `unreadable` is told of each damaged place between them. Raises DiskError.
+        """
         ...
 
     def is_empty(self, topic: str, partition: int) -> bool:
@@ -64,10 +70,12 @@ class HostedLog:
             return info.error
         return Appended(info.first_offset, hosted.log.high_watermark)
 
-    def read_batches(self, topic: str, partition: int) -> Iterator[memoryview]:
+    def read_batches(
+        self, topic: str, partition: int, unreadable: Callable[[UnreadableRange], None]
+    ) -> Iterator[memoryview]:
         """See `CoordinatorLog`."""
         hosted = self._partitions.get(topic, partition)
-        return iter(()) if hosted is None else hosted.log.read_batches(hosted.log.log_start_offset)
+        return iter(()) if hosted is None else hosted.log.read_batches(hosted.log.log_start_offset, unreadable)
 
     def is_empty(self, topic: str, partition: int) -> bool:
         """See `CoordinatorLog`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators.shard import Unreadable
@@ -15,6 +16,7 @@ from ottla.records.upgrade import upgrade
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_log import CoordinatorLog
     from ottla.broker.coordinators.shard import CoordinatorKind, CoordinatorShard
+    from ottla.storage.results import UnreadableRange
 
 SLICE_S = 0.005
 """How long the loop is held at a time."""
@@ -33,22 +35,48 @@ async def load_shard(
     loop = asyncio.get_running_loop()
     slice_end = loop.time() + SLICE_S
     count = 0
-    try:
-        for data in coordinator_log.read_batches(kind.topic, shard.partition):
-            for header in split_batches(data := upgrade(data)):
-                for record in _records(data, header, shard, kind):
-                    _replay(shard, kind, record, header.producer_id if header.is_transactional else -1)
-                    count += 1
-                    if count % RECORDS_PER_LOOK == 0 and loop.time() >= slice_end:
-                        await asyncio.sleep(0)
-                        slice_end = loop.time() + SLICE_S
-                shard.committed(header.last_offset + 1)
-            if loop.time() >= slice_end:
-                await asyncio.sleep(0)
-                slice_end = loop.time() + SLICE_S
-    except BatchError as error:
-        kind.log.error("%s-%d cannot be read beyond %d records: %s", kind.topic, shard.partition, count, error)
+    for data in coordinator_log.read_batches(kind.topic, shard.partition, partial(_report, shard, kind)):
+        for header, batch in _batches(data, shard, kind):
+            for record in _records(batch, header, shard, kind):
+                _replay(shard, kind, record, header.producer_id if header.is_transactional else -1)
+                count += 1
+                if count % RECORDS_PER_LOOK == 0 and loop.time() >= slice_end:
+                    await asyncio.sleep(0)
+                    slice_end = loop.time() + SLICE_S
+            shard.committed(header.last_offset + 1)
+        if loop.time() >= slice_end:
+            await asyncio.sleep(0)
+            slice_end = loop.time() + SLICE_S
     return count
+
+
+def _report(shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], found: UnreadableRange) -> None:
+    """Say what may be lost. What is appended from now on lies behind it and is read again at each start."""
+    first, last = found.first_offset, found.next_offset - 1
+    lost = f"the records of offsets {first} to {last}" if first <= last else "no records that are known of"
+    kind.log.error(
+        "%s-%d is damaged: %d bytes at position %d of %s are no whole batch, and %s cannot be read. What they held "
+        "(commits, members, metadata) is lost where no later record repeats it; what lies behind them is read. "
+        "'ottla log verify' on the folder, with the broker stopped, tells what can be mended",
+        kind.topic,
+        shard.partition,
+        found.length,
+        found.position,
+        found.path,
+        lost,
+    )
+
+
+def _batches(
+    data: memoryview, shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any]
+) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches that one of the log becomes, messages of old formats made anew; none where that cannot be."""
+    try:
+        batches = upgrade(data)
+        return [(header, batches) for header in split_batches(batches)]
+    except BatchError as error:
+        kind.log.error("a batch of %s-%d cannot be read and is skipped: %s", kind.topic, shard.partition, error)
+        return []
 
 
 def _records(

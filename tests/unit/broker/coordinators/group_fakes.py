@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from ottla.config.listeners import Endpoint
 from ottla.env.clock import SystemClock, VirtualClock
 from ottla.env.randomness import Randomness
 from ottla.records.batch import parse_batch_header, patch_batch
+from ottla.storage.results import UnreadableRange
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.codec import decode, encode
@@ -57,7 +58,9 @@ class FakeLog:
             self.committed[key] = self.ends[key]
         return Appended(first, self.high_watermark(topic, partition))
 
-    def read_batches(self, topic: str, partition: int) -> Iterator[memoryview]:
+    def read_batches(
+        self, topic: str, partition: int, unreadable: Callable[[UnreadableRange], None]
+    ) -> Iterator[memoryview]:
         for batch in self.batches.get((topic, partition), []):
             yield memoryview(batch)
 

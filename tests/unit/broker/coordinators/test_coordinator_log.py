@@ -15,7 +15,10 @@ from ottla.wire.errors import ErrorCode
 class FakePartitions:
     def __init__(self) -> None:
         self.log: Any = SimpleNamespace(
-            high_watermark=0, log_start_offset=0, log_end_offset=0, read_batches=lambda offset: iter([memoryview(b"x")])
+            high_watermark=0,
+            log_start_offset=0,
+            log_end_offset=0,
+            read_batches=lambda offset, _: iter([memoryview(b"x")]),
         )
         self.partition = Partition("t", UUID(int=1), 0, self.log, 0, is_internal=True)
         self.answer: AppendInfo | AppendRefusal = AppendInfo(3, 4, -1, 0)
@@ -57,8 +60,8 @@ def test_reading():
     assert log.is_empty("elsewhere", 0)
     partitions.log.log_end_offset = 1
     assert not log.is_empty("t", 0)
-    assert [bytes(data) for data in log.read_batches("t", 0)] == [b"x"]
-    assert list(log.read_batches("elsewhere", 0)) == []
+    assert [bytes(data) for data in log.read_batches("t", 0, lambda found: None)] == [b"x"]
+    assert list(log.read_batches("elsewhere", 0, lambda found: None)) == []
     assert log.high_watermark("elsewhere", 0) == 0
 
 

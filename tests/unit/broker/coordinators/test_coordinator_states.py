@@ -6,6 +6,7 @@ import errno
 import itertools
 import logging
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +15,7 @@ from ottla.env.disk import DiskError
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import LeaveGroup, LeavingMember
 from ottla.groups.states import GroupState
+from ottla.storage.results import UnreadableRange
 from ottla.wire.errors import ErrorCode
 from unit.broker.coordinators.group_fakes import FakeBroker, FakeLog
 from unit.broker.coordinators.test_groups import Answers, Test, commit, join, run, stable_group, sync, until
@@ -123,10 +125,10 @@ def test_a_disk_that_does_not_give_the_records_keeps_it_catching_up(
 
     read_batches, failures = log.read_batches, [DiskError("read", "/x", errno.EIO)]
 
-    def fail_once(topic: str, partition: int) -> object:
+    def fail_once(topic: str, partition: int, unreadable: Callable[[UnreadableRange], None]) -> object:
         if failures:
             raise failures.pop()
-        return read_batches(topic, partition)
+        return read_batches(topic, partition, unreadable)
 
     async def after(broker: FakeBroker) -> None:
         monkeypatch.setattr(log, "read_batches", fail_once)
