@@ -34,7 +34,7 @@ def ready_line(process: subprocess.Popen[str]) -> str:
     return line
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_stop_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     process = serve("--port", "0", "--data", str(tmp_path / "data"))
     try:
@@ -48,6 +48,25 @@ def test_signals_stop_it_cleanly(tmp_path: Path, number: signal.Signals) -> None
         assert "stopped" in out
         assert err == ""
         assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_nohup_keeps_it_running_when_the_terminal_goes(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        ["nohup", sys.executable, "-m", "ottla", "serve", "--port", "0", "--data", str(tmp_path / "data")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        ready_line(process)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+        assert (process.returncode, "stopped" in out) == (0, True)
     finally:
         process.kill()
         process.communicate()

@@ -13,6 +13,7 @@ from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError
 from ottla.zk.client import LARGEST_OVER_THE_WIRE, LARGEST_TRANSACTION, LocalClient, ZkUnreachableError
 from ottla.zk.layout import ZnodeDataError
+from ottla.zk.session_expiry import SessionExpiry
 from ottla.zk.store import LOG_NAME, TreeDamaged, TreeStore, holds_tree
 from ottla.zk.tree import ZkError
 
@@ -39,6 +40,14 @@ class Coordination:
     session_timeout_ms: int = 0
     store: TreeStore | None = None
     server: ZooKeeperServer | None = None
+    #: Ends the sessions that other processes had while the tree was served.
+    expiry: SessionExpiry | None = None
+
+    @property
+    def longest_session_ms(self) -> int:
+        """How long a session that a former process has left may last from now on."""
+        kept = self.store.tree.sessions.values() if self.store is not None else ()
+        return max((self.session_timeout_ms, *(session.timeout_ms for session in kept)))
 
     @property
     def transaction_bytes(self) -> int:
@@ -52,6 +61,8 @@ class Coordination:
 
     async def close(self) -> None:
         """End the session and, for the embedded tree, force it to disk."""
+        if self.expiry is not None:
+            self.expiry.stop()
         await self.zk.close()
         if self.server is not None:
             await self.server.stop()
@@ -80,7 +91,10 @@ async def open_coordination(
             return problem
         store = TreeStore.open(disk, config.log_dirs[0], clock, executor, config.get_boolean("ottla.log.flush.on.ack"))
         if config.get_int("ottla.zookeeper.port") < 0:
-            return Coordination(LocalClient(store), store=store)
+            zk = LocalClient(store)
+            expiry = SessionExpiry(store, clock, zk.tell)
+            expiry.start()
+            return Coordination(zk, store=store, expiry=expiry)
         return await _served(store, config, clock, randomness)
     except TreeDamaged as error:
         return str(error)

@@ -62,13 +62,16 @@ class Membership:
         zk: ZkClient,
         broker: BrokerRegistration,
         clock: Clock,
-        session_timeout_ms: int = 0,
+        longest_session_ms: int = 0,
+        is_shared: bool = True,
     ) -> None:
         self._zk = zk
         self._broker = broker
         self._clock = clock
         #: How long a node of a former process of this broker may outlive it; 0 where there is no such thing.
-        self._session_timeout_ms = session_timeout_ms
+        self._longest_session_ms = longest_session_ms
+        #: Whether other brokers may live. Where not, a registration is that of a process that was killed.
+        self._is_shared = is_shared
         self.term = Term()
         self._is_member = False
         #: The session in which the broker is registered.
@@ -89,12 +92,15 @@ class Membership:
         Nodes that a former process of this broker has left are waited for, as long as its session may last.
         """
         for name in await self._zk.children(BrokerIdZnode.ROOT):
-            if name != str(self._broker.id):
+            if name == str(self._broker.id):
+                continue
+            path = BrokerIdZnode.path(int(name))
+            if self._is_shared or not await self._is_gone(path, self._longest_session_ms + EXPIRY_MARGIN_MS):
                 return await self._other_broker(name)
         return await self._take_place()
 
     async def _take_place(self) -> TopicRefusal | None:
-        waited_until_ms = self._clock.monotonic_ms() + self._session_timeout_ms + EXPIRY_MARGIN_MS
+        waited_until_ms = self._clock.monotonic_ms() + self._longest_session_ms + EXPIRY_MARGIN_MS
         for _ in range(MOST_ATTEMPTS):
             try:
                 await self._register()
@@ -113,7 +119,7 @@ class Membership:
                     continue
                 left_ms = waited_until_ms - self._clock.monotonic_ms()
                 is_former = refusal.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-                if not is_former or not self._session_timeout_ms or not await self._is_gone(error.path, left_ms):
+                if not is_former or not self._longest_session_ms or not await self._is_gone(error.path, left_ms):
                     return refusal
             else:
                 return None

@@ -241,7 +241,12 @@ class Broker:
         Raises `DiskError` where the disk does not let us, `ZkError` where ZooKeeper does not.
         """
         tree = coordination.zk
-        opened = await self.executor.submit(self.logs.open)
+        opening = self.executor.submit(self.logs.open)
+        try:
+            opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait((opening,))  # the logs cannot be closed while a thread opens them
+            raise
         self._report_storage()
         if opened is not None:
             return opened.message
@@ -308,7 +313,8 @@ class Broker:
             stored_cluster_id=stored_cluster_id,
             folders=LogFoldersFound(self.logs, AdoptionMark(self.disk, self._first_log_dir())),
             highest_producer_id=self.logs.highest_producer_id,
-            session_timeout_ms=coordination.session_timeout_ms,
+            is_shared=coordination.is_shared,
+            longest_session_ms=coordination.longest_session_ms,
             transaction_bytes=coordination.transaction_bytes,
         )
 

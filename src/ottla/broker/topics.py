@@ -93,7 +93,8 @@ class TopicManager:
         stored_cluster_id: str | None = None,
         folders: LogFolders | None = None,
         highest_producer_id: int = -1,
-        session_timeout_ms: int = 0,
+        is_shared: bool = False,
+        longest_session_ms: int = 0,
         transaction_bytes: int = LARGEST_TRANSACTION,
     ) -> None:
         self.broker_id = broker_id
@@ -106,13 +107,13 @@ class TopicManager:
         self._stored_cluster_id = stored_cluster_id
         self._folders = folders if folders is not None else LogFolders()
         #: Whether no other broker can ever have been in the tree.
-        self._is_private = session_timeout_ms == 0
+        self._is_private = not is_shared
         #: Log folders of partitions that are not this broker's; known from `start` on.
         self.strays: list[FoundPartition] = []
         self._highest_producer_id = highest_producer_id
         self._cluster_id = ""
         registration = BrokerRegistration(broker_id, self._endpoints, config.get_string_or_none("broker.rack"))
-        self.membership = Membership(zk, registration, clock, session_timeout_ms)
+        self.membership = Membership(zk, registration, clock, longest_session_ms, is_shared)
         self._transaction_bytes = transaction_bytes
         self._changing = asyncio.Lock()
         self._subscribers: list[Callable[[ClusterImage], None]] = []

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,18 @@ def prepare_process() -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+
+
+def on_stop_signal(stop: Callable[[], None]) -> None:
+    """Have `stop` called when the process is asked to end: SIGTERM, Ctrl-C, SIGHUP.
+
+    As in the JVM, SIGHUP is left alone where it is ignored already, which is what `nohup` does.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, stop)
 
 
 def run_in_loop(work: Coroutine[Any, Any, int]) -> int:
@@ -223,16 +235,15 @@ def records_are_checked() -> bool:
 
 
 async def _start(broker: Broker, stop: asyncio.Event) -> str | None:
-    """Start the broker; returns why it cannot, or that it was stopped while it waited for ZooKeeper."""
+    """Start the broker; returns why it cannot, or that it was stopped before it had started."""
     starting = asyncio.ensure_future(broker.start())
-    if broker.config.get_string_or_none("zookeeper.connect"):
-        stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not starting.done():
-            starting.cancel()
-            await asyncio.wait((starting,))
-            return "stopped before it was ready"
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return "stopped before it was ready"
     refusal = await starting
     return refusal.message if refusal is not None else None
 
@@ -241,9 +252,7 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     from ottla.broker.server import Broker
 
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, stop.set)
+    on_stop_signal(stop.set)
     broker = Broker(config)
     fatal: list[str] = []
 

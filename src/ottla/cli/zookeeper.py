@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla import __version__
-from ottla.cli.serve import EXIT_REFUSED, prepare_process, process_start_s, run_in_loop
+from ottla.cli.serve import EXIT_REFUSED, on_stop_signal, prepare_process, process_start_s, run_in_loop
 
 if TYPE_CHECKING:
     from ottla.env.clock import SystemClock
@@ -55,8 +54,7 @@ async def _serve(options: ZooKeeperOptions) -> int:
 
     started_s = process_start_s()
     stop = asyncio.Event()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    on_stop_signal(stop.set)
     failures: list[DiskError] = []
 
     def failed(error: DiskError) -> None:

@@ -234,7 +234,7 @@ class LocalClient(ByTransactions):
             numbered = isinstance(operation, Create) and operation.sequential
             check_path(f"{operation.path}0" if numbered else operation.path)
         transaction = self._store.execute(operations, self._session_id)
-        self._tell(transaction)
+        self.tell(transaction)
         await self._store.forced()
         return transaction.results
 
@@ -244,19 +244,20 @@ class LocalClient(ByTransactions):
             self._closed = True
             # A tree that takes nothing more leaves the nodes of this process's sessions to the end of the process.
             with suppress(DiskError):
-                self._tell(self._store.expire_session(self._session_id))
+                self.tell(self._store.expire_session(self._session_id))
 
     def expire(self, new_session_id: int) -> None:
         """End the session as an ensemble does that has not heard of it for too long, and go on in a new one."""
         expired, self._session_id = self._session_id, new_session_id
         self._watches.drop_if(lambda watch: isinstance(watch, LocalWatch) and watch.session_id == expired)
-        self._tell(self._store.expire_session(expired))
+        self.tell(self._store.expire_session(expired))
         loop = asyncio.get_running_loop()
         for event in (SessionEvent.EXPIRED, SessionEvent.CONNECTED):
             for listener in self._listeners:
                 loop.call_soon(listener, event)
 
-    def _tell(self, transaction: Transaction) -> None:
+    def tell(self, transaction: Transaction) -> None:
+        """Call the watchers of a transaction."""
         self._watches.tell(transaction.events, transaction.zxid, asyncio.get_running_loop().call_soon)
 
 

@@ -63,7 +63,7 @@ class Cluster:
         stored_cluster_id: str | None = None,
         found: Sequence[tuple[str, UUID | None, int, int]] = (),
         folders: Folders | None = None,
-        session_timeout_ms: int = 0,
+        is_shared: bool = False,
     ) -> None:
         config = parse_broker_config({"broker.id": str(broker_id), **(settings or {})})
         assert isinstance(config, BrokerConfig)
@@ -80,7 +80,7 @@ class Cluster:
             random=Random(5),
             stored_cluster_id=stored_cluster_id,
             folders=self.folders,
-            session_timeout_ms=session_timeout_ms,
+            is_shared=is_shared,
         )
         self.images: list[ClusterImage] = []
         self.topics.subscribe(self.images.append)
@@ -251,11 +251,10 @@ def test_folders_are_stray_in_a_shared_tree_in_which_a_broker_was(is_shared: boo
 
     async def scenario() -> None:
         disk = MemoryDisk()
-        timeout_ms = 6_000 if is_shared else 0
-        first = await Cluster(disk, session_timeout_ms=timeout_ms).started()
+        first = await Cluster(disk, is_shared=is_shared).started()
         await first.zk.create("/brokers/ids/8")
         await first.zk.delete("/brokers/ids/8")
-        again = await Cluster(disk, found=[("old", None, 0, -1)], session_timeout_ms=timeout_ms).started()
+        again = await Cluster(disk, found=[("old", None, 0, -1)], is_shared=is_shared).started()
         assert ("old" in again.topics.image.topics, len(again.topics.strays)) == (not is_shared, int(is_shared))
 
     run(scenario())
@@ -266,7 +265,7 @@ def test_an_adoption_that_was_interrupted_is_finished() -> None:
         disk = FaultyDisk(MemoryDisk())
         folders = Folders()
         found = [("a", None, 0, -1), ("b", None, 0, -1)]
-        cluster = Cluster(disk, folders=folders, found=found, session_timeout_ms=6_000)
+        cluster = Cluster(disk, folders=folders, found=found, is_shared=True)
         multi = cluster.zk.multi
 
         async def fails_at_b(operations: Sequence[Operation]) -> tuple[Result, ...]:
@@ -279,7 +278,7 @@ def test_an_adoption_that_was_interrupted_is_finished() -> None:
             await cluster.topics.start()
         await cluster.topics.close()
         assert folders.adopting == cluster.topics.cluster_id
-        again = await Cluster(disk, folders=folders, found=found, session_timeout_ms=6_000).started()
+        again = await Cluster(disk, folders=folders, found=found, is_shared=True).started()
         assert list(again.topics.image.topics) == ["a", "b"]
         assert folders.adopting is None
 
