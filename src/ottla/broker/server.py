@@ -28,7 +28,7 @@ from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
 from ottla.env.disk import Disk, DiskError, RealDisk
 from ottla.env.executor import DiskExecutor, Executor
-from ottla.env.network import ListeningSocket, NetworkError, canonical_host_name, listen
+from ottla.env.network import ListeningSocket, NetworkError, ServerNetwork, SystemServerNetwork
 from ottla.env.randomness import Randomness
 from ottla.net.listener import Acceptor, ConnectionSet
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
@@ -78,8 +78,10 @@ class Broker:
         disk: Disk | None = None,
         executor: Executor | None = None,
         randomness: Randomness | None = None,
+        network: ServerNetwork | None = None,
     ) -> None:
         self.config = config
+        self._network: ServerNetwork = network if network is not None else SystemServerNetwork()
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.disk: Disk = disk if disk is not None else RealDisk()
         self.executor: Executor = executor if executor is not None else DiskExecutor(DISK_THREADS)
@@ -189,7 +191,7 @@ class Broker:
         send_buffer_bytes = self.config.get_int("socket.send.buffer.bytes")
         try:
             for endpoint in self.config.listeners:
-                listening = listen(endpoint.host, endpoint.port, send_buffer_bytes=send_buffer_bytes)
+                listening = self._network.listen(endpoint.host, endpoint.port, send_buffer_bytes=send_buffer_bytes)
                 sockets.append((listening, endpoint.with_port(listening.port)))
         except NetworkError:
             for listening, _ in sockets:
@@ -303,7 +305,7 @@ class Broker:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
         # The look-up of this machine's name may take seconds, so it is not made where nobody needs it.
         unnamed = any(endpoint.is_any_address for endpoint in self.config.advertised)
-        own_name = canonical_host_name() if unnamed else ""
+        own_name = self._network.canonical_host_name() if unnamed else ""
         return TopicManager(
             coordination.zk,
             self.config,

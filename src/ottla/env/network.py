@@ -1,4 +1,7 @@
-"""Sockets that listen, and those that they accept; connections to servers are in `ottla.env.outgoing`."""
+"""Sockets that listen, and those that they accept: the system's, or another `ServerNetwork`'s (`ottla.sim.network`).
+
+Connections to servers are in `ottla.env.outgoing`.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +52,88 @@ class EventLoop(Protocol):
         ...
 
 
-class StreamSocket:
-    """A connected, non-blocking TCP socket.
+class StreamSocket(Protocol):
+    """A connected, non-blocking socket that a listening one accepted.
 
-    `recv_into`, `send` and `sendmsg` are the socket's own methods, so the hot path pays for no wrapper; they raise
-    `BlockingIOError` when the call would block and `OSError` when the connection is gone. `sendfile` (descriptor of
-    the file, position, length) sends from a file and returns the bytes sent, 0 at the file's end.
+    `recv_into`, `send` and `sendmsg` are those of a socket of the system: they raise `BlockingIOError` when the call
+    would block and `OSError` when the connection is gone. `sendfile` (descriptor of the file, position, length) sends
+    from a file and returns the bytes sent, 0 at the file's end.
     """
+
+    fd: int
+    """What the event loop is to watch."""
+    peer_host: str
+    peer_port: int
+    recv_into: Callable[[memoryview], int]
+    send: Callable[[bytes | bytearray | memoryview, int], int]
+    sendmsg: Callable[[Sequence[bytes | bytearray | memoryview], Sequence[object], int], int]
+    sendfile: Callable[[int, int, int], int]
+
+    def is_broken(self) -> bool:
+        """Whether the other side has reset the connection."""
+        ...
+
+    def close(self) -> None:
+        """Close the socket; closing twice does nothing."""
+        ...
+
+
+class ListeningSocket(Protocol):
+    """A non-blocking socket that accepts connections."""
+
+    fd: int
+    """What the event loop is to watch."""
+    host: str
+    port: int
+
+    def accept(self) -> StreamSocket | None:
+        """The next waiting connection, or None where none waits.
+
+        Raises `NetworkError` when the process is out of file descriptors.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+class ServerNetwork(Protocol):
+    """What servers need of a network."""
+
+    def listen(
+        self, host: str, port: int, backlog: int = LISTEN_BACKLOG, send_buffer_bytes: int = SYSTEM_BUFFER
+    ) -> ListeningSocket:
+        """Listen on `host` (a name or an address; empty means every interface) and `port` (0: any free one).
+
+        Accepted connections inherit the send buffer. Raises `NetworkError` naming the cause: unknown host, port in
+        use, no permission.
+        """
+        ...
+
+    def canonical_host_name(self) -> str:
+        """The machine's own fully qualified name, as Kafka announces it when nothing else is configured."""
+        ...
+
+
+class SystemServerNetwork:
+    """The machine's network."""
+
+    __slots__ = ()
+
+    def listen(
+        self, host: str, port: int, backlog: int = LISTEN_BACKLOG, send_buffer_bytes: int = SYSTEM_BUFFER
+    ) -> ListeningSocket:
+        """See `ServerNetwork.listen`."""
+        return listen(host, port, backlog, send_buffer_bytes)
+
+    def canonical_host_name(self) -> str:
+        """See `ServerNetwork.canonical_host_name`."""
+        return canonical_host_name()
+
+
+class TcpSocket:
+    """A connected, non-blocking TCP socket; `recv_into`, `send` and `sendmsg` are its own, without a wrapper."""
 
     __slots__ = ("_sock", "fd", "peer_host", "peer_port", "recv_into", "send", "sendfile", "sendmsg")
 
@@ -78,7 +156,7 @@ class StreamSocket:
         self._sock.close()
 
 
-class ListeningSocket:
+class TcpListeningSocket:
     """A non-blocking TCP socket that accepts connections."""
 
     __slots__ = ("_sock", "fd", "host", "port")
@@ -106,7 +184,7 @@ class ListeningSocket:
             return None
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return StreamSocket(sock, address[0], address[1])
+        return TcpSocket(sock, address[0], address[1])
 
     def close(self) -> None:
         """Stop listening."""
@@ -139,7 +217,7 @@ def listen(
     except OSError as error:
         sock.close()
         raise NetworkError(f"cannot listen on {bind_host}:{port}: {_bind_problem(error)}") from error
-    return ListeningSocket(sock, host)
+    return TcpListeningSocket(sock, host)
 
 
 def host_name() -> str:

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.sim.witness import Wrong
 
 T = TypeVar("T")
 
+FIRST_DESCRIPTOR = 1 << 30
+"""Descriptors of the simulation begin here; the system's own are smaller."""
 
-class _NothingReady(selectors.BaseSelector):
-    """Waits for no file: the time that it is asked to wait passes at once."""
+
+class _Readiness(NamedTuple):
+    """What a simulated descriptor is ready for now."""
+
+    is_readable: Callable[[], bool]
+    is_writable: Callable[[], bool]
+
+
+class _VirtualSelector(selectors.BaseSelector):
+    """Watches simulated descriptors only; while none is ready, the time that it is asked to wait passes at once."""
 
     def __init__(self) -> None:
         self.passed_s = 0.0
+        self.descriptors: dict[int, _Readiness] = {}
         self._keys: dict[int, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """The loop's own pipe, which nobody writes to."""
+        """Watch a descriptor; the loop's own pipe, which nobody writes to, is never ready."""
         key = selectors.SelectorKey(fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data)
         self._keys[key.fd] = key
         return key
@@ -30,11 +41,29 @@ class _NothingReady(selectors.BaseSelector):
         return self._keys.pop(fileobj if isinstance(fileobj, int) else fileobj.fileno())
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Let the time pass. Raises `Wrong` where nothing is left to wait for."""
+        """What is ready; where nothing is, let the time pass. Raises `Wrong` where nothing is left to wait for."""
+        ready = self._ready()
+        if ready:
+            return ready
         if timeout is None:
             raise Wrong("everybody waits, and nothing will ever happen any more")
         self.passed_s += max(0.0, timeout)
         return []
+
+    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
+        found = []
+        for fd, readiness in self.descriptors.items():
+            key = self._keys.get(fd)
+            if key is None:
+                continue
+            events = 0
+            if key.events & selectors.EVENT_READ and readiness.is_readable():
+                events |= selectors.EVENT_READ
+            if key.events & selectors.EVENT_WRITE and readiness.is_writable():
+                events |= selectors.EVENT_WRITE
+            if events:
+                found.append((key, events))
+        return found
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         """What is registered."""
@@ -45,17 +74,44 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Time stands still while anything can be done, and goes on to the next deadline when nothing can."""
 
     def __init__(self) -> None:
-        self._nothing = _NothingReady()
-        super().__init__(self._nothing)
+        self._virtual = _VirtualSelector()
+        self._next_descriptor = FIRST_DESCRIPTOR
+        super().__init__(self._virtual)
 
     def time(self) -> float:
         """Seconds of virtual time since the loop was made."""
-        return self._nothing.passed_s
+        return self._virtual.passed_s
 
     @property
     def now_ms(self) -> int:
         """Milliseconds of virtual time since the loop was made."""
-        return round(self._nothing.passed_s * 1000)
+        return round(self._virtual.passed_s * 1000)
+
+    def new_descriptor(self, is_readable: Callable[[], bool], is_writable: Callable[[], bool]) -> int:
+        """A descriptor for `add_reader` and `add_writer` that is ready when these say so."""
+        self._next_descriptor += 1
+        self._virtual.descriptors[self._next_descriptor] = _Readiness(is_readable, is_writable)
+        return self._next_descriptor
+
+    def drop_descriptor(self, fd: int) -> None:
+        """A descriptor is closed; dropping it twice does nothing."""
+        self._virtual.descriptors.pop(fd, None)
+
+
+class LoopClock:
+    """The clock (`env.clock.Clock`) of a virtual loop; its wall clock begins at `start_ms`."""
+
+    def __init__(self, loop: VirtualTimeLoop, start_ms: int) -> None:
+        self._loop = loop
+        self._start_ms = start_ms
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch, in virtual time."""
+        return self._start_ms + self._loop.now_ms
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since the loop was made, in virtual time."""
+        return self._loop.time() * 1000.0
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T], loop: VirtualTimeLoop | None = None) -> T:

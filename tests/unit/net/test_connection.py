@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.env.disk import DiskFile, FileSlice, RealDisk
-from ottla.env.network import StreamSocket
+from ottla.env.network import TcpSocket
 from ottla.net import connection as connection_module
 from ottla.net.buffers import BufferPool
 from ottla.net.connection import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
@@ -118,7 +118,7 @@ class Wired:
         self.loop = HandLoop()
         self.service = RecordingService()
         self.connection = PlaintextConnection(
-            self.loop, StreamSocket(ours, "127.0.0.1", 1), self.service, "PLAINTEXT", BufferPool()
+            self.loop, TcpSocket(ours, "127.0.0.1", 1), self.service, "PLAINTEXT", BufferPool()
         )
 
     def send(self, *payloads: bytes) -> None:
