@@ -54,7 +54,7 @@ def tool(broker: RunningBroker) -> Tool:
 @pytest.fixture
 def kafka_tool(broker: RunningBroker) -> Callable[..., str]:
     def run(*arguments: str) -> str:
-        return java_tool(KAFKA_TOOL, "--bootstrap-server", broker.bootstrap, *arguments).stdout
+        return java_tool(KAFKA_TOOL, "--bootstrap-server", broker.bootstrap, "--timeout", "30000", *arguments).stdout
 
     return run
 
@@ -285,7 +285,7 @@ def test_a_preview_changes_nothing_and_execution_does(tool: Tool, topic: str, br
         ["0", "12", "25", "+13", "5"],
         ["1", "20", "20", "0", "0", "25", "is", "beyond", "the", "end"],
     ]
-    assert lines[-1] == "nothing was changed: --execute does it"
+    assert lines[-1] == "nothing was changed: --yes does it"
     offsets = lambda: [each["committed_offset"] for each in tool.json("describe", topic)[0]["partitions"]]  # noqa: E731
     assert offsets() == [12, 20]
     assert [each["executed"] for each in tool.json(*asked, "--execute")] == [True, True]
@@ -297,11 +297,11 @@ def test_members_are_not_disturbed(tool: Tool, consume: Any, topic: str, broker:
     settle(consume("anna"))
     asked = ("reset-offsets", topic, "--topic", topic, "--to-earliest")
     assert "nothing was changed" in tool(
-        *asked, stderr="has 1 member at work (it is Stable); --execute will be refused"
+        *asked, stderr="has 1 member at work (it is Stable); the change will be refused"
     )
     assert tool(*asked, "--execute", code=1, stderr="nothing is changed: group") == ""
-    assert tool("delete", topic, code=1, stderr="it has members; stop them first") == ""
-    refused = tool.json("delete-offsets", topic, "--topic", topic, code=1)
+    assert tool("delete", topic, "--yes", code=1, stderr="it has members; stop them first") == ""
+    refused = tool.json("delete-offsets", topic, "--topic", topic, "--yes", code=1)
     assert [each["deleted"] for each in refused] == [False]
     assert tool.json("describe", topic)[0]["partitions"][0]["committed_offset"] == 12
 
@@ -309,11 +309,22 @@ def test_members_are_not_disturbed(tool: Tool, consume: Any, topic: str, broker:
 @pytest.mark.needs_kafka
 def test_deletion(tool: Tool, kafka_tool: Any, topic: str, broker: RunningBroker) -> None:
     commit(broker, topic, {(topic, 0): 12, (topic, 1): 20})
-    told = tool("delete-offsets", topic, "--topic", f"{topic}:1,2")
+    told = tool("delete-offsets", topic, "--topic", f"{topic}:1,2", code=1, stderr="nothing was changed: --yes does it")
+    assert [line.split() for line in told.splitlines()] == [["TOPIC", "PARTITION", "COMMITTED"], [topic, "1", "20"]]
+    [shown] = tool.json("delete-offsets", topic, "--topic", f"{topic}:1,2", code=1)
+    assert shown == {"group": topic, "topic": topic, "partition": 1, "committed_offset": 20, "deleted": False}
+    told = tool("delete-offsets", topic, "--topic", f"{topic}:1,2", "--yes")
     assert told == f"deleted the offset of {topic}-1 (20)\n"
     assert [row["PARTITION"] for row in rows_of(kafka_tool("--describe", "--group", topic))] == ["0"]
     assert tool("delete-offsets", topic, "--topic", f"{topic}:1", code=1, stderr="has committed nothing there") == ""
-    told = tool("delete", topic, f"{topic}-none", code=1, stderr=f"group {topic}-none is not deleted: there is no such")
+    told = tool("delete", topic, f"{topic}-none", code=1, stderr="nothing was changed: --yes does it")
+    assert [line.split() for line in told.splitlines()] == [
+        ["GROUP", "STATE", "MEMBERS", "COMMITTED", "OFFSETS"],
+        [topic, "Empty", "0", "1"],
+    ]
+    assert [each["deleted"] for each in tool.json("delete", topic, code=1)] == [False]
+    none = f"{topic}-none"
+    told = tool("delete", topic, none, "--yes", code=1, stderr=f"group {none} is not deleted: there is no such")
     assert told == f"deleted {topic}\n"
     assert topic not in kafka_tool("--list").splitlines()
     tool("describe", topic, code=1, stderr="there is no group")

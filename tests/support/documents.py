@@ -75,10 +75,29 @@ def _commands_of(group: TyperGroup, before: str) -> Iterator[tuple[str, TyperCom
             yield before + name, command
 
 
+_CLI_INTRODUCTION = """\
+`./run ottla COMMAND` runs these in the project's own environment; installed, it is `ottla COMMAND`.
+
+Commands that work with a cluster take `--bootstrap-server`, or the environment variable `OTTLA_BOOTSTRAP_SERVER`, and
+connect to any Kafka cluster, ottla's or Apache's. Results go to standard output: tables, or with `--json` one object a
+line. Tables are shortened to fit a terminal; in a pipe they are complete. Messages go to standard error, one line each.
+
+A command that deletes or overwrites something shows it first. At a terminal it then asks; in a script nothing is
+changed without `--yes`.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | the answer is no: something is damaged or missing, members are at work, nothing was changed; a server failed |
+| 2 | it could not be done as asked: options contradict each other, a file or the cluster cannot be reached |
+| 130 | ended by Ctrl-C |
+"""
+
+
 def cli_page() -> str:
     """docs/cli.md: the commands and their options."""
     rows = [f"# The command line\n\n{MADE_BY}"]
-    rows.append("`./run ottla COMMAND` runs these in the project's own environment; installed, it is `ottla COMMAND`.")
+    rows.append(_CLI_INTRODUCTION)
     for name, command in commands().items():
         rows.append(f"\n## ottla {name}\n\n{_paragraphs(command.help or '')}\n")
         rows += list(_option_rows(command.params))

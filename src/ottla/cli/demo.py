@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.cli.command import EXIT_INTERRUPTED, EXIT_REFUSED, Command, CommandError, require
+
 if TYPE_CHECKING:
-    from ottla.demo.course import DemoOptions
     from ottla.demo.feed import Feed
     from ottla.demo.results import Results
     from ottla.demo.screen import Screen
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
+COMMAND = Command("ottla demo")
 DEFAULT_OUTPUT = Path("demo-output")
 DEFAULT_PACE_S = 25.0
 _PACKAGES = ("pyspark", "pyarrow", "confluent_kafka", "matplotlib")
@@ -41,54 +38,60 @@ def demo(
     ] = DEFAULT_PACE_S,
 ) -> None:
     """Show it all: a broker, three Spark pipelines, a consumer group that rebalances, checks, and a report."""
-    if input_file is None and (key is not None or time is not None):
-        _refuse("--key and --time belong to --input; give a file with them")
-    if input_file is not None and (key is None or time is None):
-        _refuse("--input needs --key COLUMN and --time COLUMN")
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        _refuse(f"the demo needs {', '.join(missing)}: pip install 'ottla[demo]'")
-    from ottla.cli.demo_screen import make_screen
-    from ottla.cli.java_home import java_home
-    from ottla.demo.course import DemoOptions, prepare_output
+
+    def work() -> int:
+        if input_file is None and (key is not None or time is not None):
+            raise CommandError("--key and --time belong to --input; give a file with them")
+        if input_file is not None and (key is None or time is None):
+            raise CommandError("--input needs --key COLUMN and --time COLUMN")
+        require("the demo", _PACKAGES, "demo")
+        feed = _prepare(input_file, str(key), str(time), output)
+        return _run(feed, output, pace)
+
+    COMMAND.run(work)
+
+
+def _prepare(input_file: Path | None, key: str, time: str, output: Path) -> Feed:
+    from ottla.demo.course import prepare_output
     from ottla.demo.flights import flights_file, read_flights
     from ottla.demo.inputs import InputError, read_input
 
     try:
-        feed = read_flights(flights_file()) if input_file is None else read_input(input_file, str(key), str(time))
+        feed = read_flights(flights_file()) if input_file is None else read_input(input_file, key, time)
         prepare_output(output)
     except InputError as problem:
-        _refuse(str(problem))
-    with make_screen() as screen:
-        code = _run(feed, DemoOptions(output, pace, java_home()), screen)
-    sys.exit(code)
+        raise CommandError(str(problem)) from problem
+    return feed
 
 
-def _run(feed: Feed, options: DemoOptions, screen: Screen) -> int:
+def _run(feed: Feed, output: Path, pace_s: float) -> int:
+    from ottla.cli.demo_screen import make_screen
+    from ottla.cli.java_home import java_home
     from ottla.client.errors import ClientError
-    from ottla.demo.course import DemoFailed, DemoRun
+    from ottla.demo.course import DemoFailed, DemoOptions, DemoRun
     from ottla.demo.jobs import JobFailed
     from ottla.demo.loading import LoadFailed
     from ottla.demo.processes import ProcessFailed
     from ottla.spark.java import JavaNotFound
 
-    course = DemoRun(feed, options, screen)
-    try:
-        with _signals_interrupt():
-            results = course.run()
-            _report(results, options.output, screen)
-        return 0 if results.passed else EXIT_FAILED
-    except (DemoFailed, ProcessFailed, LoadFailed, JobFailed, ClientError, JavaNotFound, OSError) as problem:
-        screen.say(f"the demo failed: {problem}", strong=True)
-        screen.say(f"what Spark and the brokers said is in {course.keep_logs()}")
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        screen.say("interrupted; stopping everything", strong=True)
-        return EXIT_INTERRUPTED
-    finally:
-        # What is being stopped now shall not be left half stopped by a second Ctrl-C.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        course.close()
+    with make_screen() as screen:
+        course = DemoRun(feed, DemoOptions(output, pace_s, java_home()), screen)
+        try:
+            with _signals_interrupt():
+                results = course.run()
+                _report(results, output, screen)
+            return 0 if results.passed else EXIT_REFUSED
+        except (DemoFailed, ProcessFailed, LoadFailed, JobFailed, ClientError, JavaNotFound, OSError) as problem:
+            screen.say(f"the demo failed: {problem}", strong=True)
+            screen.say(f"the logs of Spark and the brokers are in {course.keep_logs()}")
+            return EXIT_REFUSED
+        except KeyboardInterrupt:
+            screen.say("interrupted; stopping everything", strong=True)
+            return EXIT_INTERRUPTED
+        finally:
+            # A second Ctrl-C must not interrupt the clean-up.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            course.close()
 
 
 def _report(results: Results, output: Path, screen: Screen) -> None:
@@ -124,8 +127,3 @@ def _signals_interrupt() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _refuse(message: str) -> NoReturn:
-    print(f"ottla demo: {message}", file=sys.stderr)
-    sys.exit(EXIT_USAGE)

@@ -9,18 +9,13 @@ import typer
 
 from ottla import __version__
 from ottla.cli.demo import demo
-from ottla.cli.group import app as group
-from ottla.cli.log import app as log
+from ottla.cli.group.commands import app as group
+from ottla.cli.log.commands import app as log
+from ottla.cli.options import make_app
 from ottla.cli.pipeline import pipeline
 from ottla.cli.rebalance.commands import app as rebalance
 
-app = typer.Typer(
-    name="ottla",
-    help="A Kafka-compatible event-streaming platform in Python.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = make_app("ottla", "A Kafka-compatible event-streaming platform in Python.")
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
-import sys
 import tempfile
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ottla.cli.command import EXIT_INTERRUPTED, Command, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
     Starter = Callable[[SparkSession], StreamingQuery]
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
+COMMAND = Command("ottla pipeline")
 PROGRESS_INTERVAL_S = 2
 _LONGEST_REASON = 1_000
 
@@ -40,22 +38,20 @@ def pipeline(
     config: Annotated[Path, typer.Argument(help="Its settings, a TOML file (topic, group_id, checkpoint, …).")],
 ) -> None:
     """Run one pipeline on a local Spark until Ctrl-C, or until it is done where its file says `once = true`."""
-    missing = [each for each in ("pyspark", "pyarrow") if importlib.util.find_spec(each) is None]
-    if missing:
-        _refuse(f"pipelines need {', '.join(missing)}: pip install 'ottla[spark]'")
+
+    def work() -> int:
+        require("pipelines", ("pyspark", "pyarrow"), "spark")
+        return _run(_starter(name, config))
+
+    COMMAND.run(work, _expected())
+
+
+def _expected() -> tuple[type[Exception], ...]:
     from ottla.client.errors import ClientError
     from ottla.spark.java import JavaNotFound
     from ottla.spark.pipelines.config import PipelineConfigError
 
-    try:
-        start = _starter(name, config)
-        code = _run(start)
-    except PipelineConfigError as problem:
-        _refuse(str(problem))
-    except (ClientError, JavaNotFound) as problem:
-        print(f"ottla pipeline: {problem}", file=sys.stderr)
-        code = EXIT_FAILED
-    sys.exit(code)
+    return (ClientError, JavaNotFound, PipelineConfigError)
 
 
 def _starter(name: PipelineName, path: Path) -> Starter:
@@ -92,38 +88,32 @@ def _run(start: Starter) -> int:
 
 
 def _follow(query: StreamingQuery) -> int:
-    """Tell of each batch until the query ends or is interrupted."""
+    """Print a line for each batch until the query ends or is interrupted."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
     print(f"pipeline {query.name} runs; Ctrl-C stops it, and it goes on where it was when started again", flush=True)
-    told = -1
+    printed = -1
     try:
         ended = False
         while not ended:
             ended = bool(query.awaitTermination(PROGRESS_INTERVAL_S))
             for batch in query.recentProgress:
-                if batch["batchId"] > told and batch["numInputRows"]:
-                    told = batch["batchId"]
+                if batch["batchId"] > printed and batch["numInputRows"]:
+                    printed = batch["batchId"]
                     took = batch["durationMs"].get("triggerExecution", 0) / 1_000
-                    print(f"batch {told}: {batch['numInputRows']:,} records in {took:.1f} s", flush=True)
+                    print(f"batch {printed}: {batch['numInputRows']:,} records in {took:.1f} s", flush=True)
     except KeyboardInterrupt:
         print("stopping", flush=True)
         query.stop()
         return EXIT_INTERRUPTED
     except Exception:
-        # The query's own failure is told below, in its own words.
+        # The query's own failure is reported below.
         if query.exception() is None:
             raise
     problem = query.exception()
     if problem is None:
         return 0
-    print(f"ottla pipeline: the query ended: {str(problem)[:_LONGEST_REASON]}", file=sys.stderr)
-    return EXIT_FAILED
-
-
-def _refuse(message: str) -> NoReturn:
-    print(f"ottla pipeline: {message}", file=sys.stderr)
-    sys.exit(EXIT_USAGE)
+    return COMMAND.report(f"the query ended: {str(problem)[:_LONGEST_REASON]}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla import __version__
+from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, Command
 
 if TYPE_CHECKING:
     from ottla.broker.server import Broker
@@ -33,8 +34,8 @@ NOT_COMPILED = (
     "record checks: the code for single records is not compiled here, so batches are checked as a whole only, and "
     "compaction is slower (docs/record-checks.md; ./run setup says what is missing)"
 )
-EXIT_REFUSED = 1
-EXIT_USAGE = 2
+
+COMMAND = Command("ottla serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,10 @@ def run(options: ServeOptions) -> int:
         config = read_config(options)
     except UsageProblem as problem:
         for line in str(problem).splitlines():
-            print(f"ottla serve: {line}", file=sys.stderr)
-        return EXIT_USAGE
+            COMMAND.report(line)
+        return EXIT_FAILED
     for warning in config.warnings:
-        print(f"ottla serve: warning: {warning}", file=sys.stderr)
+        COMMAND.report(f"warning: {warning}")
     return run_in_loop(_serve(config, started))
 
 
@@ -263,8 +264,7 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     broker.on_fatal = failed
     refusal = await _start(broker, stop)
     if refusal is not None:
-        print(f"ottla serve: {refusal}", file=sys.stderr)
-        return EXIT_REFUSED
+        return COMMAND.report(refusal)
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.listening)
     print(
         f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: broker {broker.id} listening on {where}, "
@@ -280,6 +280,6 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     await stop.wait()
     await broker.stop(lambda size: print(f"stopping: forcing {size / 1e6:.1f} MB to disk", flush=True))
     for message in fatal:
-        print(f"ottla serve: {message}", file=sys.stderr)
+        COMMAND.report(message)
     print("stopped", flush=True)
     return EXIT_REFUSED if fatal else 0

@@ -1,27 +1,28 @@
-"""Text for terminals: aligned columns that fit the window, colours where somebody looks, the same text in a pipe.
+"""Text output: aligned columns that fit the window, colours on a terminal, JSON lines.
 
-Only a terminal gets colours and shortened cells; what is piped is whole and the same on every machine, with ASCII in
+Only a terminal gets colours and shortened cells. Piped output is complete and the same on every machine, with ASCII in
 place of arrows and blocks where the encoding has none.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TextIO
+from typing import Any, TextIO
 
 NARROWEST_CELL = 8
 NARROWEST_WINDOW = 60
 WINDOW_IF_UNKNOWN = (100, 24)
-_ASCII = str.maketrans({"→": ">", "█": "#", "▒": "+", "░": ".", "…": "~", "·": "-", "–": "-", "─": "-"})
+_ASCII = str.maketrans("→█▒░…·–─■▣□", ">#+.~---#+o")
 
 
 class Style(StrEnum):
-    """What a text is, by the escape sequence (SGR) that shows it."""
+    """How a text is shown, by its escape sequence (SGR)."""
 
     PLAIN = ""
     HEADING = "2"
@@ -74,20 +75,27 @@ class Terminal:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colours and style and text else text
 
     def line(self, text: str = "") -> None:
-        """One line, at once: who follows what happens should not wait for it."""
-        self._stream.write((text.translate(_ASCII) if self._is_ascii else text) + "\n")
+        """Write one line and flush it, so that a follower sees it at once."""
+        self._write(text)
         self._stream.flush()
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Row], indent: str = "  ") -> None:
-        """Rows under their headings; columns in which no row has anything to say are left out."""
+    def table(
+        self, columns: Sequence[Column], rows: Sequence[Row], indent: str = "  ", *, headings: bool = True
+    ) -> None:
+        """Write rows under their headings; columns that are empty in every row are left out."""
         used = [at for at in range(len(columns)) if not rows or any(_text(row[at]) not in ("", "-") for row in rows)]
         columns = [columns[at] for at in used]
         cells = [[_cell(row[at]) for at in used] for row in rows]
         widths = [max(len(each.heading), *(len(row[at].text) for row in cells), 0) for at, each in enumerate(columns)]
         self._fit(columns, widths, len(indent))
-        self.line(self._row([Cell(each.heading, Style.HEADING) for each in columns], columns, widths, indent))
+        if headings:
+            self._write(self._row([Cell(each.heading, Style.HEADING) for each in columns], columns, widths, indent))
         for row in cells:
-            self.line(self._row(row, columns, widths, indent))
+            self._write(self._row(row, columns, widths, indent))
+        self._stream.flush()
+
+    def _write(self, text: str) -> None:
+        self._stream.write((text.translate(_ASCII) if self._is_ascii else text) + "\n")
 
     def _fit(self, columns: Sequence[Column], widths: list[int], indent: int) -> None:
         if self.width is None:
@@ -108,6 +116,17 @@ class Terminal:
             painted = self.paint(text, cell.style)
             shown.append(padding + painted if column.is_number else painted + padding)
         return (indent + "  ".join(shown)).rstrip()
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """The object as JSON in one line, with its newline."""
+    return json.dumps(row, ensure_ascii=False, separators=(", ", ": ")) + "\n"
+
+
+def write_json(row: Mapping[str, Any]) -> None:
+    """Write an object as a line of JSON to standard output and flush it."""
+    sys.stdout.write(json_line(row))
+    sys.stdout.flush()
 
 
 def shortened(text: str, width: int) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla import __version__
-from ottla.cli.serve import EXIT_REFUSED, on_stop_signal, prepare_process, process_start_s, run_in_loop
+from ottla.cli.command import EXIT_REFUSED, Command
+from ottla.cli.serve import on_stop_signal, prepare_process, process_start_s, run_in_loop
 
 if TYPE_CHECKING:
     from ottla.env.clock import SystemClock
     from ottla.env.disk import DiskError, Lock, RealDisk
     from ottla.env.executor import DiskExecutor
     from ottla.zk.store import TreeStore
+
+COMMAND = Command("ottla zookeeper")
 
 #: As brokers lock their folders, so that none of them has this one at the same time.
 LOCK_NAME = ".lock"
@@ -70,8 +72,7 @@ async def _serve(options: ZooKeeperOptions) -> int:
         )
         await server.start()
     except (CannotStart, NetworkError, DiskError) as problem:
-        print(f"ottla zookeeper: {problem}", file=sys.stderr)
-        return EXIT_REFUSED
+        return COMMAND.report(str(problem))
     print(
         f"ottla {__version__} ready in {time.monotonic() - started_s:.2f} s: ZooKeeper server listening on "
         f"{options.host}:{server.port}, data in {options.data} ({len(store.tree.nodes)} nodes, "
@@ -89,10 +90,7 @@ async def _serve(options: ZooKeeperOptions) -> int:
     executor.close()
     lock.release()
     for failure in failures:
-        print(
-            f"ottla zookeeper: {failure}. What was acknowledged is on the disk; mend it and start again",
-            file=sys.stderr,
-        )
+        COMMAND.report(f"{failure}. What was acknowledged is on the disk; repair the disk and start again")
     print("stopped", flush=True)
     return EXIT_REFUSED if failures else 0
 

@@ -21,7 +21,7 @@ from ottla.assign.simulation import (
     settle,
     simulate,
 )
-from ottla.rebalance.notation import aligned, shown
+from ottla.rebalance.notation import partitions_text
 from ottla.rebalance.scripted_group import ScriptedGroup
 
 
@@ -30,13 +30,6 @@ class Example(NamedTuple):
 
     title: str
     play: Callable[[], Iterator[str]]
-
-
-def listed() -> Iterator[str]:
-    """A table of the examples, in lines."""
-    yield from aligned(["example", "about"], [[name, example.title] for name, example in EXAMPLES.items()])
-    yield ""
-    yield "Play one: ottla rebalance example NAME"
 
 
 def play(name: str) -> Iterator[str]:
@@ -257,4 +250,4 @@ def _compared(group: SimulatedGroup, change: Change, assignors: Sequence[str]) -
 
 def _owned(assigned: Mapping[str, Partitions], indent: str) -> Iterator[str]:
     for name, partitions in assigned.items():
-        yield f"{indent}{name}  {shown(partitions) or 'nothing'}"
+        yield f"{indent}{name}  {partitions_text(partitions) or 'nothing'}"

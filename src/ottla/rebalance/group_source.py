@@ -19,7 +19,6 @@ from ottla.assign.consumer_protocol import (
 from ottla.assign.simulation import SimulatedGroup, SimulatedMember
 from ottla.client.coordinator import GroupCoordinator
 from ottla.peer.cluster import Cluster
-from ottla.peer.settings import ConnectionSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -27,7 +26,6 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 MOST_PARTITIONS = 1_000_000
 """Of one topic; a simulation holds them all in memory."""
 MOST_FILE_BYTES = 64 * 1024 * 1024
-TIMEOUT_MS = 15_000
 STABLE, COMPLETING = "Stable", "CompletingRebalance"
 
 
@@ -87,18 +85,12 @@ def to_json(group: SimulatedGroup) -> dict[str, Any]:
     }
 
 
-async def read_live(bootstrap_servers: str, group_id: str) -> SimulatedGroup:
+async def read_live(cluster: Cluster, group_id: str) -> SimulatedGroup:
     """A group as its coordinator describes it. Raises BadSource, or ClientError where the cluster cannot be asked."""
-    cluster = Cluster(
-        ConnectionSettings(bootstrap_servers, request_timeout_ms=TIMEOUT_MS, default_api_timeout_ms=TIMEOUT_MS)
-    )
-    try:
-        described = await cluster.retry(f"describing group {group_id}", lambda: _describe(cluster, group_id))
-        members = _members_of(described)
-        names = list(dict.fromkeys(topic for member in members.values() for topic in member.topics))
-        return SimulatedGroup(await cluster.retry("describing topics", lambda: _topics(cluster, names)), members)
-    finally:
-        await cluster.close()
+    described = await cluster.retry(f"describing group {group_id}", lambda: _describe(cluster, group_id))
+    members = _members_of(described)
+    names = list(dict.fromkeys(topic for member in members.values() for topic in member.topics))
+    return SimulatedGroup(await cluster.retry("describing topics", lambda: _topics(cluster, names)), members)
 
 
 async def _describe(cluster: Cluster, group_id: str) -> DescribedGroup:

@@ -1,36 +1,24 @@
-"""How partitions and tables are written in text."""
+"""How partitions are written in text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
 from ottla.assign.consumer_protocol import Partitions
-from ottla.assign.simulation import count
 
 
-def shown(partitions: Partitions, widest: int = 60) -> str:
-    """Partitions for people: `orders 0-3,7 returns 1`."""
-    text = " ".join(f"{topic} {ranges(indexes)}" for topic, indexes in sorted(partitions.items()) if indexes)
-    return text if len(text) <= widest else f"{text[:widest]}… ({count(partitions)})"
+def partitions_text(partitions: Partitions) -> str:
+    """Partitions by topic: `orders 0-3,7 returns 1`."""
+    return " ".join(f"{topic} {ranges(indexes)}" for topic, indexes in sorted(partitions.items()) if indexes)
 
 
-def ranges(indexes: Iterable[int]) -> str:
-    """Numbers with runs drawn together: `0-3,7`."""
-    parts: list[list[int]] = []
+def ranges(indexes: Iterable[int], most: int | None = None) -> str:
+    """Numbers with runs drawn together, `0-3,7`; beyond `most` runs an ellipsis follows."""
+    runs: list[tuple[int, int]] = []
     for index in sorted(indexes):
-        if parts and parts[-1][1] == index - 1:
-            parts[-1][1] = index
+        if runs and runs[-1][1] == index - 1:
+            runs[-1] = (runs[-1][0], index)
         else:
-            parts.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-
-
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int | None = None) -> Iterator[str]:
-    """A table as lines; columns from `numbers_from` on are set to the right."""
-    widths = [max(len(line[at]) for line in (head, *rows)) for at in range(len(head))]
-    for line in (head, *rows):
-        cells = [
-            cell.rjust(widths[at]) if numbers_from is not None and at >= numbers_from else cell.ljust(widths[at])
-            for at, cell in enumerate(line)
-        ]
-        yield "  ".join(cells).rstrip()
+            runs.append((index, index))
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:most]]
+    return ",".join([*texts, "…"] if len(texts) < len(runs) else texts)

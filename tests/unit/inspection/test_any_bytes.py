@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.log_output import finding_lines, finding_row, remedy_line, write_json, write_table
+from ottla.cli.log.output import finding_lines, finding_row, remedy_line, write_table
+from ottla.cli.terminal import Terminal, json_line
 from ottla.env.disk import RealDisk
 from ottla.inspection.batch_rows import RecordWish
 from ottla.inspection.dump import DumpWish, dump
@@ -55,8 +57,8 @@ def test_any_bytes_in_any_file(made: Path, tmp_path: Path, seed: int) -> None:
         path.write_bytes(damaged(chance, path.read_bytes() if path.exists() else b""))
     written: list[str] = []
     wish = DumpWish(RecordWish(records=True), everything=True)
-    write_table(dump(RealDisk(), str(root), wish), written.append)
-    write_json(dump(RealDisk(), str(root), wish), written.append)
+    write_table(dump(RealDisk(), str(root), wish), Terminal(io.StringIO(), width=None, colours=False))
+    written += map(json_line, dump(RealDisk(), str(root), wish))
     for finding in verify(RealDisk(), str(root), VerifyWish(), Tally()):
         written += [finding_lines(finding), remedy_line(finding), str(finding_row(finding))]
     assert written

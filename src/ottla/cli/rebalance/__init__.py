@@ -1,1 +1,5 @@
-"""`ottla rebalance`: what would move if a group changed, and how rebalances go, without touching anything."""
+"""`ottla rebalance`: what a change would move, the group designs compared, and examples. Nothing is changed."""
+
+from ottla.cli.command import Command
+
+COMMAND = Command("ottla rebalance")

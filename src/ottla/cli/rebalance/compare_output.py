@@ -6,43 +6,57 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from ottla.rebalance.notation import aligned
+from ottla.cli.terminal import Column, Terminal
 from ottla.sim.churn_script import ChurnScript
 from ottla.sim.comparison import GrowthRow
 from ottla.sim.design import DesignResult
 
 Figure = Callable[[DesignResult], str]
 
+_GROWTH = tuple(
+    Column(heading, is_number=True)
+    for heading in (
+        "members",
+        "partitions",
+        "znode reads",
+        "znode writes",
+        "watch events",
+        "requests to the coordinator",
+    )
+)
 
-def write_text(script: ChurnScript, results: Sequence[DesignResult], *, story: bool) -> Iterator[str]:
-    """Lines: the table, and where wanted what followed each turn in each design."""
+
+def show_designs(terminal: Terminal, script: ChurnScript, results: Sequence[DesignResult], *, story: bool) -> None:
+    """The table of figures, and where wanted what followed each turn in each design."""
     seconds = (script.end_ms - script.begin_ms) / 1000
-    yield (
+    terminal.line(
         f"{len(script.members)} members and {script.partitions} partitions at first, {len(script.turns)} turns in "
         f"{seconds:,.0f} s, the same for all"
     )
-    yield ""
+    terminal.line()
+    designs = [Column(result.design, is_number=True) for result in results]
     rows = [[name, *(figure(result) for result in results)] for name, figure in FIGURES]
-    yield from aligned(["", *(result.design for result in results)], rows, numbers_from=1)
+    terminal.table([Column(""), *designs], rows, indent="")
     if story:
-        yield ""
-        yield "seconds until the last change that followed a turn; ! where not all was read by one then"
-        yield from aligned(["turn", *(result.design for result in results)], list(_turns(results)), numbers_from=1)
+        terminal.line()
+        terminal.line(
+            "seconds until the last change that followed a turn; ! where a partition was not read by one then"
+        )
+        terminal.table([Column("turn"), *designs], list(_turns(results)), indent="")
 
 
-def write_growth(rows: Sequence[GrowthRow]) -> Iterator[str]:
-    """Lines: what one member that comes or goes costs, as the group grows."""
-    yield "one member that comes or goes, in groups of other sizes: on average it costs"
-    head = ["members", "partitions", "znode reads", "znode writes", "watch events", "requests to the coordinator"]
-    yield from aligned(
-        head,
+def show_growth(terminal: Terminal, rows: Sequence[GrowthRow]) -> None:
+    """What one member that joins or leaves costs, as the group grows."""
+    terminal.line("one member that comes or goes, in groups of other sizes: on average it costs")
+    terminal.table(
+        _GROWTH,
         [[f"{row.members:,}", f"{row.partitions:,}", *(f"{figure:,.0f}" for figure in row[2:])] for row in rows],
-        numbers_from=0,
+        indent="",
     )
 
 
 def growth_to_json(row: GrowthRow) -> dict[str, Any]:
-    """A row of `write_growth`."""
+    """A row of `show_growth`."""
     return {"growth": row._asdict()}
 
 

@@ -1,30 +1,46 @@
-"""How the outcome of a simulation is written: tables of text, and JSON."""
+"""How the outcome of a simulated change is written: tables, and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.assign.consumer_protocol import Partitions
 from ottla.assign.simulation import Outcome, owners
-from ottla.rebalance.notation import aligned, shown
+from ottla.cli.terminal import Column, Terminal
+from ottla.rebalance.notation import partitions_text
 
-WIDEST_NAME = 36
 MOST_MEMBERS = 40
-"""Rows of a table of members; of larger groups the first ones are shown, and how many more there are."""
+"""Rows of members on a terminal; of a larger group the first ones are shown, and how many more there are."""
 MOST_SQUARES = 48
 """Partitions of one member that are drawn one by one."""
 KEPT, GAINED, GIVEN_UP = "■", "▣", "□"
 
+_ASSIGNORS = (
+    Column("assignor"),
+    Column("protocol"),
+    *(
+        Column(heading, is_number=True)
+        for heading in ("rebalances", "kept", "moved", "taken over", "new", "nobody's", "paused", "per member")
+    ),
+)
+_MEMBERS = (
+    Column("member", may_shrink=True),
+    Column(""),
+    Column("partitions"),
+    Column("", may_shrink=True),
+    Column("owns", may_shrink=True),
+)
 
-def write_text(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Lines: all assignors side by side, then what each does to every member."""
-    yield from _compared(outcomes)
+
+def show(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
+    """All assignors side by side, then the effect of each on every member."""
+    terminal.table(_ASSIGNORS, [_assignor_row(outcome) for outcome in outcomes], indent="")
     for outcome in outcomes:
-        yield ""
-        yield from _members(outcome)
-    yield ""
-    yield f"{KEPT} kept  {GAINED} gained  {GIVEN_UP} given up"
+        terminal.line()
+        _show_members(terminal, outcome)
+    terminal.line()
+    terminal.line(f"{KEPT} kept  {GAINED} gained  {GIVEN_UP} given up")
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
@@ -33,7 +49,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     old, new = owners(outcome.before), owners(outcome.after)
     return {
         "assignor": outcome.assignor,
-        "protocol": "cooperative" if outcome.cooperative else "eager",
+        "protocol": _protocol(outcome),
         "settled": outcome.settled,
         "rebalances": len(outcome.rounds),
         "kept": outcome.kept,
@@ -56,53 +72,43 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _compared(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    head = [
-        "assignor",
-        "protocol",
-        "rebalances",
-        "kept",
-        "moved",
-        "taken over",
-        "new",
-        "nobody's",
-        "paused",
-        "per member",
-    ]
-    rows = []
-    for outcome in outcomes:
-        smallest, largest = outcome.spread
-        numbers = (
-            outcome.kept,
-            outcome.moved,
-            outcome.taken_over,
-            outcome.first_owned,
-            outcome.unowned,
-            outcome.paused,
-        )
-        rebalances = str(len(outcome.rounds)) if outcome.settled else f"more than {len(outcome.rounds)}"
-        protocol = "cooperative" if outcome.cooperative else "eager"
-        spread = str(smallest) if smallest == largest else f"{smallest} to {largest}"
-        rows.append([outcome.assignor, protocol, rebalances, *(f"{number:,}" for number in numbers), spread])
-    yield from aligned(head, rows, numbers_from=2)
+def _protocol(outcome: Outcome) -> str:
+    return "cooperative" if outcome.cooperative else "eager"
 
 
-def _members(outcome: Outcome) -> Iterator[str]:
-    yield f"{outcome.assignor}:"
+def _assignor_row(outcome: Outcome) -> list[str]:
+    smallest, largest = outcome.spread
+    figures = (
+        outcome.kept,
+        outcome.moved,
+        outcome.taken_over,
+        outcome.first_owned,
+        outcome.unowned,
+        outcome.paused,
+    )
+    rebalances = str(len(outcome.rounds)) if outcome.settled else f"more than {len(outcome.rounds)}"
+    spread = str(smallest) if smallest == largest else f"{smallest} to {largest}"
+    return [outcome.assignor, _protocol(outcome), rebalances, *(f"{figure:,}" for figure in figures), spread]
+
+
+def _show_members(terminal: Terminal, outcome: Outcome) -> None:
+    terminal.line(f"{outcome.assignor}:")
     names = list(dict.fromkeys([*outcome.before, *outcome.after]))
-    rows = []
-    for name in names[:MOST_MEMBERS]:
-        before, after = _pairs(outcome.before.get(name, {})), _pairs(outcome.after.get(name, {}))
-        state = "left" if name not in outcome.after else "new" if name not in outcome.before else ""
-        if state == "left":
-            drawn, owned = GIVEN_UP * min(len(before), MOST_SQUARES), ""
-        else:
-            drawn = _drawn(len(before & after), len(after - before), len(before - after))
-            owned = shown(outcome.after[name])
-        rows.append([_cut(name), state, f"{len(before)} → {len(after)}", drawn, owned])
-    yield from ("  " + line for line in aligned(["member", "", "partitions", "", "owns"], rows))
-    if len(names) > MOST_MEMBERS:
-        yield f"  … and {len(names) - MOST_MEMBERS:,} more members (--format json has them all)"
+    shown = names if terminal.width is None else names[:MOST_MEMBERS]
+    terminal.table(_MEMBERS, [_member_row(outcome, name) for name in shown])
+    if len(names) > len(shown):
+        terminal.line(f"  … and {len(names) - len(shown):,} more members (a pipe and --json have them all)")
+
+
+def _member_row(outcome: Outcome, name: str) -> list[str]:
+    before, after = _pairs(outcome.before.get(name, {})), _pairs(outcome.after.get(name, {}))
+    state = "left" if name not in outcome.after else "new" if name not in outcome.before else ""
+    if state == "left":
+        drawn, owned = GIVEN_UP * min(len(before), MOST_SQUARES), ""
+    else:
+        drawn = _drawn(len(before & after), len(after - before), len(before - after))
+        owned = partitions_text(outcome.after[name])
+    return [name, state, f"{len(before)} → {len(after)}", drawn, owned]
 
 
 def _drawn(kept: int, gained: int, given_up: int) -> str:
@@ -115,7 +121,3 @@ def _drawn(kept: int, gained: int, given_up: int) -> str:
 
 def _pairs(partitions: Partitions) -> set[tuple[str, int]]:
     return {(topic, index) for topic, indexes in partitions.items() for index in indexes}
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= WIDEST_NAME else f"{name[: WIDEST_NAME - 1]}…"

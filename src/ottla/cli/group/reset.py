@@ -1,4 +1,4 @@
-"""How offsets are reset: what was asked for, the plan for every group, then the deed, or only the sight of it."""
+"""How offsets are reset: the options, the plan for every group, its confirmation, the commit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NoReturn
 
-from ottla.cli.ending import refuse
-from ottla.cli.group_offset_options import parse_datetime, parse_duration_ms, parse_topic
-from ottla.cli.group_session import COMMAND, run, told, write_json
-from ottla.cli.group_views import planned_row, show_plan
-from ottla.cli.terminal import Terminal, count
+from ottla.cli.command import NOT_CONFIRMED, ClusterOptions, confirmed
+from ottla.cli.group import COMMAND
+from ottla.cli.group.offset_options import parse_datetime, parse_duration_ms, parse_topic
+from ottla.cli.group.views import planned_row, show_plan
+from ottla.cli.terminal import Terminal, count, write_json
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.errors import BrokerError, InvalidArgumentError
 from ottla.client.group_offsets import MEMBERS_IN_CHARGE, GroupOffsets
@@ -29,7 +30,7 @@ Scope = Sequence[tuple[str, tuple[int, ...] | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class ResetWish:
+class ResetOptions:
     """The command's options as given; `flags` and `numbers` are those of targets, by their names."""
 
     groups: tuple[str, ...]
@@ -44,51 +45,69 @@ class ResetWish:
 
 @dataclass(frozen=True, slots=True)
 class ResetOutput:
-    """Whether it is done, and how the plan is shown."""
+    """Whether the plan is carried out without asking (`yes`), and how it is shown."""
 
-    execute: bool
+    yes: bool
     export: bool
     as_json: bool
 
+    @property
+    def is_table(self) -> bool:
+        """Whether it is shown to a person, who can be asked."""
+        return not (self.export or self.as_json)
 
-def reset(wish: ResetWish, output: ResetOutput, servers: str, timeout_s: float) -> None:
-    """Do what the command is for, and end the process."""
+
+def reset(options: ResetOptions, output: ResetOutput, cluster_options: ClusterOptions) -> NoReturn:
+    """Show the new offsets, commit them if confirmed, and end the process."""
     try:
-        scope = [parse_topic(each) for each in wish.topics]
-        targets = _targets(wish)
+        scope = [parse_topic(each) for each in options.topics]
+        targets = _targets(options)
     except InvalidArgumentError as problem:
-        refuse(COMMAND, str(problem))
+        COMMAND.fail(str(problem))
 
     async def work(cluster: Cluster) -> int:
         plans = await _plans(cluster, targets, scope)
-        code = await _execute(cluster, plans) if output.execute else await _warn_of_members(cluster, plans)
-        if code == 0:
-            _show_plans(plans, output)
-        return code
+        if output.yes and (refused := await _commit(cluster, plans)):
+            return refused
+        if not output.yes:
+            await _warn_of_members(cluster, plans)
+        _show_plans(plans, output)
+        return await _settle(cluster, plans, output) if output.is_table else 0
 
-    run(servers, timeout_s, work)
+    COMMAND.run_with_cluster(cluster_options, work)
 
 
-def _targets(wish: ResetWish) -> dict[str, Reset]:
+async def _settle(cluster: Cluster, plans: dict[str, list[PlannedOffset]], output: ResetOutput) -> int:
+    """Below the tables of the plans: ask if need be, and say what was done."""
+    committed = output.yes
+    if not committed and confirmed(f"Commit these offsets of {count(len(plans), 'group')}?", yes=False):
+        if refused := await _commit(cluster, plans):
+            return refused
+        committed = True
+    Terminal.standard_output().line("these offsets are committed" if committed else NOT_CONFIRMED)
+    return 0
+
+
+def _targets(options: ResetOptions) -> dict[str, Reset]:
     """Where the offsets of each group are to go. InvalidArgumentError where the options leave that open."""
-    asked = [Reset(Target(name)) for name, wanted in wish.flags.items() if wanted]
-    asked += [Reset(Target(name), value) for name, value in wish.numbers.items() if value is not None]
-    if wish.to_datetime is not None:
-        asked.append(Reset(Target.TIMESTAMP, parse_datetime(wish.to_datetime)))
-    if wish.by_duration is not None:
-        ago_ms = parse_duration_ms(wish.by_duration)
+    asked = [Reset(Target(name)) for name, wanted in options.flags.items() if wanted]
+    asked += [Reset(Target(name), value) for name, value in options.numbers.items() if value is not None]
+    if options.to_datetime is not None:
+        asked.append(Reset(Target.TIMESTAMP, parse_datetime(options.to_datetime)))
+    if options.by_duration is not None:
+        ago_ms = parse_duration_ms(options.by_duration)
         asked.append(Reset(Target.TIMESTAMP, max(0, SystemClock().now_ms() - ago_ms)))
-    if len(asked) + (wish.from_file is not None) != 1:
+    if len(asked) + (options.from_file is not None) != 1:
         raise InvalidArgumentError("say where to, once: one of --to-…, --shift-by, --by-duration, --from-file")
-    if wish.from_file is None and bool(wish.topics) == wish.all_topics:
+    if options.from_file is None and bool(options.topics) == options.all_topics:
         raise InvalidArgumentError("say of which partitions: --topic orders, --topic orders:0,3, or --all-topics")
-    if wish.from_file is not None:
-        if wish.topics or wish.all_topics:
+    if options.from_file is not None:
+        if options.topics or options.all_topics:
             raise InvalidArgumentError("--from-file names the partitions itself; leave --topic and --all-topics out")
-        return _from_file(wish.from_file, wish.groups)
+        return _from_file(options.from_file, options.groups)
     if abs(asked[0].value) > MOST_OFFSET:
         raise InvalidArgumentError(f"{asked[0].value} is no offset: the largest is {MOST_OFFSET}")
-    return dict.fromkeys(wish.groups, asked[0])
+    return dict.fromkeys(options.groups, asked[0])
 
 
 def _from_file(path: Path, groups: Sequence[str]) -> dict[str, Reset]:
@@ -138,7 +157,7 @@ async def _committed(cluster: Cluster, group: str) -> list[TopicPartition]:
     metadata = await cluster.retry("looking up topics", lambda: cluster.refresh(topics))
     gone = [each for each in partitions if metadata.leader(*each) is None]
     if gone:
-        told(f"{', '.join(map(str, gone))} of group {group} left out: there is no such partition any more")
+        COMMAND.report(f"{', '.join(map(str, gone))} of group {group} left out: there is no such partition any more")
     return [each for each in partitions if metadata.leader(*each) is not None]
 
 
@@ -146,22 +165,21 @@ async def _active(cluster: Cluster, groups: Sequence[str]) -> list[GroupDescript
     return [each for each in await Groups(cluster).describe_each(groups) if each.is_active]
 
 
-async def _warn_of_members(cluster: Cluster, plans: dict[str, list[PlannedOffset]]) -> int:
+async def _warn_of_members(cluster: Cluster, plans: dict[str, list[PlannedOffset]]) -> None:
     for group in await _active(cluster, list(plans)):
-        told(f"warning: {_busy(group)}; --execute will be refused until they have stopped")
-    return 0
+        COMMAND.report(f"warning: {_busy(group)}; the change will be refused until they have stopped")
 
 
-async def _execute(cluster: Cluster, plans: dict[str, list[PlannedOffset]]) -> int:
+async def _commit(cluster: Cluster, plans: dict[str, list[PlannedOffset]]) -> int:
     for group in await _active(cluster, list(plans)):
-        return told(f"nothing is changed: {_busy(group)}; stop them first")
+        return COMMAND.report(f"nothing is changed: {_busy(group)}; stop them first")
     for name, plan in plans.items():
         try:
             await GroupOffsets(cluster, name).commit({each.partition: each.new_offset for each in plan})
         except BrokerError as problem:  # somebody has joined since
             if problem.code not in MEMBERS_IN_CHARGE:
                 raise
-            return told(str(problem))
+            return COMMAND.report(str(problem))
     return 0
 
 
@@ -175,9 +193,8 @@ def _show_plans(plans: dict[str, list[PlannedOffset]], output: ResetOutput) -> N
     elif output.as_json:
         for group, plan in plans.items():
             for each in plan:
-                write_json(planned_row(group, each, output.execute))
+                write_json(planned_row(group, each, output.yes))
     else:
         terminal = Terminal.standard_output()
         for group, plan in plans.items():
             show_plan(terminal, group, plan)
-        terminal.line("these offsets are committed" if output.execute else "nothing was changed: --execute does it")

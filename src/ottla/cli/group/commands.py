@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.ending import refuse
-from ottla.cli.group_changes import delete_groups, delete_offsets, reset_offsets
-from ottla.cli.group_session import (
-    COMMAND,
-    DEFAULT_SERVERS,
-    DEFAULT_TIMEOUT_S,
-    Json,
-    Servers,
-    Timeout,
-    run,
-    told,
-    write_json,
-)
+from ottla.cli.command import ClusterOptions
+from ottla.cli.group import COMMAND
+from ottla.cli.group.changes import delete_groups, delete_offsets, reset_offsets
+from ottla.cli.options import DEFAULT_SERVERS, DEFAULT_TIMEOUT_S, Json, Servers, Timeout, make_app
+from ottla.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
     from ottla.client.group_lag import GroupLag
@@ -28,12 +20,8 @@ if TYPE_CHECKING:
 
 LAGS_AT_A_TIME = 16
 
-app = typer.Typer(
-    name="group",
-    help="Consumer groups: what they do, how far they are, why they rebalanced; set, delete their offsets.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+app = make_app(
+    "group", "Consumer groups: what they do, how far they are, why they rebalanced; set, delete their offsets."
 )
 
 
@@ -48,8 +36,7 @@ def list_groups(
     as_json: Json = False,
 ) -> None:
     """List the groups of the cluster: state, members, assignor, coordinator."""
-    from ottla.cli.group_views import list_row, show_list
-    from ottla.cli.terminal import Terminal
+    from ottla.cli.group.views import list_row, show_list
     from ottla.client.groups import Groups
 
     async def work(cluster: Cluster) -> int:
@@ -63,7 +50,7 @@ def list_groups(
             show_list(Terminal.standard_output(), groups, lags)
         return 0
 
-    run(servers, timeout_s, work)
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
 
 
 @app.command()
@@ -78,12 +65,11 @@ def describe(
 
     Ends with 0, with 1 where a group is not there, with 2 where the cluster could not be asked.
     """
-    from ottla.cli.group_views import description_row, show_description
-    from ottla.cli.terminal import Terminal
+    from ottla.cli.group.views import description_row, show_description
     from ottla.client.groups import DEAD, Groups
 
     if bool(groups) == all_groups:
-        refuse(COMMAND, "name the groups to describe, or give --all-groups")
+        COMMAND.fail("name the groups to describe, or give --all-groups")
 
     async def work(cluster: Cluster) -> int:
         admin = Groups(cluster)
@@ -93,7 +79,7 @@ def describe(
         for at, group in enumerate(found):
             lag = lags[group.group_id]
             if group.state == DEAD and not lag.partitions:
-                code = told(f"there is no group {group.group_id} at {cluster.name}")
+                code = COMMAND.report(f"there is no group {group.group_id} at {cluster.name}")
             elif as_json:
                 write_json(description_row(group, lag))
             else:
@@ -102,7 +88,7 @@ def describe(
                 show_description(terminal, group, lag)
         return code
 
-    run(servers, timeout_s, work)
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
 
 
 @app.command()
@@ -119,18 +105,18 @@ def why(
     Reads the evidence that ottla keeps in the topic __ottla_rebalances; Apache Kafka keeps none. Ends with 1 where
     nothing is recorded of the group.
     """
-    from ottla.cli.group_why import LEGEND, show_rebalance
-    from ottla.cli.terminal import Style, Terminal
+    from ottla.cli.group.why import LEGEND, show_rebalance
+    from ottla.cli.terminal import Style
     from ottla.client.rebalances import RebalanceLog
 
     async def work(cluster: Cluster) -> int:
         log = RebalanceLog(cluster)
         if not await log.is_there():
-            return told(no_evidence(cluster))
+            return COMMAND.report(no_evidence(cluster))
         found = await log.last(group, last, generation)
         if not found:
             which = "" if generation is None else f" that led to generation {generation}"
-            return told(f"no rebalance of group {group}{which} is recorded at {cluster.name}")
+            return COMMAND.report(f"no rebalance of group {group}{which} is recorded at {cluster.name}")
         terminal = Terminal.standard_output()
         for each in found:
             if as_json:
@@ -142,7 +128,7 @@ def why(
             terminal.line(terminal.paint(LEGEND, Style.HEADING))
         return 0
 
-    run(servers, timeout_s, work)
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
 
 
 @app.command()
@@ -157,14 +143,13 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Follow groups live: each change of state, and each rebalance with its cause and cost as soon as it is over."""
-    from ottla.cli.group_watch import JsonWatcher, TextWatcher, follow
-    from ottla.cli.terminal import Terminal
+    from ottla.cli.group.watch import JsonWatcher, TextWatcher, follow
 
     async def work(cluster: Cluster) -> int:
         watcher = JsonWatcher(write_json) if as_json else TextWatcher(Terminal.standard_output())
-        return await follow(cluster, list(dict.fromkeys(groups or ())), watcher, interval_s, count, told)
+        return await follow(cluster, list(dict.fromkeys(groups or ())), watcher, interval_s, count, COMMAND.report)
 
-    run(servers, timeout_s, work)
+    COMMAND.run_with_cluster(ClusterOptions(servers, timeout_s), work)
 
 
 def no_evidence(cluster: Cluster) -> str:

@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any
 
-from ottla.cli.group_why import MEMBERS_SHOWN, show_rebalance
+from ottla.cli.group.why import MEMBERS_SHOWN, show_rebalance
 from ottla.cli.terminal import Terminal
 from ottla.client.rebalances import parse_rebalance
 
@@ -73,7 +73,7 @@ def test_the_whole_story() -> None:
         "  how    2 members, range, led by anna, all joined after 100 ms, assigned after 200 ms",
         "  moved  of the partitions 6 stayed, 4 changed hands, 1 found an owner",
         "         u  7      nobody  →  ben",
-        "         t  0-2 4  anna    →  ben",
+        "         t  0-2,4  anna    →  ben",
         "  gone   cleo (member left)",
         "  MEMBER  HOST       PAUSE  HAD  KEPT  GAINED  GAVE UP  HAS  TIMELINE",
         "  ben     10.0.0.7  200 ms    2     2       2        2    2  ▒▒▒▒▒▒▒▒▒▒▒██████████···",

@@ -37,7 +37,7 @@ def run(*arguments: str) -> Result:
 
 
 def simulated(*arguments: str) -> list[dict[str, Any]]:
-    done = run("simulate", "--format", "json", *arguments)
+    done = run("simulate", "--json", *arguments)
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -50,6 +50,18 @@ def test_all_assignors_side_by_side(group_file: Path) -> None:
     assert [line.split()[0] for line in lines[1 : 1 + len(BUILT_IN)]] == list(BUILT_IN)
     assert any("new-1" in line and "▣" in line for line in lines)
     assert max(map(len, lines)) <= 120
+
+
+def test_a_pipe_gets_names_and_partitions_whole(tmp_path: Path) -> None:
+    path = tmp_path / "group.json"
+    names = [f"a-consumer-with-a-rather-long-name-and-an-id-{number:036}" for number in range(60)]
+    path.write_text(json.dumps({"topics": {f"topic-{number:030}": 2 for number in range(90)}, "members": names}))
+    done = run("simulate", "-f", str(path), "-a", "roundrobin")
+    assert done.exit_code == 0, done.output
+    rows = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("  a-consumer")}
+    assert list(rows) == names
+    assert "…" not in done.stdout
+    assert all(line.count("topic-") == 3 for line in rows.values())
 
 
 @pytest.mark.spec("A1")
@@ -149,7 +161,7 @@ def test_the_same_seed_is_the_same_story() -> None:
 
 @pytest.mark.spec("Z8")
 def test_figures_and_growth_as_json() -> None:
-    done = run("compare", "--members", "2", "--partitions", "4", "--turns", "3", "--growth", "--format", "json")
+    done = run("compare", "--members", "2", "--partitions", "4", "--turns", "3", "--growth", "--json")
     assert done.exit_code == 0, done.output
     read = [json.loads(line) for line in done.stdout.splitlines()]
     designs = [one for one in read if "design" in one]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.log_output import instant, write_table
+from ottla.cli.log.output import instant, write_table
 from ottla.cli.main import app
+from ottla.cli.terminal import Terminal
 from ottla.env.disk import RealDisk
 from ottla.zk.store import LOG_NAME, SNAPSHOT_NAME
 from support.storage_logs import append, batch, log_config, new_log
@@ -96,7 +98,7 @@ def test_one_line_for_what_cannot_be_read(
 
 def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "verify", folder)
-    assert (code, out.rstrip().rpartition(": ")[2]) == (0, "sound")
+    assert (code, out.rstrip().rpartition(": ")[2]) == (0, "intact")
     path = folder / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -105,7 +107,7 @@ def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 1
     assert out.startswith(f"DAMAGE  {path} at position 0, ")
     assert "the records 0 to 2 cannot be read" in out
-    code, out, _ = run(capsys, "verify", folder, "--format", "json")
+    code, out, _ = run(capsys, "verify", folder, "--json")
     finding, summary = (json.loads(line) for line in out.splitlines())
     assert (finding["first_offset"], finding["last_offset"], finding["remedy"]) == (0, 2, "cut")
     assert summary["findings"] == {"damage": 1}
@@ -113,18 +115,18 @@ def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_repair(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "repair", folder) == (0, "nothing to mend\n", "")
+    assert run(capsys, "repair", folder) == (0, "nothing to repair\n", "")
     path = folder / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
     code, out, _ = run(capsys, "repair", folder.parent)
     assert code == 1
-    assert "nothing was changed: --execute does it" in out
+    assert "nothing was changed: --yes does it" in out
     assert path.read_bytes() == data
-    code, out, _ = run(capsys, "repair", folder.parent, "--execute")
+    code, out, _ = run(capsys, "repair", folder.parent, "--yes")
     assert code == 0
-    assert out.endswith("mended\n")
+    assert out.endswith("repaired\n")
     assert "offsets 0 to 2 are missing" in out
     assert (folder / f"{path.name}.0.damaged").exists()
     assert run(capsys, "verify", folder.parent)[0] == 0
@@ -179,11 +181,12 @@ def test_the_brokers_coordination_data_are_no_damaged_log(
 
 
 def test_tables_go_on_page_by_page() -> None:
-    written: list[str] = []
+    written = io.StringIO()
     rows = ({"type": "thing", "number": number, "name": "x\n"} for number in range(1000))
-    write_table(rows, written.append)
-    assert len("".join(written).splitlines()) == 1000 + 5
-    assert "x\\n" in written[1]
+    write_table(rows, Terminal(written, width=None, colours=False))
+    lines = written.getvalue().splitlines()
+    assert len(lines) == 1000 + 5
+    assert "x\\n" in lines[1]
 
 
 def test_times() -> None:

@@ -1,4 +1,4 @@
-"""`ottla log`: looks at log folders, Apache Kafka's and ours, whether a broker is running on them or not."""
+"""The commands of `ottla log`, for log directories of Apache Kafka and of ottla, with or without a broker on them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ottla.cli.ending import end, refuse
+from ottla.cli.command import EXIT_REFUSED, NOT_CONFIRMED, CommandError, confirmed
+from ottla.cli.log import COMMAND
+from ottla.cli.options import Format, Json, OutputFormat, Yes, make_app
+from ottla.cli.terminal import Terminal, count, json_line
 
 if TYPE_CHECKING:
     from ottla.inspection.dump import DumpWish
     from ottla.inspection.verify import VerifyWish
 
-EXIT_DAMAGED = 1
-
-app = typer.Typer(
-    name="log",
-    help="Look into log folders of ottla or Apache Kafka, check them, mend them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-class OutputFormat(StrEnum):
-    """How results are written."""
-
-    table = "table"
-    json = "json"
+app = make_app("log", "Look into log directories of ottla or Apache Kafka, check them, repair them.")
 
 
 class BytesFormat(StrEnum):
@@ -54,10 +42,9 @@ class Decode(StrEnum):
     rebalances = "rebalances"
 
 
-Paths = Annotated[list[str], typer.Argument(help="Files, folders of partitions, or folders of log.dirs.")]
-Topic = Annotated[str | None, typer.Option(help="Only this topic of a log folder.")]
-Partition = Annotated[int | None, typer.Option(help="Only this partition of a log folder.", min=0)]
-Format = Annotated[OutputFormat, typer.Option("--format", help="A table, or one JSON object a line.")]
+Paths = Annotated[list[str], typer.Argument(help="Files, partition directories, or directories of log.dirs.")]
+Topic = Annotated[str | None, typer.Option(help="Only this topic of a log directory.")]
+Partition = Annotated[int | None, typer.Option(help="Only this partition of a log directory.", min=0)]
 
 
 @app.command()
@@ -71,13 +58,14 @@ def dump(
     key: Annotated[str | None, typer.Option(help="Only records with this key (text, or 0x and hexadecimal).")] = None,
     topic: Topic = None,
     partition: Partition = None,
-    everything: Annotated[bool, typer.Option("--all", help="Of folders all files, not just the logs.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All files of directories, not just the logs.")] = False,
     decode: Annotated[Decode, typer.Option(help="Read records as those of an internal topic.")] = Decode.auto,
     key_format: Annotated[BytesFormat, typer.Option(help="How keys are shown.")] = BytesFormat.auto,
     value_format: Annotated[BytesFormat, typer.Option(help="How values are shown.")] = BytesFormat.auto,
+    as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
-    """Show what lies in log folders and files: batches, records, index entries, producers, checkpoints.
+    """Show what log directories and files hold: batches, records, index entries, producers, checkpoints.
 
     Ends with 0, with 1 where something was damaged, with 2 where something could not be read at all.
     """
@@ -94,11 +82,12 @@ def dump(
         key_format=TextFormat(key_format),
         value_format=TextFormat(value_format),
     )
-    _end(lambda: _dump(paths, DumpWish(shown, Decoder(decode), everything, topic, partition), output))
+    wish = DumpWish(shown, Decoder(decode), everything, topic, partition)
+    _end(lambda: _dump(paths, wish, as_json or output is OutputFormat.json))
 
 
-def _dump(paths: list[str], wish: DumpWish, output: OutputFormat) -> int:
-    from ottla.cli.log_output import write_json, write_table
+def _dump(paths: list[str], wish: DumpWish, as_json: bool) -> int:
+    from ottla.cli.log.output import write_table
     from ottla.env.disk import RealDisk
     from ottla.inspection.dump import dump as rows_of
 
@@ -112,10 +101,13 @@ def _dump(paths: list[str], wish: DumpWish, output: OutputFormat) -> int:
                 damaged |= row["type"] == "damage"
                 yield row
 
-    (write_json if output is OutputFormat.json else write_table)(rows(), sys.stdout.write)
+    if as_json:
+        sys.stdout.writelines(map(json_line, rows()))
+    else:
+        write_table(rows(), Terminal.standard_output())
     if not seen and wish.narrowed:
-        _refuse("no such topic or partition there")
-    return EXIT_DAMAGED if damaged else 0
+        raise CommandError("no such topic or partition there")
+    return EXIT_REFUSED if damaged else 0
 
 
 @app.command()
@@ -127,19 +119,21 @@ def verify(
     compacted: Annotated[
         bool, typer.Option("--compacted", help="Gaps between offsets are in order, as after compaction.")
     ] = False,
+    as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
-    """Check log folders and files to the last byte, and say of each damage which records it concerns.
+    """Check log directories and files to the last byte, and say of each damage which records it concerns.
 
-    Ends with 0 where everything is sound, with 1 where something is damaged, with 2 where it could not be read.
+    Ends with 0 where everything is intact, with 1 where something is damaged, with 2 where it could not be read.
     """
     from ottla.inspection.verify import VerifyWish
 
-    _end(lambda: _verify(paths, VerifyWish(topic, partition, not no_records, compacted), output))
+    wish = VerifyWish(topic, partition, not no_records, compacted)
+    _end(lambda: _verify(paths, wish, as_json or output is OutputFormat.json))
 
 
-def _verify(paths: list[str], wish: VerifyWish, output: OutputFormat) -> int:
-    from ottla.cli.log_output import finding_lines, finding_row, summary_line, summary_row, write_json
+def _verify(paths: list[str], wish: VerifyWish, as_json: bool) -> int:
+    from ottla.cli.log.output import finding_lines, finding_row, summary_line, summary_row
     from ottla.env.disk import RealDisk
     from ottla.inspection.findings import Tally
     from ottla.inspection.verify import verify as findings_of
@@ -147,25 +141,17 @@ def _verify(paths: list[str], wish: VerifyWish, output: OutputFormat) -> int:
     tally = Tally()
     for path in paths:
         for finding in findings_of(RealDisk(), path, wish, tally):
-            if output is OutputFormat.json:
-                write_json([finding_row(finding)], sys.stdout.write)
-            else:
-                sys.stdout.write(finding_lines(finding))
-    if output is OutputFormat.json:
-        write_json([summary_row(tally)], sys.stdout.write)
-    else:
-        sys.stdout.write(summary_line(tally))
-    return EXIT_DAMAGED if tally.damaged else 0
+            sys.stdout.write(json_line(finding_row(finding)) if as_json else finding_lines(finding))
+    sys.stdout.write(json_line(summary_row(tally)) if as_json else summary_line(tally))
+    return EXIT_REFUSED if tally.damaged else 0
 
 
 @app.command()
 def repair(
-    path: Annotated[str, typer.Argument(help="A partition's folder, or a folder of log.dirs, that no broker uses.")],
+    path: Annotated[str, typer.Argument(help="A partition's directory, or one of log.dirs, that no broker uses.")],
     topic: Topic = None,
     partition: Partition = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Do it, instead of only saying what would be done.")
-    ] = False,
+    yes: Yes = False,
     compacted: Annotated[
         bool, typer.Option("--compacted", help="Gaps between offsets are in order, as after compaction.")
     ] = False,
@@ -173,18 +159,19 @@ def repair(
         int, typer.Option(help="Bytes of a log between two entries of a new index, index.interval.bytes.", min=1)
     ] = 4096,
 ) -> None:
-    """Mend log folders: heads of batches, indexes, small files; damaged batches are taken out and kept beside.
+    """Repair log directories: batch headers, indexes, small files; damaged batches are cut out and kept beside the log.
 
-    Ends with 0 where nothing is left to mend, with 1 where there is something to do, with 2 where it could not be done.
+    Ends with 0 where nothing is left to repair, with 1 where there is something to do, with 2 where it could not be
+    done.
     """
     from ottla.inspection.verify import VerifyWish
 
     wish = VerifyWish(topic, partition, compacted=compacted)
-    _end(lambda: _repair(path, wish, execute, index_interval_bytes))
+    _end(lambda: _repair(path, wish, yes, index_interval_bytes))
 
 
-def _repair(path: str, wish: VerifyWish, execute: bool, interval: int) -> int:
-    from ottla.cli.log_output import finding_lines, remedy_line
+def _repair(path: str, wish: VerifyWish, yes: bool, interval: int) -> int:
+    from ottla.cli.log.output import finding_lines, remedy_line
     from ottla.env.disk import RealDisk
     from ottla.inspection.repair import FolderInUse, carry_out, make_plan
 
@@ -194,21 +181,23 @@ def _repair(path: str, wish: VerifyWish, execute: bool, interval: int) -> int:
     for finding in plan.beyond_repair:
         sys.stdout.write(finding_lines(finding) + "  -> beyond repair\n")
     if not plan.to_mend:
-        sys.stdout.write("nothing to mend\n")
+        sys.stdout.write("nothing to repair\n")
         return 0
-    if not execute:
-        in_use = "; a broker is using the folder, stop it first" if plan.in_use else ""
-        sys.stdout.write(f"{len(plan.to_mend)} to mend; nothing was changed: --execute does it{in_use}\n")
-        return EXIT_DAMAGED
+    in_use = "; a broker is using the directory, stop it first" if plan.in_use else ""
+    if not yes:
+        sys.stdout.write(f"{len(plan.to_mend)} to repair{in_use}\n")
     sys.stdout.flush()
+    if not confirmed(f"Repair {count(len(plan.to_mend), 'finding')}?", yes=yes):
+        sys.stdout.write(NOT_CONFIRMED + "\n")
+        return EXIT_REFUSED
     try:
         left = carry_out(RealDisk(), path, wish, interval)
     except FolderInUse as problem:
-        _refuse(str(problem))
+        raise CommandError(str(problem)) from problem
     for finding in left.findings:
         sys.stdout.write("left: " + finding_lines(finding))
-    sys.stdout.write("mended\n" if not left.to_mend else "not everything could be mended\n")
-    return EXIT_DAMAGED if left.to_mend else 0
+    sys.stdout.write("repaired\n" if not left.to_mend else "not everything could be repaired\n")
+    return EXIT_REFUSED if left.to_mend else 0
 
 
 def _key(text: str) -> bytes:
@@ -216,7 +205,7 @@ def _key(text: str) -> bytes:
         try:
             return bytes.fromhex(text[2:])
         except ValueError:
-            _refuse(f"--key {text}: what follows 0x is not hexadecimal")
+            COMMAND.fail(f"--key {text}: what follows 0x is not hexadecimal")
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -224,8 +213,4 @@ def _end(work: Callable[[], int]) -> NoReturn:
     from ottla.env.disk import DiskError
     from ottla.inspection.folders import NothingThere
 
-    end("ottla log", work, (DiskError, NothingThere))
-
-
-def _refuse(message: str) -> NoReturn:
-    refuse("ottla log", message)
+    COMMAND.run(work, (DiskError, NothingThere))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.group_offset_options import parse_datetime, parse_duration_ms, parse_topic
+from ottla.cli.group.offset_options import parse_datetime, parse_duration_ms, parse_topic
 from ottla.cli.main import app
 from ottla.client.errors import InvalidArgumentError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration, printable
@@ -51,6 +51,19 @@ _PLAN = (
     Column("CHANGE", is_number=True),
     Column("LAG THEN", is_number=True),
     Column("NOTE"),
+)
+
+
+_DELETION = (
+    Column("GROUP", may_shrink=True),
+    Column("STATE"),
+    Column("MEMBERS", is_number=True),
+    Column("COMMITTED OFFSETS", is_number=True),
+)
+_COMMITTED = (
+    Column("TOPIC", may_shrink=True),
+    Column("PARTITION", is_number=True),
+    Column("COMMITTED", is_number=True),
 )
 
 
@@ -245,6 +258,26 @@ def show_plan(terminal: Terminal, group: str, plan: Sequence[PlannedOffset]) -> 
         )
     terminal.table(_PLAN, rows)
     terminal.line()
+
+
+def show_deletion(terminal: Terminal, groups: Sequence[GroupDescription], offsets: Mapping[str, int]) -> None:
+    """The groups that would be deleted; `offsets` is how many each has committed."""
+    rows: list[Row] = [
+        (
+            Cell(group.group_id, Style.NAME),
+            Cell(group.state, state_style(group.state)),
+            str(len(group.members)),
+            str(offsets[group.group_id]),
+        )
+        for group in groups
+    ]
+    terminal.table(_DELETION, rows)
+
+
+def show_committed(terminal: Terminal, offsets: Mapping[TopicPartition, int]) -> None:
+    """The committed offsets that would be deleted."""
+    rows: list[Row] = [(each.topic, str(each.partition), str(offset)) for each, offset in offsets.items()]
+    terminal.table(_COMMITTED, rows)
 
 
 def planned_row(group: str, each: PlannedOffset, executed: bool) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ottla.cli.group_views import state_style
-from ottla.cli.group_why import LEGEND, show_rebalance
-from ottla.cli.log_output import instant
+from ottla.cli.group.views import state_style
+from ottla.cli.group.why import LEGEND, show_rebalance
+from ottla.cli.log.output import instant
 from ottla.cli.terminal import Style, Terminal, count, printable
 from ottla.client.errors import ClientError
 from ottla.client.groups import DEAD, GroupDescription, Groups
@@ -18,7 +18,7 @@ from ottla.peer.cluster import Cluster
 
 
 class Watcher(Protocol):
-    """Is told what happens."""
+    """Receives what happens."""
 
     def state(self, group: GroupDescription, before: str | None, at_ms: int) -> None:
         """A group is in another state than `before`, None where it was not known."""
@@ -83,20 +83,20 @@ async def follow(
     watcher: Watcher,
     interval_s: float,
     most_rebalances: int | None,
-    complain: Callable[[str], int],
+    report: Callable[[str], int],
 ) -> int:
-    """Watch these groups (all for none) until `most_rebalances` were told, else until cancelled.
+    """Watch these groups (all for none) until `most_rebalances` were reported, else until cancelled.
 
     ClientError where the cluster cannot be asked at the start; later it is waited for.
     """
     log, states = RebalanceLog(cluster), dict[str, GroupDescription]()
     await log.skip_to_end()
     if not await log.is_there():
-        complain(
+        report(
             f"there is no topic {EVIDENCE_TOPIC} (yet): ottla makes it with the first rebalance, Apache Kafka never "
-            "does; only changes of state are told until then"
+            "does; only changes of state are reported until then"
         )
-    await _tell_states(cluster, group_ids, states, watcher)
+    await _report_states(cluster, group_ids, states, watcher)
     told, is_lost = 0, False
     while True:
         await asyncio.sleep(interval_s)
@@ -107,16 +107,16 @@ async def follow(
                 told += 1
                 if told == most_rebalances:
                     return 0
-            await _tell_states(cluster, group_ids, states, watcher)
+            await _report_states(cluster, group_ids, states, watcher)
         except ClientError as problem:
             if not is_lost:
-                complain(f"{problem}; trying again")
+                report(f"{problem}; trying again")
             is_lost = True
         else:
             is_lost = False
 
 
-async def _tell_states(
+async def _report_states(
     cluster: Cluster, group_ids: Sequence[str], states: dict[str, GroupDescription], watcher: Watcher
 ) -> None:
     groups = Groups(cluster)

@@ -1,4 +1,4 @@
-"""How rows are written: one JSON object a line, or as a table that goes on for as long as rows come.
+"""How `ottla log` writes rows as tables, and findings as text.
 
 A table is aligned page by page, so that a log of any size is shown as it is read.
 """
@@ -9,6 +9,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+from ottla.cli.terminal import Column as TableColumn
+from ottla.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from ottla.inspection.findings import Finding, Tally
@@ -25,31 +28,23 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Column = tuple[str, Callable[[Row], Any]]
 
 
-def write_json(rows: Iterable[Row], write: Callable[[str], object]) -> None:
-    """One object a line."""
-    for row in rows:
-        write(json.dumps(row, ensure_ascii=False, separators=(", ", ": ")) + "\n")
-
-
-def write_table(rows: Iterable[Row], write: Callable[[str], object]) -> None:
-    """Pages of rows of one type, each under a heading where the type changes; records are set in under their batch."""
+def write_table(rows: Iterable[Row], terminal: Terminal) -> None:
+    """Pages of rows of one type, under headings where the type changes; records are indented under their batch."""
     shown = ""
     for kind, page in _pages(rows):
         if kind in _SENTENCES:
             for row in page:
-                write(_SENTENCES[kind](row) + "\n")
+                terminal.line(_SENTENCES[kind](row))
             shown = kind
             continue
         columns = [column for column in _COLUMNS.get(kind) or _plain(page[0]) if _used(column, page)]
-        cells = [[_cell(get(row)) for _, get in columns] for row in page]
-        headings = [heading for heading, _ in columns]
-        widths = [max(len(heading), *(len(line[at]) for line in cells)) for at, heading in enumerate(headings)]
-        indent = "    " if kind == "record" else "  "
-        if kind != shown or kind != "record":
-            write(_line(headings, widths, indent))
+        terminal.table(
+            [TableColumn(heading) for heading, _ in columns],
+            [[_cell(get(row)) for _, get in columns] for row in page],
+            indent="    " if kind == "record" else "  ",
+            headings=kind != shown or kind != "record",
+        )
         shown = kind
-        for line in cells:
-            write(_line(line, widths, indent))
 
 
 def finding_row(finding: Finding) -> Row:
@@ -104,7 +99,7 @@ def summary_line(tally: Tally) -> str:
         f"{count} {severity}" + ("s" if count > 1 and severity != "damage" else "")
         for severity, count in sorted(tally.findings.items())
     ]
-    return f"{went}: {', '.join(found) or 'sound'}\n"
+    return f"{went}: {', '.join(found) or 'intact'}\n"
 
 
 def _plural(name: str, count: int) -> str:
@@ -133,10 +128,6 @@ def _pages(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
         page.append(row)
     if page:
         yield page[0]["type"], page
-
-
-def _line(cells: list[str], widths: list[int], indent: str) -> str:
-    return indent + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() + "\n"
 
 
 def _used(column: _Column, page: list[Row]) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from ottla.cli.group_views import ID_DIGITS_SHOWN
-from ottla.cli.log_output import instant
+from ottla.cli.group.views import ID_DIGITS_SHOWN
+from ottla.cli.log.output import instant
 from ottla.cli.terminal import Cell, Column, Row, Style, Terminal, count, duration, printable
 from ottla.client.rebalances import RebalanceRecord, cause_in_words
+from ottla.rebalance.notation import ranges
 
 CAUSES_SHOWN = 8
 MEMBERS_SHOWN = 20
@@ -119,7 +120,7 @@ def _show_moves(terminal: Terminal, told: Mapping[str, Any], names: Mapping[str,
     terminal.line(f"  moved  of the partitions {', '.join(parts)}")
     grouped = [(key, [each["partition"] for each in same]) for key, same in groupby(moves, _move_key)]
     rows: list[Row] = [
-        (topic, _ranges(partitions), _owner(before, names), "→", _owner(after, names))
+        (topic, ranges(partitions, MOST_RANGES), _owner(before, names), "→", _owner(after, names))
         for (before, after, topic), partitions in grouped[:MOVES_SHOWN]
     ]
     for line in _aligned(rows):
@@ -134,18 +135,6 @@ def _move_key(move: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _owner(member_id: str, names: Mapping[str, str]) -> str:
     return names.get(member_id, member_id) if member_id else "nobody"
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers of partitions in short: "0-3 7"."""
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ranges and ranges[-1][1] + 1 == number:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:MOST_RANGES]]
-    return " ".join([*shown, "…"] if len(ranges) > MOST_RANGES else shown)
 
 
 def _aligned(rows: list[Row]) -> Iterable[str]:

@@ -1,0 +1,155 @@
+"""What all commands share: exit codes, messages, working with a cluster, and confirming a dangerous change.
+
+Exit codes:
+
+0    done
+1    the answer is no: damage was found, no such group, members are at work, nothing was changed; a server or job failed
+2    it could not be done as asked: options contradict each other, a file or the cluster cannot be reached
+130  ended by Ctrl-C
+
+Results go to standard output. Messages go to standard error, one line each, and begin with the command's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from ottla.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from ottla.peer.cluster import Cluster
+
+EXIT_REFUSED = 1
+EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
+
+NOT_CONFIRMED = "nothing was changed: --yes does it"
+
+
+class CommandError(Exception):
+    """The command cannot be carried out; the message names the cause and the cure. It ends with EXIT_FAILED."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """Which cluster a command works with: `servers` as host:port with commas between; `timeout_s` to answer."""
+
+    servers: str
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, or several of one group, under the name that begins its messages (`ottla group`)."""
+
+    name: str
+
+    def run(self, work: Callable[[], int], expected: tuple[type[Exception], ...] = ()) -> NoReturn:
+        """Do `work` and end the process with the exit code that it returns.
+
+        CommandError and the `expected` errors end it with EXIT_FAILED and their message; any other error is a bug and
+        shows its traceback.
+        """
+        failures: tuple[type[Exception], ...] = (CommandError, *expected)
+        if sys.stdout is None:
+            self.fail("standard output is closed")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        try:
+            code = work()
+            sys.stdout.flush()
+        except failures as problem:
+            _flush()
+            self.fail(str(problem))
+        except BrokenPipeError:
+            # The reader of the pipe has seen enough.
+            _discard_output()
+            code = 0
+        except OSError as error:
+            # Errors of files that are read are among `expected`; this one is of the output. An incomplete report must
+            # not be taken for a complete one.
+            _discard_output()
+            self.fail(f"cannot write the output: {error.strerror}")
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
+        sys.exit(code)
+
+    def run_with_cluster(
+        self,
+        options: ClusterOptions,
+        work: Callable[[Cluster], Awaitable[int]],
+        expected: tuple[type[Exception], ...] = (),
+    ) -> NoReturn:
+        """Connect, do `work`, disconnect, and end the process as `run` does; ClientError is expected, too."""
+        from ottla.client.errors import ClientError
+        from ottla.peer.cluster import Cluster
+        from ottla.peer.settings import ConnectionSettings
+
+        async def whole() -> int:
+            timeout_ms = round(options.timeout_s * 1000)
+            settings = ConnectionSettings(
+                options.servers,
+                client_id=self.name.replace(" ", "-"),
+                request_timeout_ms=timeout_ms,
+                default_api_timeout_ms=timeout_ms,
+                socket_connection_setup_timeout_ms=timeout_ms,
+                unknown_topic_timeout_ms=0,
+            )
+            cluster = Cluster(settings)
+            try:
+                return await work(cluster)
+            finally:
+                await cluster.close()
+
+        self.run(lambda: asyncio.run(whole()), (ClientError, *expected))
+
+    def fail(self, message: str) -> NoReturn:
+        """End the process with EXIT_FAILED and a message."""
+        self.report(message)
+        sys.exit(EXIT_FAILED)
+
+    def report(self, message: str) -> int:
+        """Write a message to standard error, in one line; returns EXIT_REFUSED."""
+        print(f"{self.name}: {printable(message)}", file=sys.stderr, flush=True)
+        return EXIT_REFUSED
+
+
+def require(what: str, packages: Sequence[str], extra: str) -> None:
+    """Raise CommandError unless the packages of an optional dependency group (`extra`) are installed."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandError(f"{what} needs {', '.join(missing)}: pip install 'ottla[{extra}]'")
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Whether to make a change that has been shown: `yes` (--yes), else the answer of the user at a terminal.
+
+    False where standard input or output is not a terminal: a script must say --yes.
+    """
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
+
+
+def _discard_output() -> None:
+    """Redirect standard output to the null device, so that flushing the rest at exit does not fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,45 @@
+"""The options that commands share, and how a group of commands is made."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+DEFAULT_SERVERS = "127.0.0.1:9092"
+DEFAULT_TIMEOUT_S = 15.0
+
+Servers = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server", "-b", help="One or more host:port of the cluster.", envvar="OTTLA_BOOTSTRAP_SERVER"
+    ),
+]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds that brokers have to answer.", min=0.1)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of tables.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", "--execute", help="Make the change without asking; else it is only shown.")
+]
+
+
+class OutputFormat(StrEnum):
+    """How results are written, by the option that `--json` replaced."""
+
+    table = "table"
+    json = "json"
+
+
+Format = Annotated[OutputFormat, typer.Option("--format", help="The former way to say --json.", hidden=True)]
+
+
+def make_app(name: str, help_text: str) -> typer.Typer:
+    """A group of commands. Help is plain text: markup would take `[all]` for a style and leave it out."""
+    return typer.Typer(
+        name=name,
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
