@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
@@ -116,13 +117,14 @@ class RangeFetcher:
             buffer, headers = batches_from(memoryview(data.records), position)
         except BatchError as error:
             raise CorruptBatchError(f"{what}: {error}") from error
-        for header in headers:
-            if not check_crc(buffer, header):
-                raise CorruptBatchError(
-                    f"{what}: the batch at offset {header.base_offset} has a wrong checksum; read on after offset "
-                    f"{header.last_offset} to leave it out"
-                )
-        return FetchedBatches(buffer, headers)
+        intact = list(takewhile(lambda header: check_crc(buffer, header), headers))
+        if not intact:
+            header = headers[0]
+            raise CorruptBatchError(
+                f"{what}: the batch at offset {header.base_offset} has a wrong checksum; read on after offset "
+                f"{header.last_offset} to leave it out"
+            )
+        return FetchedBatches(buffer, intact)
 
     async def _ask(self, position: int) -> PartitionData:
         limits = FetchLimits(self._fetch_max_bytes)
@@ -130,16 +132,24 @@ class RangeFetcher:
         return data
 
     def _has_records(self, header: BatchHeader) -> bool:
-        return header.records_count > 0 and not header.is_control and header.base_offset < self._end
+        return header.records_count != 0 and not header.is_control and header.base_offset < self._end
 
 
 def batches_from(data: memoryview, position: int) -> tuple[memoryview, list[BatchHeader]]:
     """The bytes of an answer in format 2, and the headers of the whole batches in them that reach to `position`.
 
-    BatchError where the bytes are malformed, or have no such batch.
+    They end before the first that is malformed: the next fetch begins with it. BatchError where that is the first one,
+    or there is no such batch.
     """
-    buffer = upgrade(data)
-    headers = [header for header in split_batches(buffer, partial_tail=True) if header.next_offset > position]
+    buffer = upgrade(data, intact_only=True)
+    headers: list[BatchHeader] = []
+    for header in split_batches(buffer, partial_tail=True, intact_only=True):
+        if header.last_offset_delta < 0:
+            if not headers:
+                raise BatchError(f"the batch at offset {header.base_offset} ends before it begins")
+            break
+        if header.next_offset > position:
+            headers.append(header)
     if not headers:
         raise BatchError(f"the broker sent {len(data)} bytes without a whole batch at that offset")
     return buffer, headers

@@ -167,18 +167,26 @@ def parse_batch_header(buf: bytes | bytearray | memoryview, position: int = 0) -
     return header
 
 
-def split_batches(buf: bytes | bytearray | memoryview, *, partial_tail: bool = False) -> list[BatchHeader]:
+def split_batches(
+    buf: bytes | bytearray | memoryview, *, partial_tail: bool = False, intact_only: bool = False
+) -> list[BatchHeader]:
     """The headers of the batches that fill `buf`, in order.
 
     With `partial_tail` a last batch that is cut off is left out without complaint, as in fetch responses; the caller
-    sees how far it got by the last header's `end_position`. Raises BatchError as `parse_batch_header` does.
+    sees how far it got by the last header's `end_position`. Raises BatchError as `parse_batch_header` does; with
+    `intact_only` it does so for the first batch alone, and the headers end before a later one that is damaged.
     """
     headers: list[BatchHeader] = []
     position, end = 0, len(buf)
     while position < end:
         if partial_tail and is_cut_off(buf, position):
             break
-        header = parse_batch_header(buf, position)
+        try:
+            header = parse_batch_header(buf, position)
+        except BatchError:
+            if intact_only and headers:
+                break
+            raise
         headers.append(header)
         position += header.length
     return headers

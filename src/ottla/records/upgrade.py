@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ottla.records.batch import MAGIC, MAGIC_AT, MAX_INT32, TimestampType
+from ottla.records.batch import LENGTH_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT, MAX_INT32, SMALLEST_SIZE, TimestampType
 from ottla.records.errors import BatchError, CorruptMessageError
 from ottla.records.message_set import (
     MAX_MESSAGES,
@@ -20,62 +20,101 @@ from ottla.records.record import MAX_DECOMPRESSED_BYTES, Record, encode_batch
 
 #: Messages that become one batch at most.
 RECORDS_PER_BATCH = 1000
+NOTHING = memoryview(b"")
 
 
-def upgrade(buf: memoryview) -> memoryview:
+def upgrade(buf: memoryview, *, intact_only: bool = False) -> memoryview:
     """The batches in `buf` and, where there are messages of older formats, batches in their place, uncompressed.
 
     What is cut off at the end stays as it is. Raises CorruptMessageError for a wrong checksum or size, and BatchError.
+    With `intact_only` damaged messages are no error, unless `buf` begins with them: the result ends before them.
     """
-    if not _has_messages(buf):
+    if not _has_messages(buf, intact_only=intact_only):
         return buf
-    output: list[bytes | memoryview] = []
-    waiting: list[Record] = []
-    stamped = TimestampType.NO_TIMESTAMP_TYPE
+    upgraded = _Upgraded()
     position, end = 0, len(buf)
     while end - position > MAGIC_AT:
-        length = _entry_length(buf, position)
-        if length > end - position:
-            break
-        entry = buf[position : position + length]
+        try:
+            length = _entry_length(buf, position)
+            if length > end - position:
+                break
+            upgraded.add(buf[position : position + length])
+        except BatchError:
+            if not (intact_only and position):
+                raise
+            return upgraded.take()
         position += length
+    return upgraded.take(buf[position:])
+
+
+class _Upgraded:
+    """Batches and messages as batches, as they are put together."""
+
+    def __init__(self) -> None:
+        self._output: list[bytes | memoryview] = []
+        #: Messages that become one batch.
+        self._waiting: list[Record] = []
+        self._stamped = TimestampType.NO_TIMESTAMP_TYPE
+
+    def add(self, entry: memoryview) -> None:
+        """Add a batch or message; CorruptMessageError, BatchError."""
         if entry[MAGIC_AT] == MAGIC:
-            _flush(output, waiting, stamped)
-            waiting = []
-            output.append(entry)
-            continue
+            self._flush()
+            self._output.append(entry)
+            return
         message = parse_message_header(entry)
         records = _records(entry, message)
+        waiting = self._waiting
         if waiting and (
-            message.timestamp_type != stamped
+            message.timestamp_type != self._stamped
             or message.timestamp_type == TimestampType.LOG_APPEND_TIME  # which a batch has once for all its records
             or len(waiting) >= RECORDS_PER_BATCH
             or not waiting[-1].offset < records[0].offset
             or records[-1].offset - waiting[0].offset > MAX_INT32
         ):
-            _flush(output, waiting, stamped)
-            waiting = []
-        stamped = message.timestamp_type
-        waiting += records
-    _flush(output, waiting, stamped)
-    output.append(buf[position:])
-    return memoryview(b"".join(output))
+            self._flush()
+        self._stamped = message.timestamp_type
+        self._waiting += records
+
+    def take(self, rest: memoryview = NOTHING) -> memoryview:
+        """All of it, and `rest` behind it."""
+        self._flush()
+        return memoryview(b"".join([*self._output, rest]))
+
+    def _flush(self) -> None:
+        records, self._waiting = self._waiting, []
+        if not records:
+            return
+        stamped = self._stamped == TimestampType.LOG_APPEND_TIME
+        self._output.append(
+            encode_batch(
+                records,
+                base_offset=records[0].offset,
+                keep_offsets=True,
+                timestamp_type=TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME,
+            )
+        )
 
 
-def _has_messages(buf: memoryview) -> bool:
+def _has_messages(buf: memoryview, *, intact_only: bool) -> bool:
     position, end = 0, len(buf)
     while end - position > MAGIC_AT:
         if buf[position + MAGIC_AT] < MAGIC:
             return True
-        position += _entry_length(buf, position)
+        try:
+            position += _entry_length(buf, position)
+        except BatchError:
+            if not (intact_only and position):
+                raise
+            break  # whoever splits the batches meets it
     return False
 
 
 def _entry_length(buf: memoryview, position: int) -> int:
-    size = int.from_bytes(buf[position + 8 : position + 12], "big", signed=True)
-    if size <= 0:
+    size = int.from_bytes(buf[position + LENGTH_AT : position + LOG_OVERHEAD], "big", signed=True)
+    if size < SMALLEST_SIZE:
         raise CorruptMessageError(f"a batch of size {size}")
-    return size + 12
+    return size + LOG_OVERHEAD
 
 
 def _records(entry: memoryview, message: MessageHeader) -> list[Record]:
@@ -86,17 +125,3 @@ def _records(entry: memoryview, message: MessageHeader) -> list[Record]:
     if not in_order or records[-1].offset - records[0].offset > MAX_INT32:
         raise BatchError(f"the messages of the wrapper at offset {message.offset} are not in order")
     return records
-
-
-def _flush(output: list[bytes | memoryview], records: list[Record], timestamp_type: TimestampType) -> None:
-    if not records:
-        return
-    stamped = timestamp_type == TimestampType.LOG_APPEND_TIME
-    output.append(
-        encode_batch(
-            records,
-            base_offset=records[0].offset,
-            keep_offsets=True,
-            timestamp_type=TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME,
-        )
-    )

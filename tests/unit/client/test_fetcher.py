@@ -4,7 +4,7 @@ import pytest
 
 from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
 from ottla.client.fetcher import RangeFetcher
-from ottla.records.batch import parse_batch_header, split_batches
+from ottla.records.batch import LENGTH_AT, MAGIC_AT, RECORDS_COUNT_AT, parse_batch_header, split_batches
 from ottla.records.compression import Compression
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record, decode_batch, encode_batch
@@ -241,3 +241,29 @@ def test_the_header_of_the_fake_is_right(fake):
     [p] = fake.topic("t", 0)
     fake.fill(p, 20)
     assert [parse_batch_header(batch).base_offset for batch in fake.logs[p].batches] == [0, 10]
+
+
+@pytest.mark.parametrize("field", [LENGTH_AT, MAGIC_AT, RECORDS_COUNT_AT])
+def test_what_comes_before_damage_is_given_first(fake, with_cluster, field):
+    [p] = fake.topic("t", 0)
+    fake.fill(p, 30)
+
+    def damaged(request):
+        answer = fake.on_fetch(0, request, None)
+        [partition] = answer.responses[0].partitions
+        records = bytearray(partition.records)
+        second = next(each for each in split_batches(records) if each.base_offset == 10)
+        records[second.position + field] = 0xFF
+        partition.records = bytes(records)
+        return answer
+
+    async def work(cluster):
+        fetcher = RangeFetcher(cluster, p, 0, 30)
+        fetched = await fetcher.next()
+        assert [header.base_offset for header in fetched.headers] == [0]
+        with pytest.raises(CorruptBatchError, match="from offset 10"):
+            await fetcher.next()
+        await fetcher.close()
+
+    fake.faults[ApiKey.FETCH].extend([damaged, damaged])
+    with_cluster(fake, work)

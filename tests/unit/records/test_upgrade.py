@@ -75,6 +75,9 @@ def test_damage() -> None:
         upgrade(memoryview(bytes(8) + b"\xff\xff\xff\xff" + bytes(40)))
     with pytest.raises(CorruptMessageError, match="size 0"):
         upgrade(memoryview(bytes(100)))
+    for size in range(1, 14):
+        with pytest.raises(CorruptMessageError, match=f"size {size}"):
+            upgrade(memoryview(good + bytes(8) + size.to_bytes(4, "big") + bytes(40)))
     rng = random.Random(3)
     for _ in range(500):
         data = bytearray(good + encode_batch(some(50)))
@@ -84,3 +87,19 @@ def test_damage() -> None:
             upgrade(memoryview(data))
         except BatchError:
             continue
+
+
+def test_what_is_intact_before_damage() -> None:
+    good = encode_messages(some(0), 1)
+    broken = encode_messages(some(0, 1), 1)[:-1] + b"?"
+    none = bytes(8) + b"\x00\x00\x00\x03" + bytes(40)
+    for damage in (broken, none):
+        out = upgrade(memoryview(good + damage + good), intact_only=True)
+        assert [len(decode_batch(out, each)) for each in split_batches(out)] == [len(some(0))]
+        whole = encode_batch(some(0))
+        assert upgrade(memoryview(whole + damage + whole), intact_only=True)[: len(whole)] == whole
+        with pytest.raises(CorruptMessageError):
+            upgrade(memoryview(damage + good), intact_only=True)
+    assert len(split_batches(encode_batch(some(0)) + none, intact_only=True)) == 1
+    with pytest.raises(BatchError):
+        split_batches(none, intact_only=True)

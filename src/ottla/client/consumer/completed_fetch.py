@@ -112,13 +112,23 @@ class CompletedFetch:
         what = f"reading {self.partition} from offset {self.fetch_offset}"
         try:
             self._buffer, headers = batches_from(self._buffer, self.fetch_offset)
-            self.end, self.end_epoch = headers[-1].next_offset, headers[-1].partition_leader_epoch
             if self._decoding.read_committed:
-                self._headers = committed_batches(self._buffer, headers, aborted)
+                kept, looked_at = committed_batches(self._buffer, headers, aborted)
+                headers = headers[:looked_at]
             else:
-                self._headers = application_batches(headers)
+                kept = application_batches(headers)
         except BatchError as error:
             self.error = CorruptBatchError(f"{what}: {error}")
+            return
+        if len(kept) < len(headers) and self._decoding.check_crcs:
+            kept = self._with_damaged(kept, headers)
+        self._headers = kept
+        self.end, self.end_epoch = headers[-1].next_offset, headers[-1].partition_leader_epoch
+
+    def _with_damaged(self, kept: list[BatchHeader], headers: list[BatchHeader]) -> list[BatchHeader]:
+        """`kept`, and the damaged ones among those left out: their error is raised in their place."""
+        places = {header.position for header in kept}
+        return [header for header in headers if header.position in places or not check_crc(self._buffer, header)]
 
     def has_more(self) -> bool:
         """Whether there is anything to hand out, as far as the partition's position goes."""

@@ -1,13 +1,24 @@
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.subscription_state import PartitionState
 from ottla.client.errors import CorruptBatchError, RecordDeserializationError
 from ottla.client.model import TopicPartition
-from ottla.records.batch import CRC_AT
+from ottla.records.batch import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    MAGIC_AT,
+    RECORDS_COUNT_AT,
+)
 from ottla.records.control import ControlRecordType, end_transaction_record
+from ottla.records.crc import crc32c
+from ottla.records.message_set import encode_messages
 from ottla.records.record import Record, encode_batch
 
 P = TopicPartition("t", 0)
@@ -141,3 +152,72 @@ def test_a_deserializer_that_fails():
         assert (raised.value.partition, raised.value.offset, fetch.position) == (P, 5, 5)
     fetch.rewind(6)
     assert [record.value for record in fetch.take(100)] == [6, 7, 8, 9]
+
+
+def with_field(data, at, value):
+    """The batch with other bytes in its header; the checksum is wrong afterwards."""
+    return data[:at] + value + data[at + len(value) :]
+
+
+def test_what_comes_before_a_damaged_frame_is_handed_out():
+    good = batch(0, 10) + batch(10, 10)
+    for damage in (
+        with_field(batch(20, 10), LENGTH_AT, b"\xff\xff\xff\xf4"),
+        with_field(batch(20, 10), LENGTH_AT, b"\x00\x00\x00\x0f"),
+        with_field(batch(20, 10), MAGIC_AT, b"\x07"),
+        with_field(batch(20, 10), LAST_OFFSET_DELTA_AT, b"\xff\xff\xff\xf0"),
+    ):
+        fetch = fetched(good + damage + batch(30, 10))
+        assert drain(fetch) == list(range(20))
+        assert (fetch.end, fetch.error) == (20, None)  # the next fetch begins with the damage
+        assert isinstance(fetched(damage + batch(30, 10), offset=20).error, CorruptBatchError)
+
+
+def test_what_comes_before_a_damaged_message_is_handed_out():
+    def messages(first, count):
+        return encode_messages([Record(at, 1000, None, b"%d" % at) for at in range(first, first + count)], 1)
+
+    hurt = bytearray(messages(10, 1))
+    hurt[-1] ^= 1
+    for good in (messages(0, 10), batch(0, 10)):
+        assert drain(fetched(good + bytes(hurt) + messages(11, 5))) == list(range(10))
+    assert isinstance(fetched(bytes(hurt) + messages(11, 5), offset=10).error, CorruptBatchError)
+
+
+@pytest.mark.parametrize("take", [drain, rows])
+@pytest.mark.parametrize("damage", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"])
+def test_a_batch_with_a_damaged_count_is_not_passed_over(take, damage):
+    fetch = fetched(batch(0, 10) + with_field(batch(10, 10), RECORDS_COUNT_AT, damage) + batch(20, 10))
+    assert [record.offset for record in fetch.take(100)] == list(range(10))
+    with pytest.raises(CorruptBatchError, match="batch at offset 10 of t-0 has a wrong checksum"):
+        take(fetch)
+
+
+@pytest.mark.parametrize("take", [drain, rows])
+@pytest.mark.parametrize("check_crcs", [True, False])
+def test_a_batch_with_a_negative_count_is_not_passed_over(take, check_crcs):
+    negative = bytearray(with_field(batch(10, 10), RECORDS_COUNT_AT, b"\xff\xff\xff\xff"))
+    struct.pack_into(">I", negative, CRC_AT, crc32c(memoryview(negative)[ATTRIBUTES_AT:]))
+    fetch = fetched(batch(0, 10) + bytes(negative) + batch(20, 10), check_crcs=check_crcs)
+    assert [record.offset for record in fetch.take(100)] == list(range(10))
+    with pytest.raises(CorruptBatchError, match=r"batch at offset 10 of t-0 cannot be read .*-1 records"):
+        take(fetch)
+
+
+def test_a_batch_that_only_seems_to_be_a_control_batch_is_not_passed_over():
+    fetch = fetched(batch(0, 10) + with_field(batch(10, 10), ATTRIBUTES_AT, b"\x00\x20"))
+    assert [record.offset for record in fetch.take(100)] == list(range(10))
+    with pytest.raises(CorruptBatchError, match="wrong checksum"):
+        fetch.take(1)
+
+
+@pytest.mark.spec("C1")
+def test_what_comes_before_a_malformed_marker_is_handed_out():
+    options = {"producer_id": PRODUCER, "producer_epoch": 0, "is_transactional": True, "is_control": True}
+    malformed = encode_batch([Record(0, 0, b"", b"")], base_offset=20, **options)
+    data = batch(0, 10) + written(10, 10, PRODUCER) + malformed + batch(21, 5)
+    fetch = fetched(data, aborted=[(10, PRODUCER)], read_committed=True)
+    assert drain(fetch) == list(range(10))
+    assert fetch.end == 20
+    fetch = fetched(malformed + batch(21, 5), offset=20, aborted=[(10, PRODUCER)], read_committed=True)
+    assert isinstance(fetch.error, CorruptBatchError)
