@@ -111,7 +111,7 @@ class Cluster:
         if process_id() != self._process:
             # The sockets, and the loop's poll of them, are the parent's: nothing of theirs may be touched.
             return
-        at_home = self._loop in (None, asyncio.get_running_loop())
+        at_home = not self.is_abroad
         if self._idle_timer is not None and at_home:
             self._idle_timer.cancel()
         for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
@@ -318,14 +318,27 @@ class Cluster:
             raise ClientClosedError(f"the client of {self.name} is closed")
         if process_id() != self._process:
             raise ForkedError(f"client of {self.name}")
-        loop = asyncio.get_running_loop()
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """IllegalStateError in another event loop than the one that it was first used in."""
         if self._loop is None:
-            self._loop = loop
-        elif self._loop is not loop:
+            self._loop = asyncio.get_running_loop()
+        elif self.is_abroad:
             raise IllegalStateError(
                 f"this client of {self.name} belongs to the event loop that it was first used in, and this is another "
                 "one; make a client in each asyncio.run, or use a sync client"
             )
+
+    @property
+    def is_abroad(self) -> bool:
+        """Whether the caller is in another event loop than the one that it was first used in."""
+        return self._loop is not None and self._loop is not asyncio.get_running_loop()
+
+    def check_abandoned(self) -> None:
+        """IllegalStateError where its own event loop still runs, so that nobody else may close it."""
+        if self._loop is not None and self._loop.is_running():
+            self.check_loop()
 
     async def refresh(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> Metadata:
         """Ask for the metadata of these topics, of all for None; brokers and controller come along.

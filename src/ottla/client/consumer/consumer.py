@@ -91,10 +91,17 @@ class Consumer(Generic[K, V]):
         await self.close()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit if auto commit is on, leave the group, close all connections. Closing twice does no harm."""
+        """Commit if auto commit is on, leave the group, close all connections. Closing twice does no harm.
+
+        In another event loop, once its own is over, it only closes connections; while that runs, IllegalStateError.
+        """
         if self._guard.is_over:
             return
         with self._guard:
+            if self.core.cluster.is_abroad:
+                await self.core.abandon()
+                self._guard.closed = True
+                return
             self.core.open()
             self.core.handed_out.settle()
             try:
@@ -306,7 +313,7 @@ class Consumer(Generic[K, V]):
         `callback(offsets, error)` is called in a later `poll`, `commit` or `close`, in the order of the commits.
         """
         with self._guard:
-            self.core.handed_out.settle(stop_iteration=False)
+            self._begin(stop_iteration=False)
             self._coordinator().commit_async(offsets_to_commit(offsets), callback)
 
     async def committed(
@@ -325,6 +332,7 @@ class Consumer(Generic[K, V]):
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group share out its partitions anew with the next `poll`; the reason is for the broker's log."""
         with self._guard:
+            self.core.open()
             if not self.core.subscriptions.has_auto_assigned_partitions:
                 raise IllegalStateError("there is nothing to rebalance: subscribe to topics before")
             self._coordinator().enforce_rebalance(reason)

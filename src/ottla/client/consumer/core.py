@@ -124,9 +124,16 @@ class ConsumerCore:
         return READ_COMMITTED if self.read_committed else READ_UNCOMMITTED
 
     def open(self) -> None:
-        """In the loop that is to do the work."""
+        """In the loop that is to do the work. IllegalStateError in another one, afterwards."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
+        self.cluster.check_loop()
+
+    async def abandon(self) -> None:
+        """As `close`, in another loop, once its own is over: its tasks have ended with it."""
+        self.cluster.check_abandoned()
+        await self.cluster.close()
+        self._close_user_code()
 
     async def close(self) -> None:
         """Stop everything but the coordinator, whose leave comes before."""
@@ -137,6 +144,9 @@ class ConsumerCore:
         await self.fetcher.close()
         await self.positions.close()
         await self.cluster.close()
+        self._close_user_code()
+
+    def _close_user_code(self) -> None:
         self.interceptors.close()
         close_each(self._deserializers)
 
@@ -153,8 +163,11 @@ class ConsumerCore:
 
     def fetch_soon(self) -> None:
         """From any thread: there is room for more, or something else to fetch."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._fetch)
+        self._call_soon(self._fetch)
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
 
     def _fetch(self) -> None:
         self.keeper.check()
@@ -163,11 +176,10 @@ class ConsumerCore:
     def wakeup(self) -> None:
         """From any thread: the call that waits, else the next one that would, raises WakeupError."""
         self._woken = True
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._interrupt)
+        self._call_soon(self._interrupt)
 
     def _interrupt(self) -> None:
-        if self._woken and self._interruptible:
+        if self._woken and self._interruptible and not self._interruptible[-1].expired():
             self._interruptible[-1].reschedule(asyncio.get_running_loop().time())
 
     async def interruptible(self, work: Awaitable[T]) -> T:

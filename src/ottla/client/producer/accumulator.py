@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ottla.client.errors import ClientClosedError
 from ottla.client.model import TopicMetadata, TopicPartition
 from ottla.client.producer.batch import ProducerBatch
-from ottla.client.producer.futures import Callback, RecordFuture
+from ottla.client.producer.futures import Callback, RecordFuture, SenderHome
 from ottla.client.producer.partitioners import RandomInt, random_int
 from ottla.client.producer.sticky import StickyState
 from ottla.env.clock import Clock
@@ -144,8 +144,7 @@ class Accumulator:
         self.used_bytes = 0
         #: Brokers that do not take requests (`partitioner.availability.timeout.ms`); the sender knows them.
         self.slow_brokers: set[int] = set()
-        #: For who waits in the sender's event loop: what was woken and will run soon, runs now.
-        self.hurry: Callable[[], None] | None = None
+        self.home = SenderHome()
         self._clock = clock
         self._monotonic_ms = clock.monotonic_ms
         self._wake = wake
@@ -235,7 +234,7 @@ class Accumulator:
         if not self.room_for(reserved):
             return None
         topic.used_at_ms = now = self._monotonic_ms()
-        return ProducerBatch(queue.partition, limit, reserved, now, self.lock, self.hurry)
+        return ProducerBatch(queue.partition, limit, reserved, now, self.lock, self.home)
 
     def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch, *, is_open: bool = True) -> None:
         # An interrupt (Ctrl-C) can come behind a call: the only one is the last, when all is done.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ottla.client.model import TopicPartition
-from ottla.client.producer.futures import BatchResult
+from ottla.client.producer.futures import BatchResult, SenderHome
 from ottla.env.threads import Lock
 from ottla.records.batch import BATCH_OVERHEAD, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records.building import RecordsBuilder, finish_batch, finish_in_place
@@ -46,11 +44,11 @@ class ProducerBatch:
         reserved: int,
         created_ms: float,
         lock: Lock,
-        hurry: Callable[[], None] | None = None,
+        home: SenderHome | None = None,
     ) -> None:
         self.partition = partition
         self.builder = RecordsBuilder(limit)
-        self.result = BatchResult(partition, lock, hurry)
+        self.result = BatchResult(partition, lock, home)
         self.reserved = reserved
         #: Bytes of records that were not for the sticky partition: they have a key, or their partition was chosen.
         self.other_bytes = 0

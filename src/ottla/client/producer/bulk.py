@@ -66,7 +66,7 @@ class _Batches:
             accumulator = self._core.accumulator
             now = self._core.cluster.clock.monotonic_ms()
             where = queues.queues[number].partition
-            batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.hurry)
+            batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.home)
         self._put(batch, {number, partition})
         if len(self.builders) != queues.count + 1:  # the first, or there are new partitions
             self.builders = [None] * (queues.count + 1)

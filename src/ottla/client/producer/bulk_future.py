@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ottla.client.errors import ClientTimeoutError, DeliveryError, InvalidArgumentError
 from ottla.client.model import TopicPartition
 from ottla.client.producer.failures import MAX_CAUSES
-from ottla.client.producer.futures import BatchResult, RecordFuture, runs_a_loop, wake_future
+from ottla.client.producer.futures import BLOCKS_SENDER, BatchResult, RecordFuture, wake_future
 from ottla.env.threads import monotonic_s
 
 
@@ -68,8 +68,8 @@ class BulkFuture:
         Raises DeliveryError where some were not delivered, ClientTimeoutError.
         """
         pending = [stretch.result for stretch in self._stretches if not stretch.result.is_done]
-        if pending and runs_a_loop():
-            raise InvalidArgumentError("result() would block the event loop that runs here; await the future instead")
+        if any(result.blocks_sender for result in pending):
+            raise InvalidArgumentError(BLOCKS_SENDER)
         deadline = None if timeout_s is None else monotonic_s() + timeout_s
         for result in pending:
             left_s = None if deadline is None else max(deadline - monotonic_s(), 0)

@@ -104,6 +104,7 @@ class ProducerCore:
 
     def start(self) -> None:
         """Begin to send; in the event loop."""
+        self.accumulator.home.loop = asyncio.get_running_loop()
         self._sender = Sender(self.cluster, self.config, self.accumulator, self._figures, self.failures.add)
 
     def metrics(self) -> dict[str, float]:
@@ -127,7 +128,7 @@ class ProducerCore:
 
     def hurry(self) -> None:
         """By who waits in an event loop for what he sent: in the sender's own it need not wait until it is its turn."""
-        if self._sender is not None and asyncio.get_running_loop() is self._sender.loop:
+        if self._sender is not None and self.accumulator.home.is_here:
             self._sender.hurry()
 
     def append(
@@ -393,6 +394,13 @@ class ProducerCore:
                     return False
             finally:
                 self.accumulator.end_flush()
+
+    async def abandon(self) -> DeliveryError | None:
+        """As `abort`, in another event loop than the sender's. IllegalStateError where that one still runs."""
+        self.cluster.check_abandoned()
+        failure = self.stop()
+        await self.cluster.close()
+        return failure
 
     async def abort(self) -> DeliveryError | None:
         """As `stop`, for callers in other threads."""

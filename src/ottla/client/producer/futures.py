@@ -12,7 +12,14 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from ottla.client.errors import BrokerError, ClientError, ClientTimeoutError, ForkedError, InvalidArgumentError
+from ottla.client.errors import (
+    BrokerError,
+    ClientError,
+    ClientTimeoutError,
+    ForkedError,
+    IllegalStateError,
+    InvalidArgumentError,
+)
 from ottla.client.model import NO_OFFSET, RecordMetadata, TopicPartition
 from ottla.env.process import process_id
 from ottla.env.threads import TIMEOUT_MAX, Lock, monotonic_s, thread_id
@@ -24,7 +31,69 @@ logger = logging.getLogger(__name__)
 Callback = Callable[[RecordMetadata | None, Exception | None], Any]
 """Told once per record: where it went, or why it did not. One of the two is None."""
 
+BLOCKS_SENDER = (
+    "result() would block the event loop that sends the record, for ever; await the future instead (in a callback of a "
+    "blocking producer, use add_done_callback)"
+)
 OTHER_RECORD_REFUSED = "another record of the batch was refused, so the broker took none of it"
+
+
+class SenderHome:
+    """The event loop that a producer's sender runs in: `loop` from its start on.
+
+    `hurry`, called in that loop, makes the sender do at once what it was going to do soon; None where callers are in
+    other threads.
+    """
+
+    __slots__ = ("hurry", "loop")
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.hurry: Callable[[], None] | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs in that loop, and so must not block."""
+        return self.loop is not None and asyncio._get_running_loop() is self.loop
+
+    def check_alive(self) -> None:
+        """IllegalStateError where the loop is closed: what is pending will stay so."""
+        if self.loop is not None and self.loop.is_closed():
+            raise IllegalStateError("the event loop in which the producer sent this was closed before the broker answered")
+
+
+class DoneCallback:
+    """A user's callback on a record's future, called in the event loop that it was added in, if it was in one."""
+
+    __slots__ = ("_callback", "_future", "_loop")
+
+    def __init__(self, future: RecordFuture, callback: Callable[[RecordFuture], Any]) -> None:
+        self._future = future
+        self._callback = callback
+        self._loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, DoneCallback) and other._future is self._future and other._callback == self._callback
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self._future), self._callback))
+
+    def __call__(self) -> None:
+        """The record is done."""
+        loop = self._loop
+        if loop is None or asyncio._get_running_loop() is loop:
+            self._callback(self._future)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(guard, self)
+
+    def call_soon(self) -> None:
+        """The record was done before: as asyncio's futures have it, the caller goes on first."""
+        if self._loop is None:
+            guard(self)
+        else:
+            self._loop.call_soon(guard, self)
 
 
 class BatchResult:
@@ -40,7 +109,7 @@ class BatchResult:
         "append_time_ms",
         "base_offset",
         "error",
-        "hurry",
+        "home",
         "is_done",
         "partition",
         "parts",
@@ -48,10 +117,9 @@ class BatchResult:
         "sender_thread",
     )
 
-    def __init__(self, partition: TopicPartition, lock: Lock, hurry: Callable[[], None] | None = None) -> None:
+    def __init__(self, partition: TopicPartition, lock: Lock, home: SenderHome | None = None) -> None:
         self.partition = partition
-        #: In the sender's event loop: make it do at once what it was going to do soon.
-        self.hurry = hurry
+        self.home = home
         self.is_done = False
         self.base_offset = NO_OFFSET
         self.append_time_ms = NO_TIMESTAMP
@@ -63,7 +131,7 @@ class BatchResult:
         self._lock = lock
         self._process = process_id()
         self._callbacks: list[tuple[Callback, RecordFuture]] | None = None
-        self._waiters: list[Callable[[], None]] | None = None
+        self._waiters: dict[Callable[[], None], None] | None = None
         self._told: set[int] | None = None
         self._all_told = False
 
@@ -76,17 +144,31 @@ class BatchResult:
     def when_done(self, waiter: Callable[[], None]) -> bool:
         """Have `waiter` called, in the sender's thread, once the batch is done; False where it is done already.
 
-        ForkedError in a child process, where it never will be.
+        ForkedError in a child process, where it never will be, nor where the sender's event loop was closed:
+        IllegalStateError.
         """
-        if self._process != process_id() and not self.is_done:
-            raise ForkedError("producer")  # nobody works on it here, and whoever held the lock is not here either
+        if not self.is_done:
+            if self._process != process_id():
+                raise ForkedError("producer")  # nobody works on it here, and whoever held the lock is not here either
+            if self.home is not None:
+                self.home.check_alive()
         with self._lock:
             if self.is_done:
                 return False
             if self._waiters is None:
-                self._waiters = []
-            self._waiters.append(waiter)
+                self._waiters = {}
+            self._waiters[waiter] = None
             return True
+
+    def forget_waiter(self, waiter: Callable[[], None]) -> bool:
+        """Call `waiter` no more; whether it was to be called."""
+        with self._lock:
+            return self._waiters is not None and self._waiters.pop(waiter, self) is None
+
+    @property
+    def blocks_sender(self) -> bool:
+        """Whether the caller runs in the event loop that works on the batch, which would wait for itself."""
+        return self.home is not None and self.home.is_here
 
     def wait(self, timeout_s: float | None) -> bool:
         """In a thread: whether the batch is done before the time is up."""
@@ -213,10 +295,8 @@ class RecordFuture:
         """Why the record was not delivered, None where it was; the caller waits. Raises ClientTimeoutError."""
         deadline = None if timeout_s is None else monotonic_s() + timeout_s
         while not self.follow()[0].is_done:
-            if runs_a_loop():
-                raise InvalidArgumentError(
-                    "result() would block the event loop that runs here; await the future instead"
-                )
+            if self._batch.blocks_sender:
+                raise InvalidArgumentError(BLOCKS_SENDER)
             if not self.follow()[0].wait(None if deadline is None else max(deadline - monotonic_s(), 0)):
                 raise ClientTimeoutError(
                     f"a record for {self._batch.partition} was not acknowledged within {timeout_s} s; it may still be"
@@ -237,11 +317,30 @@ class RecordFuture:
         return RecordMetadata(topic, partition, offset, timestamp, self._key_size, self._value_size)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
-        """Call `callback(future)` once the record is delivered or given up: in the sender's thread, or at once."""
+        """Call `callback(future)` once the record is delivered or given up.
+
+        It is called in the event loop that runs where it is added, as callbacks of asyncio's futures are; where there
+        is none, in the sender's thread, or at once.
+        """
         batch, index = self.follow()
         batch.tell(index)
-        if not batch.when_done(lambda: callback(self)):
-            guard(lambda: callback(self))
+        waiter = DoneCallback(self, callback)
+        if not batch.when_done(waiter):
+            waiter.call_soon()
+
+    def remove_done_callback(self, callback: Callable[[RecordFuture], Any]) -> int:
+        """Take a callback back that was added and not called yet; how many they were."""
+        waiter = DoneCallback(self, callback)
+        batch, index, removed = self._batch, self._index, 0
+        while True:
+            removed += batch.forget_waiter(waiter)
+            if batch.parts is None:
+                return removed
+            batch, index = batch.part_of(index)
+
+    def cancelled(self) -> bool:
+        """Never: a record that was taken cannot be taken back. (`asyncio.wait` asks.)"""
+        return False
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         while not (followed := self.follow())[0].is_done:
@@ -250,8 +349,8 @@ class RecordFuture:
             arrived: asyncio.Future[None] = loop.create_future()
             batch.tell(index)
             if batch.when_done(partial(wake_future, loop, arrived)):
-                if batch.hurry is not None:
-                    batch.hurry()
+                if batch.home is not None and batch.home.hurry is not None:
+                    batch.home.hurry()
                 yield from arrived
         error = self._told()
         if error is not None:
@@ -293,10 +392,6 @@ def guard(callback: Callable[[], Any]) -> None:
     except BaseException:
         logger.exception("the callback of a record failed")
 
-
-def runs_a_loop() -> bool:
-    """Whether the caller runs in an event loop, and so must not wait."""
-    return asyncio._get_running_loop() is not None
 
 
 def wake_future(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:

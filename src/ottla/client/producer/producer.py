@@ -23,6 +23,8 @@ from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of,
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 
+_running_loop = asyncio._get_running_loop
+
 BATCHES_PER_TURN = 16
 """Batches that are begun before `send` lets the event loop do other things."""
 
@@ -43,8 +45,10 @@ class Producer(Generic[K, V]):
     ) -> None:
         self.config = parse_producer_config(config, settings)
         self._core = ProducerCore(self.config, Cluster(self.config.client_settings, environment), self._wake)
-        self._core.accumulator.hurry = self._core.hurry
+        self._core.accumulator.home.hurry = self._core.hurry
         self._started = False
+        #: The event loop that it is used in, from the first use on.
+        self._loop: asyncio.AbstractEventLoop | None = None
         #: Batches that were begun since the loop last had a turn in `send`.
         self._begun = 0
         self._intercepts = bool(self._core.interceptors)
@@ -101,6 +105,8 @@ class Producer(Generic[K, V]):
         order of their partition's records. Raises InvalidArgumentError, RecordTooLargeError, UnknownTopicError,
         ClientTimeoutError, ClientClosedError; then the record was not taken, and the callback is not called.
         """
+        if _running_loop() is not self._loop:
+            self._check_loop()
         if topic.__class__ is not str:
             if isinstance(topic, tuple):
                 callback = value if callback is None else callback
@@ -168,8 +174,15 @@ class Producer(Generic[K, V]):
         }
         return await self._drive(Bulk(self._core).arrow(data, topic, columns, partition))
 
+    def _check_loop(self) -> None:
+        """IllegalStateError in another event loop than the producer's; the first to use it is that."""
+        self._core.check_open()
+        self._core.cluster.check_loop()
+        self._loop = asyncio.get_running_loop()
+
     async def _drive(self, steps: Steps) -> BulkFuture:
         """Wait for what the steps say; what they return at last."""
+        self._check_loop()
         try:
             step = next(steps)
             while True:
@@ -234,7 +247,7 @@ class Producer(Generic[K, V]):
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """The topic's partitions with their leaders and replicas. Raises UnknownTopicError."""
-        self._core.check_open()
+        self._check_loop()
         self._start()  # with what is learned here `send` has nothing to wait for
         return list((await self._core.find_topic(topic)).partitions)
 
@@ -248,15 +261,20 @@ class Producer(Generic[K, V]):
         Raises DeliveryError where records were not acknowledged, since the last flush, and nobody was told of it by a
         callback or a future; ClientTimeoutError where the time is up before.
         """
-        self._core.check_open()
+        self._check_loop()
         await self._core.flush(timeout_ms)
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Wait, `timeout_ms` at most, until everything is acknowledged, then stop. Closing twice does no harm.
 
         What is not acknowledged by then is given up: its futures and callbacks get an error, and a DeliveryError tells
-        how many records it was. Cancelled, it gives up at once, and the log has what the error would have told.
+        how many records it was. Cancelled, it gives up at once, and the log has what the error would have told. So it
+        does in another event loop, once its own is over; while that runs, IllegalStateError.
         """
+        if self._core.cluster.is_abroad:
+            if (failure := await self._core.abandon()) is not None:
+                raise failure
+            return
         try:
             await self._core.close(timeout_ms)
         except asyncio.CancelledError:
@@ -267,6 +285,8 @@ class Producer(Generic[K, V]):
 
     async def abort(self) -> DeliveryError | None:
         """Stop at once; what was not delivered."""
+        if self._core.cluster.is_abroad:
+            return await self._core.abandon()
         failure = await self._core.abort()
         await self._core.cluster.close()
         return failure

@@ -18,7 +18,8 @@ def split_batch(batch: ProducerBatch, lock: Lock) -> list[ProducerBatch]:
     middle = builder.count // 2
     parts = []
     for start, stop in ((0, middle), (middle, builder.count)):
-        part = ProducerBatch(batch.partition, builder.size + MOST_GROWTH * builder.count, 0, batch.created_ms, lock)
+        limit = builder.size + MOST_GROWTH * builder.count
+        part = ProducerBatch(batch.partition, limit, 0, batch.created_ms, lock, batch.result.home)
         for at in range(start, stop):
             timestamp = builder.base_timestamp + records.timestamp_deltas[at]
             part.builder.append(timestamp, records.keys[at], records.values[at], records.headers[at])

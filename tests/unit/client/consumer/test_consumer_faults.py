@@ -335,6 +335,31 @@ def test_wakeup_ends_the_poll_that_waits_or_else_the_next(fakes, open_consumer):
     assert offsets(read(consumer, 10)) == list(range(10))
 
 
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("turns", range(5))
+def test_a_second_wakeup_is_like_one(fakes, turns):
+    [p] = fakes.topic("t", 0)
+
+    async def main():
+        problems = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+        async with ottla.client.Consumer(bootstrap_servers=fakes.bootstrap, fetch_max_wait_ms=20) as consumer:
+            await consumer.assign([p])
+            assert not await consumer.poll(10)
+            waiting = asyncio.create_task(consumer.poll(60_000))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            consumer.wakeup()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            consumer.wakeup()
+            with pytest.raises(WakeupError):
+                await waiting
+        assert problems == []
+
+    asyncio.run(main())
+
+
 @pytest.mark.spec("C2")
 def test_after_close_nothing_works(fakes, open_consumer):
     [p] = fakes.topic("t", 0)

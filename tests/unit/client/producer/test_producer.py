@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -15,7 +16,8 @@ from ottla.client.errors import (
 )
 from ottla.client.sync import Producer
 from ottla.wire.apis import ApiKey
-from support.fake_cluster import DROP
+from ottla.wire.errors import ErrorCode
+from support.fake_cluster import DROP, SILENT
 
 QUICK = {
     "request_timeout_ms": 2000,
@@ -158,3 +160,51 @@ def test_the_time_that_a_send_had_is_told_as_it_was_given(fake, kind):
 
     with pytest.raises(ClientTimeoutError, match=r"(within 300 ms|max\.block\.ms \(300\))"):
         blocking() if kind == "sync" else asyncio.run(waiting())
+
+
+def test_futures_with_the_functions_of_asyncio(fake):
+    fake.topic("t", 0, 0)
+
+    async def work():
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=5, **QUICK) as producer:
+            futures = [await producer.send("t", b"%d" % at, partition=at % 2) for at in range(100)]
+            done, pending = await asyncio.wait(futures, timeout=10)
+            assert (done, pending) == (set(futures), set())
+            assert (await asyncio.wait(futures))[0] == done  # those that are done already
+            offsets = [each.offset for each in await asyncio.gather(*futures)]
+            assert sorted(offsets) == sorted([*range(50)] * 2)
+            assert (await asyncio.wait_for(await producer.send("t", b"v", partition=0), 10)).offset == 50
+            fake.faults[ApiKey.PRODUCE].append(ErrorCode.INVALID_RECORD)
+            refused, other = await producer.send("t", b"v", partition=0), await producer.send("t", b"v", partition=0)
+            done, _ = await asyncio.wait([refused, other], return_when=asyncio.FIRST_EXCEPTION, timeout=10)
+            assert refused in done
+            assert refused.exception().code == ErrorCode.INVALID_RECORD
+            assert not refused.cancelled()
+            await asyncio.wait([other])
+            fake.faults[ApiKey.PRODUCE].append(SILENT)
+            late = await producer.send("t", b"v")
+            done, pending = await asyncio.wait([late], timeout=0.05)
+            assert (done, pending) == (set(), {late})
+            assert late.remove_done_callback(print) == 0
+            late.add_done_callback(print)
+            assert late.remove_done_callback(print) == 1
+            await producer.abort()
+
+    asyncio.run(work())
+
+
+def test_the_blocking_producers_futures_in_a_loop(fake):
+    fake.topic("t", 0)
+
+    async def work():
+        with Producer(bootstrap_servers=fake.bootstrap, linger_ms=5, **QUICK) as producer:
+            loop, thread = asyncio.get_running_loop(), threading.get_ident()
+            futures = [producer.send("t", b"%d" % at) for at in range(100)]
+            called = loop.create_future()
+            futures[-1].add_done_callback(lambda each: called.set_result((each, threading.get_ident())))
+            done, pending = await asyncio.wait(futures, timeout=10)
+            assert (len(done), len(pending)) == (100, 0)
+            assert await called == (futures[-1], thread)
+            assert [each.offset for each in await asyncio.gather(*futures)] == [*range(100)]
+
+    asyncio.run(work())
