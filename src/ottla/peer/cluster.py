@@ -274,6 +274,9 @@ class Cluster:
         connection, problems = await connect_to_any(addresses, self._open_patiently)
         if connection is None:
             raise self._unreachable([problems[address] for address in addresses])
+        if self._closed:  # between its making and this turn
+            connection.close()
+            self._check_open()
         if self._bootstrap is not None:
             self._bootstrap.close()
         self._bootstrap = connection
@@ -333,7 +336,9 @@ class Cluster:
     @property
     def is_abroad(self) -> bool:
         """Whether the caller is in another event loop than the one that it was first used in."""
-        return self._loop is not None and self._loop is not asyncio.get_running_loop()
+        if self._loop is None or self._loop is asyncio._get_running_loop():
+            return False
+        return os.getpid() == self._process  # to a forked child another error is due
 
     def check_abandoned(self) -> None:
         """IllegalStateError where its own event loop still runs, so that nobody else may close it."""

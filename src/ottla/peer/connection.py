@@ -75,6 +75,8 @@ class Connection:
         self._protocol = ClientProtocol(settings.client_id, MAX_FIRST_RESPONSE_BYTES)
         self._stream: Stream | None = None
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
+        #: Of those whose callers were cancelled: when the connection is closed if the broker has not answered by then.
+        self._given_up: dict[asyncio.Future[Any] | _DirectAnswer, asyncio.TimerHandle] = {}
         #: Who is told once all that was written is sent.
         self._unsent: list[Callable[[Any, ClientError | None], None]] = []
         self._turns = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
@@ -236,13 +238,14 @@ class Connection:
             raise late from None
         except asyncio.CancelledError:
             # Nobody waits any more, but a broker that does not answer must not keep the connection from others.
-            until_late_s = (timeout_ms - (self._monotonic_ms() - begun_ms)) / 1000
-            asyncio.get_running_loop().call_later(until_late_s, self._close_if_late, future, name, timeout_ms)
+            if self._closed_by is None and any(each is future for each in self._waiting):
+                until_late_s = (timeout_ms - (self._monotonic_ms() - begun_ms)) / 1000
+                loop = asyncio.get_running_loop()
+                self._given_up[future] = loop.call_later(until_late_s, self._close_as_late, name, timeout_ms)
             raise
 
-    def _close_if_late(self, future: asyncio.Future[Any], name: str, timeout_ms: int) -> None:
-        if any(each is future for each in self._waiting):
-            self._close(self._late(name, timeout_ms))
+    def _close_as_late(self, name: str, timeout_ms: int) -> None:
+        self._close(self._late(name, timeout_ms))
 
     def _late(self, name: str, timeout_ms: int) -> ClientTimeoutError:
         return ClientTimeoutError(f"{self.address} did not answer {name} within {timeout_ms} ms", retriable=True)
@@ -303,6 +306,9 @@ class Connection:
         if self._closed_by is None:
             self._closed_by = reason
         waiting, self._waiting = self._waiting, deque()
+        given_up, self._given_up = self._given_up, {}
+        for timer in given_up.values():
+            timer.cancel()
         if self._loop is not None and self._loop.is_closed():
             return  # nobody waits any more, and asyncio closes sockets by itself
         if self._stream is not None:
@@ -355,6 +361,8 @@ class Connection:
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(answer.message)
+            elif (timer := self._given_up.pop(future, None)) is not None:
+                timer.cancel()
 
 
 def _what_it_is(address: str, refusal: FrameRefusal) -> ClientError:

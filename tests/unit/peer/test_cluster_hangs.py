@@ -232,3 +232,26 @@ def test_there_is_a_pause_between_attempts_even_where_none_is_set(fake, with_clu
     with pytest.raises(UnknownTopicError):
         with_cluster(fake, lambda cluster: cluster.topics(["t"]), unknown_topic_timeout_ms=100, retry_backoff_ms=0)
     assert len(fake.asked(ApiKey.METADATA)) < 2 * 100 / MIN_PAUSE_MS
+
+
+def test_a_connection_that_was_made_while_the_cluster_was_closed(fake, with_cluster):
+    """It stands already, and whoever asked for it did not have his turn yet."""
+
+    async def work(cluster):
+        loop = asyncio.get_running_loop()
+        succeeded = cluster._reconnects.succeeded
+
+        def succeeded_and_closed(address):
+            succeeded(address)
+            if len(calls) == 1:
+                loop.call_soon(lambda: closing.append(loop.create_task(cluster.close())))
+            calls.append(address)
+
+        calls, closing = [], []
+        cluster._reconnects.succeeded = succeeded_and_closed
+        with pytest.raises(ClientClosedError):
+            await cluster.any_connection()
+        await closing[0]
+        await until(lambda: connections(fake) == 0)
+
+    with_cluster(fake, work)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
+import weakref
 
 import pytest
 
@@ -253,3 +255,39 @@ def test_canonical_servers_of_addresses_and_of_hosts_that_are_not_there():
     found = asyncio.run(body())
     assert found[0] == ("no-such-host.invalid", 1)
     assert [port for _, port in found[1:]] == [2]
+
+
+def test_a_cancelled_request_keeps_nothing(fake, faults):
+    """Neither once it is answered nor once the connection is closed is anything left until request.timeout.ms."""
+    patient = ConnectionSettings("unused:1", request_timeout_ms=600_000)
+
+    async def cancelled(connection):
+        asked = len(fake.asked(ApiKey.FIND_COORDINATOR))
+        given_up = asyncio.create_task(connection.request(FindCoordinatorRequest(key="g")))
+        while len(fake.asked(ApiKey.FIND_COORDINATOR)) == asked:  # noqa: ASYNC110 - another thread makes it true
+            await asyncio.sleep(0)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+
+    def timers():
+        return [each for each in asyncio.get_running_loop()._scheduled if not each.cancelled()]
+
+    async def body():
+        connection = await open_connection("127.0.0.1", fake.ports[0], patient, Environment())
+        await cancelled(connection)
+        await connection.request(MetadataRequest(topics=None))
+        assert timers() == []
+        fake.faults[ApiKey.FIND_COORDINATOR].append(faults["SILENT"])
+        await cancelled(connection)
+        assert len(timers()) == 1
+        connection.close()
+        assert timers() == []
+        await asyncio.sleep(0)
+        left = weakref.ref(connection)
+        del connection
+        await asyncio.sleep(0)
+        gc.collect()
+        assert left() is None
+
+    asyncio.run(body())

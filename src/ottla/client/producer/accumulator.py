@@ -231,6 +231,8 @@ class Accumulator:
         limit = max(limit, SMALLEST_LIMIT)
         reserved = max(limit, record_size) + BATCH_OVERHEAD
         self._check_open()
+        if self.home.check is not None:
+            self.home.check()
         if not self.room_for(reserved):
             return None
         topic.used_at_ms = now = self._monotonic_ms()

@@ -41,14 +41,15 @@ OTHER_RECORD_REFUSED = "another record of the batch was refused, so the broker t
 class SenderHome:
     """The event loop that a producer's sender runs in: `loop` from its start on.
 
-    `hurry`, called in that loop, makes the sender do at once what it was going to do soon; None where callers are in
-    other threads.
+    Where callers have to be in it, too, `check` raises for those that are not, and `hurry` makes the sender do at once
+    what it was going to do soon; both are None where callers are in other threads.
     """
 
-    __slots__ = ("hurry", "loop")
+    __slots__ = ("check", "hurry", "loop")
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.check: Callable[[], None] | None = None
         self.hurry: Callable[[], None] | None = None
 
     @property
@@ -59,7 +60,9 @@ class SenderHome:
     def check_alive(self) -> None:
         """IllegalStateError where the loop is closed: what is pending will stay so."""
         if self.loop is not None and self.loop.is_closed():
-            raise IllegalStateError("the event loop in which the producer sent this was closed before the broker answered")
+            raise IllegalStateError(
+                "the event loop in which the producer sent this was closed before the broker answered"
+            )
 
 
 class DoneCallback:
@@ -73,9 +76,7 @@ class DoneCallback:
         self._loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, DoneCallback) and other._future is self._future and other._callback == self._callback
-        )
+        return isinstance(other, DoneCallback) and other._future is self._future and other._callback == self._callback
 
     def __hash__(self) -> int:
         return hash((id(self._future), self._callback))
@@ -339,7 +340,7 @@ class RecordFuture:
             batch, index = batch.part_of(index)
 
     def cancelled(self) -> bool:
-        """Never: a record that was taken cannot be taken back. (`asyncio.wait` asks.)"""
+        """Never, as a record that was taken cannot be taken back; `asyncio.wait` asks."""
         return False
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
@@ -391,7 +392,6 @@ def guard(callback: Callable[[], Any]) -> None:
         raise
     except BaseException:
         logger.exception("the callback of a record failed")
-
 
 
 def wake_future(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:

@@ -8,7 +8,7 @@ async with Producer(bootstrap_servers="localhost:9092") as producer:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -22,8 +22,6 @@ from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
-
-_running_loop = asyncio._get_running_loop
 
 BATCHES_PER_TURN = 16
 """Batches that are begun before `send` lets the event loop do other things."""
@@ -46,9 +44,10 @@ class Producer(Generic[K, V]):
         self.config = parse_producer_config(config, settings)
         self._core = ProducerCore(self.config, Cluster(self.config.client_settings, environment), self._wake)
         self._core.accumulator.home.hurry = self._core.hurry
+        self._core.accumulator.home.check = self._check_place
         self._started = False
-        #: The event loop that it is used in, from the first use on.
-        self._loop: asyncio.AbstractEventLoop | None = None
+        #: Whether the event loop that it belongs to is over, or there is none yet. To ask which loop runs costs more.
+        self._has_no_loop: Callable[[], bool] = _has_none
         #: Batches that were begun since the loop last had a turn in `send`.
         self._begun = 0
         self._intercepts = bool(self._core.interceptors)
@@ -56,6 +55,10 @@ class Producer(Generic[K, V]):
     def _wake(self) -> None:
         self._begun += 1
         self._core.appended()
+
+    def _check_place(self) -> None:
+        if self._core.cluster.is_abroad:
+            self._check_loop()
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,7 +108,7 @@ class Producer(Generic[K, V]):
         order of their partition's records. Raises InvalidArgumentError, RecordTooLargeError, UnknownTopicError,
         ClientTimeoutError, ClientClosedError; then the record was not taken, and the callback is not called.
         """
-        if _running_loop() is not self._loop:
+        if self._has_no_loop():
             self._check_loop()
         if topic.__class__ is not str:
             if isinstance(topic, tuple):
@@ -178,7 +181,7 @@ class Producer(Generic[K, V]):
         """IllegalStateError in another event loop than the producer's; the first to use it is that."""
         self._core.check_open()
         self._core.cluster.check_loop()
-        self._loop = asyncio.get_running_loop()
+        self._has_no_loop = asyncio.get_running_loop().is_closed
 
     async def _drive(self, steps: Steps) -> BulkFuture:
         """Wait for what the steps say; what they return at last."""
@@ -290,3 +293,7 @@ class Producer(Generic[K, V]):
         failure = await self._core.abort()
         await self._core.cluster.close()
         return failure
+
+
+def _has_none() -> bool:
+    return True
