@@ -338,7 +338,7 @@ class Cluster:
         """Whether the caller is in another event loop than the one that it was first used in."""
         if self._loop is None or self._loop is asyncio._get_running_loop():
             return False
-        return os.getpid() == self._process  # to a forked child another error is due
+        return process_id() == self._process  # to a forked child another error is due
 
     def check_abandoned(self) -> None:
         """IllegalStateError where its own event loop still runs, so that nobody else may close it."""
