@@ -13,6 +13,7 @@ import pytest
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.assignor_oracle import AssignorOracle
 from support.brokers import RunningBroker
+from support.changed import Reached, changed_files, reached_by
 from support.client_facades import FACADES, Facade
 from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs, zookeeper_082_libs
@@ -29,6 +30,8 @@ REPORT_PATH = PROJECT / ".cache" / "spec-report.txt"
 MOST_OF_A_NAME = 150
 
 REPORT = pytest.StashKey[SpecReport]()
+#: The tests that the changes reach, where only they are to run.
+REACHED = pytest.StashKey[Reached]()
 #: What reports call a requirement of their test.
 SPEC = "spec"
 #: Where a worker puts what it says of processes that it found still running.
@@ -58,6 +61,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """What can be asked of a run beside pytest's own options."""
     parser.addoption("--long", action="store_true", help="run the tests marked long, too")
     parser.addoption("--quick", action="store_true", help="run only those that need no other program and do not wait")
+    parser.addoption("--changed", action="store_true", help="run only those that changed files can reach")
+    parser.addoption("--changed-since", metavar="COMMIT", help="the same, changed since COMMIT, not since main")
     parser.addoption("--spec-report", type=Path, default=REPORT_PATH, help="where to write the tests per requirement")
     parser.addoption("--update-docs", action="store_true", help="write the pages of docs/ that are made from the code")
 
@@ -91,11 +96,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long tests unless asked for, and what a quick run leaves out; note the others' requirements."""
+    """Leave out the long tests unless asked for, and what the run leaves out; note the others' requirements."""
     unwanted = [] if config.getoption("--long") else ["long"]
     if config.getoption("--quick"):
         unwanted += NEEDS
     left_out = {item for item in items if any(item.get_closest_marker(name) for name in unwanted)}
+    reached = config.stash.get(REACHED, None)
+    if reached is not None:
+        left_out |= {item for item in items if not reached.reaches(item, config.rootpath)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
@@ -120,6 +128,9 @@ class Worker:
 
     def __init__(self, config: pytest.Config) -> None:
         self._output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+        given: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
+        if "reached" in given:
+            config.stash[REACHED] = Reached.received(given["reached"])
 
     def pytest_sessionfinish(self) -> None:
         """Tell of processes left behind."""
@@ -135,6 +146,16 @@ class WholeRun:
         self._times = TestTimes(_times_path(config))
         self._left_running: list[str] = []
         self._mark = mark_this_run()
+        since = config.getoption("--changed-since")
+        if since or config.getoption("--changed"):
+            changed = changed_files(config.rootpath, since)
+            config.stash[REACHED] = reached_by(config.rootpath, changed)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker is about to start."""
+        if REACHED in self._config.stash:
+            node.workerinput["reached"] = self._config.stash[REACHED].sent()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Put each outcome down for the requirements of the test."""
