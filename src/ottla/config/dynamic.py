@@ -41,17 +41,13 @@ def dynamic_problem(properties: Mapping[str, str], config: BrokerConfig, *, per_
     `properties` is everything that would be set there, `config` the broker as it is now. Names that nobody knows are
     taken, as in Kafka.
     """
-    problem = _names_problem(properties, per_broker) or _refused_here(properties)
+    problem = _names_problem(properties) or _types_problem(properties)
+    if problem is None and not per_broker:
+        problem = _level_problem(properties)
+    if problem is None:
+        problem = _refused_here(properties)
     if problem is not None:
         return problem
-    values = {}
-    for name, text in properties.items():
-        setting = BROKER_SETTINGS.get(name)
-        if setting is not None:
-            try:
-                values[name] = parse_value(setting, text)
-            except ConfigError as error:
-                return f"{error}"
     trial = config.copy()
     own, default = (properties, config.dynamic_default) if per_broker else (config.dynamic_own, properties)
     trial.set_dynamic(default, own)
@@ -63,7 +59,7 @@ def dynamic_problem(properties: Mapping[str, str], config: BrokerConfig, *, per_
     return _threads_problem(trial, config)
 
 
-def _names_problem(properties: Mapping[str, str], per_broker: bool) -> str | None:
+def _names_problem(properties: Mapping[str, str]) -> str | None:
     known = [BROKER_SETTINGS[name] for name in properties if name in BROKER_SETTINGS]
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
@@ -74,29 +70,41 @@ def _names_problem(properties: Mapping[str, str], per_broker: bool) -> str | Non
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
             f"HashSet({', '.join(security)})"
         )
-    if not per_broker:
-        single = [setting.name for setting in known if setting.update_mode == "per-broker"]
-        single += [name for name in properties if name.startswith(LISTENER_PREFIX)]
-        if single:
-            return (
-                "Cannot update these configs at default cluster level, broker id must be specified: "
-                f"{_scala_set(single)}"
-            )
+    return None
+
+
+def _types_problem(properties: Mapping[str, str]) -> str | None:
+    for name, text in properties.items():
+        setting = BROKER_SETTINGS.get(name)
+        if setting is not None:
+            try:
+                parse_value(setting, text)
+            except ConfigError as error:
+                return str(error)
+    return None
+
+
+def _level_problem(properties: Mapping[str, str]) -> str | None:
+    """What only a single broker may have."""
+    known = [BROKER_SETTINGS[name] for name in properties if name in BROKER_SETTINGS]
+    single = [setting.name for setting in known if setting.update_mode == "per-broker"]
+    single += [name for name in properties if name.startswith(LISTENER_PREFIX)]
+    if single:
+        return (
+            f"Cannot update these configs at default cluster level, broker id must be specified: {_scala_set(single)}"
+        )
     return None
 
 
 def _refused_here(properties: Mapping[str, str]) -> str | None:
-    """What Kafka would take and this broker cannot honour."""
+    """Settings, all of readable values, that Kafka accepts and this broker cannot honour."""
     for name, text in properties.items():
         if name in FIXED_AT_START:
             return f"{name} cannot be changed while this broker runs. Set it in server.properties and restart"
         refusal = refusal_of_listener_override(name)
         setting = BROKER_SETTINGS.get(name)
         if refusal is None and setting is not None:
-            try:
-                refusal = refusal_of(setting, parse_value(setting, text), parse_value(setting, setting.default))
-            except ConfigError as error:
-                return f"{error}"
+            refusal = refusal_of(setting, parse_value(setting, text), parse_value(setting, setting.default))
         if refusal is not None:
             return refusal
     return None

@@ -137,6 +137,18 @@ def test_what_changes_nothing_is_not_refused(name: str, value: str) -> None:
     assert config.warnings == []
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("sasl.kerberos.min.time.before.relogin", "58000"), ("sasl.login.refresh.window.factor", "0.7"),
+     ("ssl.enabled.protocols", "TLSv1.3"), ("controller.quorum.fetch.timeout.ms", "5000")],
+)  # fmt: skip
+def test_details_of_features_that_are_off_have_no_effect(name: str, value: str) -> None:
+    """They promise nothing by themselves, and Apache Kafka takes them beside PLAINTEXT listeners, too."""
+    config = parse_broker_config({name: value})
+    assert isinstance(config, BrokerConfig)
+    assert config.warnings == [f"{name}={value} has no effect here"]
+
+
 def test_kraft_roles_refuse() -> None:
     found = problems(KRAFT)
     assert [problem.partition(" ")[0] for problem in found] == ["process.roles", "controller.quorum.voters"]

@@ -52,9 +52,9 @@ def sources() -> str:
     """The code but for the declarations, what judges all settings alike, and clients: theirs have the same names."""
     alike = ("settings.py", "refusals.py", "rules.py", "reference.py", "dynamic.py")
     package = PROJECT / "src" / "ottla"
-    files = [
-        path for path in package.rglob("*.py") if path.name not in alike and package / "client" not in path.parents
-    ]
+    left_out = {package / "config" / name for name in alike}
+    clients = {package / name for name in ("client", "peer", "spark", "zkconsumer")}
+    files = [path for path in package.rglob("*.py") if path not in left_out and clients.isdisjoint(path.parents)]
     return "".join(path.read_text() for path in files if path.parent.name != "declarations")
 
 

@@ -22,7 +22,7 @@ ROWS: tuple[Row, ...] = (
         "KRaft mode only: the listeners of the controllers.",
     ),
     (
-        "controller.quorum.append.linger.ms", "int", "25", "", "medium", "read-only", "refused",
+        "controller.quorum.append.linger.ms", "int", "25", "", "medium", "read-only", "no_effect",
         "KRaft mode only: how long the quorum's leader gathers writes, in milliseconds.",
     ),
     (
@@ -30,23 +30,23 @@ ROWS: tuple[Row, ...] = (
         "KRaft mode only: addresses where the quorum is found.",
     ),
     (
-        "controller.quorum.election.backoff.max.ms", "int", "1000", "", "high", "read-only", "refused",
+        "controller.quorum.election.backoff.max.ms", "int", "1000", "", "high", "read-only", "no_effect",
         "KRaft mode only: the longest pause before another election, in milliseconds.",
     ),
     (
-        "controller.quorum.election.timeout.ms", "int", "1000", "", "high", "read-only", "refused",
+        "controller.quorum.election.timeout.ms", "int", "1000", "", "high", "read-only", "no_effect",
         "KRaft mode only: how long a voter waits for the leader before it calls an election, in milliseconds.",
     ),
     (
-        "controller.quorum.fetch.timeout.ms", "int", "2000", "", "high", "read-only", "refused",
+        "controller.quorum.fetch.timeout.ms", "int", "2000", "", "high", "read-only", "no_effect",
         "KRaft mode only: how long a voter goes on without a fetch from the leader, in milliseconds.",
     ),
     (
-        "controller.quorum.request.timeout.ms", "int", "2000", "", "medium", "read-only", "refused",
+        "controller.quorum.request.timeout.ms", "int", "2000", "", "medium", "read-only", "no_effect",
         "KRaft mode only: time limit of requests in the quorum, in milliseconds.",
     ),
     (
-        "controller.quorum.retry.backoff.ms", "int", "20", "", "low", "read-only", "refused",
+        "controller.quorum.retry.backoff.ms", "int", "20", "", "low", "read-only", "no_effect",
         "KRaft mode only: pause before a request in the quorum is sent again, in milliseconds.",
     ),
     (

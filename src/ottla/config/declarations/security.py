@@ -92,27 +92,27 @@ ROWS: tuple[Row, ...] = (
         "SASL: login configuration in JAAS format.",
     ),
     (
-        "sasl.kerberos.kinit.cmd", "string", "/usr/bin/kinit", "", "medium", "per-broker", "refused",
+        "sasl.kerberos.kinit.cmd", "string", "/usr/bin/kinit", "", "medium", "per-broker", "no_effect",
         "Kerberos: path of `kinit`.",
     ),
     (
-        "sasl.kerberos.min.time.before.relogin", "long", "60000", "", "medium", "per-broker", "refused",
+        "sasl.kerberos.min.time.before.relogin", "long", "60000", "", "medium", "per-broker", "no_effect",
         "Kerberos: the shortest time between two logins, in milliseconds.",
     ),
     (
-        "sasl.kerberos.principal.to.local.rules", "list", "DEFAULT", "", "medium", "per-broker", "refused",
+        "sasl.kerberos.principal.to.local.rules", "list", "DEFAULT", "", "medium", "per-broker", "no_effect",
         "Kerberos: rules from principals to short names.",
     ),
     (
-        "sasl.kerberos.service.name", "string", None, "", "medium", "per-broker", "refused",
+        "sasl.kerberos.service.name", "string", None, "", "medium", "per-broker", "no_effect",
         "Kerberos: name of the service.",
     ),
     (
-        "sasl.kerberos.ticket.renew.jitter", "double", "0.05", "", "medium", "per-broker", "refused",
+        "sasl.kerberos.ticket.renew.jitter", "double", "0.05", "", "medium", "per-broker", "no_effect",
         "Kerberos: random part of the renewal time.",
     ),
     (
-        "sasl.kerberos.ticket.renew.window.factor", "double", "0.8", "", "medium", "per-broker", "refused",
+        "sasl.kerberos.ticket.renew.window.factor", "double", "0.8", "", "medium", "per-broker", "no_effect",
         "Kerberos: the share of a ticket's life after which it is renewed.",
     ),
     (
@@ -124,35 +124,35 @@ ROWS: tuple[Row, ...] = (
         "SASL: Java class of the login.",
     ),
     (
-        "sasl.login.connect.timeout.ms", "int", None, "", "low", "read-only", "refused",
+        "sasl.login.connect.timeout.ms", "int", None, "", "low", "read-only", "no_effect",
         "OAuth: time limit for connecting to the provider, in milliseconds.",
     ),
     (
-        "sasl.login.read.timeout.ms", "int", None, "", "low", "read-only", "refused",
+        "sasl.login.read.timeout.ms", "int", None, "", "low", "read-only", "no_effect",
         "OAuth: time limit for the provider's answer, in milliseconds.",
     ),
     (
-        "sasl.login.refresh.buffer.seconds", "short", "300", "", "medium", "per-broker", "refused",
+        "sasl.login.refresh.buffer.seconds", "short", "300", "", "medium", "per-broker", "no_effect",
         "OAuth: time kept in reserve before a credential ends, in seconds.",
     ),
     (
-        "sasl.login.refresh.min.period.seconds", "short", "60", "", "medium", "per-broker", "refused",
+        "sasl.login.refresh.min.period.seconds", "short", "60", "", "medium", "per-broker", "no_effect",
         "OAuth: the shortest time before a credential is refreshed, in seconds.",
     ),
     (
-        "sasl.login.refresh.window.factor", "double", "0.8", "", "medium", "per-broker", "refused",
+        "sasl.login.refresh.window.factor", "double", "0.8", "", "medium", "per-broker", "no_effect",
         "OAuth: the share of a credential's life after which it is refreshed.",
     ),
     (
-        "sasl.login.refresh.window.jitter", "double", "0.05", "", "medium", "per-broker", "refused",
+        "sasl.login.refresh.window.jitter", "double", "0.05", "", "medium", "per-broker", "no_effect",
         "OAuth: random part of that time.",
     ),
     (
-        "sasl.login.retry.backoff.max.ms", "long", "10000", "", "low", "read-only", "refused",
+        "sasl.login.retry.backoff.max.ms", "long", "10000", "", "low", "read-only", "no_effect",
         "OAuth: the longest pause between two tries, in milliseconds.",
     ),
     (
-        "sasl.login.retry.backoff.ms", "long", "100", "", "low", "read-only", "refused",
+        "sasl.login.retry.backoff.ms", "long", "100", "", "low", "read-only", "no_effect",
         "OAuth: the first pause between two tries, in milliseconds.",
     ),
     (
@@ -164,7 +164,7 @@ ROWS: tuple[Row, ...] = (
         "SASL: the mechanism between brokers.",
     ),
     (
-        "sasl.oauthbearer.clock.skew.seconds", "int", "30", "", "low", "read-only", "refused",
+        "sasl.oauthbearer.clock.skew.seconds", "int", "30", "", "low", "read-only", "no_effect",
         "OAuth: tolerated difference of clocks, in seconds.",
     ),
     (
@@ -176,15 +176,15 @@ ROWS: tuple[Row, ...] = (
         "OAuth: the issuer a token must name.",
     ),
     (
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms", "long", "3600000", "", "low", "read-only", "refused",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", "long", "3600000", "", "low", "read-only", "no_effect",
         "OAuth: how often the provider's keys are read, in milliseconds.",
     ),
     (
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", "long", "10000", "", "low", "read-only", "refused",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", "long", "10000", "", "low", "read-only", "no_effect",
         "OAuth: the longest pause before the keys are read again, in milliseconds.",
     ),
     (
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "long", "100", "", "low", "read-only", "refused",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "long", "100", "", "low", "read-only", "no_effect",
         "OAuth: the first pause before the keys are read again, in milliseconds.",
     ),
     (
@@ -192,11 +192,11 @@ ROWS: tuple[Row, ...] = (
         "OAuth: address of the provider's keys.",
     ),
     (
-        "sasl.oauthbearer.scope.claim.name", "string", "scope", "", "low", "read-only", "refused",
+        "sasl.oauthbearer.scope.claim.name", "string", "scope", "", "low", "read-only", "no_effect",
         "OAuth: name of the claim with the scope.",
     ),
     (
-        "sasl.oauthbearer.sub.claim.name", "string", "sub", "", "low", "read-only", "refused",
+        "sasl.oauthbearer.sub.claim.name", "string", "sub", "", "low", "read-only", "no_effect",
         "OAuth: name of the claim with the subject.",
     ),
     (
@@ -208,7 +208,7 @@ ROWS: tuple[Row, ...] = (
         "SASL: Java class of the server's callbacks.",
     ),
     (
-        "sasl.server.max.receive.size", "int", "524288", "", "medium", "read-only", "refused",
+        "sasl.server.max.receive.size", "int", "524288", "", "medium", "read-only", "no_effect",
         "SASL: the largest request before a login has succeeded, in bytes.",
     ),
     (
@@ -226,15 +226,15 @@ ROWS: tuple[Row, ...] = (
         "Java classes that bring security algorithms.",
     ),
     (
-        "ssl.allow.dn.changes", "boolean", "false", "", "low", "read-only", "refused",
+        "ssl.allow.dn.changes", "boolean", "false", "", "low", "read-only", "no_effect",
         "TLS: whether a new certificate may carry another distinguished name.",
     ),
     (
-        "ssl.allow.san.changes", "boolean", "false", "", "low", "read-only", "refused",
+        "ssl.allow.san.changes", "boolean", "false", "", "low", "read-only", "no_effect",
         "TLS: whether a new certificate may carry other alternative names.",
     ),
     (
-        "ssl.cipher.suites", "list", "", "", "medium", "per-broker", "refused",
+        "ssl.cipher.suites", "list", "", "", "medium", "per-broker", "no_effect",
         "TLS: the cipher suites offered; all by default.",
     ),
     (
@@ -242,11 +242,11 @@ ROWS: tuple[Row, ...] = (
         "TLS: whether clients must show a certificate: required, requested or none.",
     ),
     (
-        "ssl.enabled.protocols", "list", "TLSv1.2,TLSv1.3", "", "medium", "per-broker", "refused",
+        "ssl.enabled.protocols", "list", "TLSv1.2,TLSv1.3", "", "medium", "per-broker", "no_effect",
         "TLS: the versions offered.",
     ),
     (
-        "ssl.endpoint.identification.algorithm", "string", "https", "", "low", "per-broker", "refused",
+        "ssl.endpoint.identification.algorithm", "string", "https", "", "low", "per-broker", "no_effect",
         "TLS: how a server's name is checked against its certificate.",
     ),
     (
@@ -258,7 +258,7 @@ ROWS: tuple[Row, ...] = (
         "TLS: password of the private key.",
     ),
     (
-        "ssl.keymanager.algorithm", "string", "SunX509", "", "medium", "per-broker", "refused",
+        "ssl.keymanager.algorithm", "string", "SunX509", "", "medium", "per-broker", "no_effect",
         "TLS: algorithm of the key manager.",
     ),
     (
@@ -278,27 +278,27 @@ ROWS: tuple[Row, ...] = (
         "TLS: password of the key store.",
     ),
     (
-        "ssl.keystore.type", "string", "JKS", "", "medium", "per-broker", "refused",
+        "ssl.keystore.type", "string", "JKS", "", "medium", "per-broker", "no_effect",
         "TLS: format of the key store.",
     ),
     (
-        "ssl.principal.mapping.rules", "string", "DEFAULT", "", "low", "read-only", "refused",
+        "ssl.principal.mapping.rules", "string", "DEFAULT", "", "low", "read-only", "no_effect",
         "TLS: rules from a certificate's name to a short name.",
     ),
     (
-        "ssl.protocol", "string", "TLSv1.3", "", "medium", "per-broker", "refused",
+        "ssl.protocol", "string", "TLSv1.3", "", "medium", "per-broker", "no_effect",
         "TLS: the version preferred.",
     ),
     (
-        "ssl.provider", "string", None, "", "medium", "per-broker", "refused",
+        "ssl.provider", "string", None, "", "medium", "per-broker", "no_effect",
         "TLS: the Java security provider.",
     ),
     (
-        "ssl.secure.random.implementation", "string", None, "", "low", "per-broker", "refused",
+        "ssl.secure.random.implementation", "string", None, "", "low", "per-broker", "no_effect",
         "TLS: the source of random numbers.",
     ),
     (
-        "ssl.trustmanager.algorithm", "string", "PKIX", "", "medium", "per-broker", "refused",
+        "ssl.trustmanager.algorithm", "string", "PKIX", "", "medium", "per-broker", "no_effect",
         "TLS: algorithm of the trust manager.",
     ),
     (
@@ -314,7 +314,7 @@ ROWS: tuple[Row, ...] = (
         "TLS: password of the trust store.",
     ),
     (
-        "ssl.truststore.type", "string", "JKS", "", "medium", "per-broker", "refused",
+        "ssl.truststore.type", "string", "JKS", "", "medium", "per-broker", "no_effect",
         "TLS: format of the trust store.",
     ),
 )
