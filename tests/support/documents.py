@@ -17,6 +17,7 @@ from ottla.client.configs import reference as client_reference
 from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
 from support.group_page import groups_page
+from support.metrics_page import metrics_page
 
 PROJECT = Path(__file__).resolve().parents[2]
 HANDLERS = PROJECT / "src" / "ottla" / "broker" / "handlers"
@@ -150,5 +151,6 @@ PAGES = {
     "docs/client-metrics.md": client_metrics_page,
     "docs/client-settings.md": client_reference.render,
     "docs/groups.md": groups_page,
+    "docs/metrics.md": lambda: metrics_page(MADE_BY),
     "docs/settings.md": reference.render,
 }

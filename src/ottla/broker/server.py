@@ -18,6 +18,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.dynamic_settings import DynamicSettings
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.metadata import MetadataCache
+from ottla.broker.metrics.service import MetricsService
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.slices import LoopSlices
 from ottla.broker.topics import TopicManager, generate_broker_id
@@ -125,6 +126,7 @@ class Broker:
         self._coordination: Coordination | None = None
         self._tree_changes: TreeChanges | None = None
         self._acceptors: list[Acceptor] = []
+        self.metrics = MetricsService(self)
         #: Whether the topics of the tree are hosted; what comes after that is new.
         self._is_started = False
         self._tick: asyncio.TimerHandle | None = None
@@ -168,6 +170,7 @@ class Broker:
         if refusal is not None:
             for listening, _ in sockets:
                 listening.close()
+            self.metrics.close()
             return refusal
         loop = asyncio.get_running_loop()
         self._acceptors = [
@@ -183,6 +186,7 @@ class Broker:
             for listening, endpoint in sockets
         ]
         self._tick = loop.call_later(TICK_S, self._on_tick)
+        self.metrics.start(loop)
         return None
 
     def _bind(self) -> list[tuple[ListeningSocket, Endpoint]]:
@@ -193,6 +197,7 @@ class Broker:
             for endpoint in self.config.listeners:
                 listening = self._network.listen(endpoint.host, endpoint.port, send_buffer_bytes=send_buffer_bytes)
                 sockets.append((listening, endpoint.with_port(listening.port)))
+            self.metrics.bind(self._network)
         except NetworkError:
             for listening, _ in sockets:
                 listening.close()
@@ -427,6 +432,8 @@ class Broker:
 
     def _on_tick(self) -> None:
         loop = asyncio.get_running_loop()
+        if self._tick is not None:
+            self.metrics.loop_lag.measured(self._tick.when(), loop.time())
         self._tick = loop.call_later(TICK_S, self._on_tick)
         try:
             self.logs.maintain(self.clock.now_ms())
@@ -462,6 +469,7 @@ class Broker:
             self._tick.cancel()
         for acceptor in self._acceptors:
             acceptor.close()
+        self.metrics.close()
         await self.dispatcher.stop()
         self.partitions.flush_timer.stop()
         await self.groups.stop()

@@ -24,6 +24,9 @@ class ConnectionSet:
         self._per_host: Counter[str] = Counter()
         self._open: set[PlaintextConnection] = set()
         self.refused = 0
+        #: Bytes of the connections that are closed.
+        self._bytes_in = 0
+        self._bytes_out = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -44,9 +47,19 @@ class ConnectionSet:
         """Forget a closed connection."""
         if connection in self._open:
             self._open.remove(connection)
+            self._bytes_in += connection.bytes_in
+            self._bytes_out += connection.bytes_out
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]
+
+    def bytes_in(self) -> int:
+        """Bytes received on all connections, also on those that are closed."""
+        return self._bytes_in + sum(connection.bytes_in for connection in self._open)
+
+    def bytes_out(self) -> int:
+        """Bytes sent on all connections, also on those that are closed."""
+        return self._bytes_out + sum(connection.bytes_out for connection in self._open)
 
     def snapshot(self) -> list[PlaintextConnection]:
         """The open connections now; closing them while iterating is safe."""

@@ -58,6 +58,11 @@ class ReplicaManager:
         partitions = self._by_id.get(topic_id)
         return partitions.get(index) if partitions is not None else None
 
+    @property
+    def offline_count(self) -> int:
+        """Partitions whose folder has failed."""
+        return sum(map(len, self._offline.values()))
+
     def hosts(self, topic: str | UUID, index: int) -> bool:
         """Whether a partition, whose topic is given by name or by id, is in service here."""
         found = self.get(topic, index) if isinstance(topic, str) else self.get_by_id(topic, index)

@@ -30,6 +30,7 @@ class Partition:
         "is_internal",
         "isr_size",
         "leader_epoch",
+        "loaded_end_offset",
         "log",
         "told_ms",
         "topic",
@@ -44,6 +45,8 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        #: The log's end when this broker took the partition up; what it has grown since is for the metrics.
+        self.loaded_end_offset = log.log_end_offset
         self.leader_epoch = leader_epoch
         self.is_internal = is_internal
         #: In-sync replicas, this broker's own included.

@@ -22,6 +22,16 @@ ROWS: tuple[Row, ...] = (
         "there. `ottla serve --durable` sets it.",
     ),
     (
+        "ottla.metrics.host", "string", "127.0.0.1", "", "medium", "read-only", "honoured",
+        "Address on which `/metrics` is served where `ottla.metrics.port` is set. Nobody has to log in there: choose "
+        "another one than the loopback only in a network that you trust.",
+    ),
+    (
+        "ottla.metrics.port", "int", "-1", "[-1,...,65535]", "medium", "read-only", "honoured",
+        "Port on which metrics are served by HTTP, in Prometheus's text format (docs/metrics.md); 0 takes any free "
+        "one, -1 serves them to nobody. Needs `pip install 'ottla[metrics]'`.",
+    ),
+    (
         "ottla.zookeeper.port", "int", "-1", "[-1,...,65535]", "medium", "read-only", "honoured",
         "Port on which the embedded tree is served to other processes, in ZooKeeper's protocol, at the address of the "
         "first listener; 0 takes any free one, -1 serves it to nobody. `ottla serve --zookeeper-port` sets it.",

@@ -1,0 +1,367 @@
+"""Which metrics a broker has: names, help texts, and where each is counted.
+
+Where Apache Kafka has the figure, its name is the one that the usual configuration of the JMX exporter for Prometheus
+makes of Kafka's MBean, so that dashboards for Kafka show it; the others begin with `ottla_`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.metrics.registry import Labelled, MetricDeclaration, MetricKind, MetricsRegistry
+from ottla.groups.coordinator import CoordinatorState
+from ottla.groups.states import GroupState
+from ottla.wire.apis import API
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Broker
+    from ottla.groups.machine import GroupMachine
+
+MOST_GROUPS = 1_000
+"""Groups that have a value of their own; a broker with more counts them by state only."""
+
+COUNTER, GAUGE = MetricKind.COUNTER, MetricKind.GAUGE
+
+
+class BrokerMetric(NamedTuple):
+    """A metric of the broker; `mbean` is Kafka's name of the figure, None where it is ours."""
+
+    declaration: MetricDeclaration
+    mbean: str | None
+    read: Callable[[Broker], Labelled]
+
+
+def broker_registry(broker: Broker) -> MetricsRegistry:
+    """The registry of a broker that has been started."""
+    registry = MetricsRegistry()
+    for metric in BROKER_METRICS:
+        registry.add(metric.declaration, partial(metric.read, broker))
+    return registry
+
+
+def _one(read: Callable[[Broker], float]) -> Callable[[Broker], Labelled]:
+    """The reader of a metric without labels."""
+    return lambda broker: [((), read(broker))]
+
+
+def _kafka(
+    mbean: str, name: str, kind: MetricKind, text: str, read: Callable[[Broker], Labelled], labels: tuple[str, ...] = ()
+) -> BrokerMetric:
+    return BrokerMetric(MetricDeclaration(name, kind, text, labels), mbean, read)
+
+
+def _ottla(
+    name: str, kind: MetricKind, text: str, read: Callable[[Broker], Labelled], labels: tuple[str, ...] = ()
+) -> BrokerMetric:
+    return BrokerMetric(MetricDeclaration(f"ottla_{name}", kind, text, labels), None, read)
+
+
+# Requests and connections
+
+
+def _requests(broker: Broker) -> Iterator[tuple[tuple[str, ...], float]]:
+    for key, count in broker.dispatcher.requests.items():
+        yield (API[key].name,), count
+
+
+def _messages_in(broker: Broker) -> Labelled:
+    counts: Counter[str] = Counter()
+    for partition in broker.partitions:
+        counts[partition.topic] += partition.log.log_end_offset - partition.loaded_end_offset
+    return [((topic,), count) for topic, count in counts.items()]
+
+
+# Groups
+
+
+def _machines(broker: Broker) -> list[GroupMachine]:
+    return broker.groups.groups()[1]
+
+
+def _groups_in(state: GroupState) -> Callable[[Broker], Labelled]:
+    return _one(lambda broker: sum(1 for machine in _machines(broker) if machine.state is state))
+
+
+def _coordinators(broker: Broker) -> Labelled:
+    return [((state.label,), count) for state, count in broker.groups.coordinator_states().items()]
+
+
+def _coordinator_of_each(broker: Broker) -> Labelled:
+    machines = _machines(broker)
+    if len(machines) > MOST_GROUPS:
+        return []
+    return [((each.group_id,), broker.groups.coordinator_state(each.group_id).value) for each in machines]
+
+
+_STATES = ", ".join(f"{state.value} {state.label}" for state in CoordinatorState)
+_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
+
+
+def _of_requests() -> Iterator[BrokerMetric]:
+    """Requests and connections."""
+    yield from (
+        _kafka(
+            "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*",
+            "kafka_network_requestmetrics_requests_total",
+            COUNTER,
+            "Requests taken up, by API.",
+            _requests,
+            ("request",),
+        ),
+        _kafka(
+            "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=*",
+            "kafka_server_brokertopicmetrics_messagesin_total",
+            COUNTER,
+            "Records appended to the partitions of a topic since the broker took them up, control records included.",
+            _messages_in,
+            ("topic",),
+        ),
+        _kafka(
+            "kafka.server:type=socket-server-metrics,connection-count",
+            "kafka_server_socket_server_metrics_connection_count",
+            GAUGE,
+            "Open connections.",
+            _one(lambda broker: len(broker.connections)),
+        ),
+        _kafka(
+            "kafka.server:type=socket-server-metrics,incoming-byte-total",
+            "kafka_server_socket_server_metrics_incoming_byte_total",
+            COUNTER,
+            "Bytes received on all connections.",
+            _one(lambda broker: broker.connections.bytes_in()),
+        ),
+        _kafka(
+            "kafka.server:type=socket-server-metrics,outgoing-byte-total",
+            "kafka_server_socket_server_metrics_outgoing_byte_total",
+            COUNTER,
+            "Bytes sent on all connections.",
+            _one(lambda broker: broker.connections.bytes_out()),
+        ),
+        _ottla(
+            "connections_refused_total",
+            COUNTER,
+            "Connections refused by max.connections, max.connections.per.ip or the limit of open files.",
+            _one(lambda broker: broker.connections.refused),
+        ),
+        _ottla(
+            "refused_frames_total",
+            COUNTER,
+            "Requests that closed their connection: too large, unreadable, or of a version that is not served.",
+            _one(lambda broker: broker.dispatcher.refused_frames),
+        ),
+        _ottla(
+            "cold_reads_total",
+            COUNTER,
+            "Ranges of files that were not in the page cache and read by a disk thread first.",
+            _one(lambda broker: broker.dispatcher.cold_reads),
+        ),
+    )
+
+
+def _of_fetch_sessions_and_loop() -> Iterator[BrokerMetric]:
+    """Fetch sessions, and the event loop."""
+    yield from (
+        _kafka(
+            "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
+            "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+            GAUGE,
+            "Fetch sessions.",
+            _one(lambda broker: len(broker.fetch_sessions)),
+        ),
+        _kafka(
+            "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached",
+            "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
+            GAUGE,
+            "Partitions in fetch sessions.",
+            _one(lambda broker: broker.fetch_sessions.partitions),
+        ),
+        _kafka(
+            "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec",
+            "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
+            COUNTER,
+            "Fetch sessions that made room for others.",
+            _one(lambda broker: broker.fetch_sessions.evictions),
+        ),
+        _ottla(
+            "event_loop_lag_seconds",
+            GAUGE,
+            "How late the broker's tick, once a second, ran the last time; a request at that moment waited as long.",
+            _one(lambda broker: broker.metrics.loop_lag.last_s),
+        ),
+        _ottla(
+            "event_loop_lag_max_seconds",
+            GAUGE,
+            "The latest that the broker's tick has run since the start.",
+            _one(lambda broker: broker.metrics.loop_lag.max_s),
+        ),
+    )
+
+
+def _of_partitions() -> Iterator[BrokerMetric]:
+    """Partitions and log directories."""
+    yield from (
+        _kafka(
+            "kafka.server:type=ReplicaManager,name=PartitionCount",
+            "kafka_server_replicamanager_partitioncount",
+            GAUGE,
+            "Partitions that this broker holds, in service.",
+            _one(lambda broker: sum(1 for _ in broker.partitions)),
+        ),
+        _kafka(
+            "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
+            "kafka_server_replicamanager_offlinereplicacount",
+            GAUGE,
+            "Partitions of this broker whose log directory has failed.",
+            _one(lambda broker: broker.partitions.offline_count),
+        ),
+        _kafka(
+            "kafka.controller:type=KafkaController,name=GlobalTopicCount",
+            "kafka_controller_kafkacontroller_globaltopiccount",
+            GAUGE,
+            "Topics of the cluster, as this broker knows it.",
+            _one(lambda broker: len(broker.image.topics)),
+        ),
+        _kafka(
+            "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            GAUGE,
+            "Log directories that have failed.",
+            _one(lambda broker: len(broker.logs.failed_folders)),
+        ),
+        _ottla(
+            "unflushed_bytes",
+            GAUGE,
+            "Bytes of records that are in the page cache and not forced to disk yet.",
+            _one(lambda broker: broker.logs.unflushed_bytes),
+        ),
+    )
+
+
+def _of_group_states() -> Iterator[BrokerMetric]:
+    """Groups by their states."""
+    yield from (
+        _kafka(
+            f"{_GROUPS}NumGroups",
+            "kafka_coordinator_group_groupmetadatamanager_numgroups",
+            GAUGE,
+            "Groups that this broker coordinates, and has loaded.",
+            _one(lambda broker: len(_machines(broker))),
+        ),
+        *(
+            _kafka(
+                f"{_GROUPS}NumGroups{state.value}",
+                f"kafka_coordinator_group_groupmetadatamanager_numgroups{state.value.lower()}",
+                GAUGE,
+                f"Groups in the state {state.value}.",
+                _groups_in(state),
+            )
+            for state in GroupState
+        ),
+        _kafka(
+            f"{_GROUPS}NumOffsets",
+            "kafka_coordinator_group_groupmetadatamanager_numoffsets",
+            GAUGE,
+            "Committed offsets of these groups.",
+            _one(lambda broker: sum(len(machine.offsets) for machine in _machines(broker))),
+        ),
+    )
+
+
+def _of_coordinators() -> Iterator[BrokerMetric]:
+    """How far coordinators are, and what they did."""
+    yield from (
+        _ottla(
+            "group_coordinators",
+            GAUGE,
+            "Coordinators by how far they are: groups; partitions of the offsets topic where it is not known yet which "
+            "groups they hold.",
+            _coordinators,
+            ("state",),
+        ),
+        _ottla(
+            "group_coordinator_state",
+            GAUGE,
+            f"How far a group's coordinator is: {_STATES}. Left out beyond {MOST_GROUPS:,} groups.",
+            _coordinator_of_each,
+            ("group",),
+        ),
+        _ottla(
+            "group_requests_total",
+            COUNTER,
+            "JoinGroup, SyncGroup, LeaveGroup, OffsetCommit, OffsetDelete, DeleteGroups (each group) taken up.",
+            _one(lambda broker: broker.groups.metrics.requests),
+        ),
+        _ottla(
+            "group_heartbeats_total",
+            COUNTER,
+            "Heartbeats answered.",
+            _one(lambda broker: broker.groups.metrics.heartbeats),
+        ),
+        _ottla(
+            "group_rebalances_total",
+            COUNTER,
+            "Rebalances that have ended.",
+            _one(lambda broker: broker.groups.rebalances),
+        ),
+        _ottla(
+            "group_expired_offsets_total",
+            COUNTER,
+            "Committed offsets removed by offsets.retention.minutes.",
+            _one(lambda broker: broker.groups.metrics.expired_offsets),
+        ),
+    )
+
+
+def _of_coordinator_log() -> Iterator[BrokerMetric]:
+    """The coordinator's log, evidence and timer."""
+    yield from (
+        _ottla(
+            "rebalance_evidence_written_total",
+            COUNTER,
+            "Rebalances recorded in __ottla_rebalances.",
+            _one(lambda broker: broker.groups.evidence.written),
+        ),
+        _ottla(
+            "rebalance_evidence_dropped_total",
+            COUNTER,
+            "Rebalances whose record was lost: the topic could not be made or written.",
+            _one(lambda broker: broker.groups.evidence.dropped),
+        ),
+        _ottla(
+            "coordinator_append_failures_total",
+            COUNTER,
+            "Appends to __consumer_offsets that failed.",
+            _one(lambda broker: broker.groups.runtime.metrics.append_failures),
+        ),
+        _ottla(
+            "coordinator_loaded_records_total",
+            COUNTER,
+            "Records replayed when partitions of __consumer_offsets were loaded.",
+            _one(lambda broker: broker.groups.runtime.metrics.loaded_records),
+        ),
+        _ottla(
+            "coordinator_load_max_seconds",
+            GAUGE,
+            "The longest that loading a partition of __consumer_offsets took.",
+            _one(lambda broker: broker.groups.runtime.metrics.load_ms_max / 1000),
+        ),
+        _ottla(
+            "coordinator_timer_runs_total",
+            COUNTER,
+            "Times that the groups' timer ran.",
+            _one(lambda broker: broker.groups.runtime.metrics.timer_runs),
+        ),
+    )
+
+
+BROKER_METRICS: tuple[BrokerMetric, ...] = (
+    *_of_requests(),
+    *_of_fetch_sessions_and_loop(),
+    *_of_partitions(),
+    *_of_group_states(),
+    *_of_coordinators(),
+    *_of_coordinator_log(),
+)

@@ -1,0 +1,181 @@
+"""The HTTP endpoint for metrics: `GET /metrics`, nothing else, off unless `ottla.metrics.port` is set.
+
+It runs on the broker's loop, where values are read; a disk thread makes the text. One request per connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.metrics.registry import MetricsRegistry, text_of
+from ottla.env.network import NetworkError
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.env.executor import Executor
+    from ottla.env.network import EventLoop, ListeningSocket, ServerNetwork, StreamSocket
+
+log = logging.getLogger("ottla.broker")
+
+MOST_CONNECTIONS = 16
+"""Connections at a time; further ones are closed at once."""
+MOST_REQUEST_BYTES = 16 * 1024
+TIMEOUT_S = 10.0
+"""How long a connection may take in all."""
+HEAD_END = b"\r\n\r\n"
+TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
+PATH = "/metrics"
+MISSING = "the metrics need the package prometheus-client: pip install 'ottla[metrics]'"
+
+
+def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> ListeningSocket | None:
+    """Bind `ottla.metrics.host` and `ottla.metrics.port`; None where the port is -1.
+
+    Raises NetworkError where that cannot be, or the package that writes the metrics is missing.
+    """
+    port = config.get_int("ottla.metrics.port")
+    if port < 0:
+        return None
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError:
+        raise NetworkError(f"ottla.metrics.port: {MISSING}") from None
+    try:
+        return network.listen(config.get_string("ottla.metrics.host"), port)
+    except NetworkError as error:
+        raise NetworkError(f"ottla.metrics.port: {error}") from error
+
+
+class MetricsEndpoint:
+    """Answers scrapes of a registry on a listening socket, until `close`."""
+
+    def __init__(
+        self, loop: EventLoop, listening: ListeningSocket, registry: MetricsRegistry, executor: Executor
+    ) -> None:
+        self._loop = loop
+        self._listening = listening
+        self._registry = registry
+        self._executor = executor
+        self._open: set[_Scrape] = set()
+        loop.add_reader(listening.fd, self._on_acceptable)
+
+    @property
+    def port(self) -> int:
+        """The port listened on, resolved where 0 was asked for."""
+        return self._listening.port
+
+    def close(self) -> None:
+        """Stop, and close all connections."""
+        self._loop.remove_reader(self._listening.fd)
+        self._listening.close()
+        for scrape in list(self._open):
+            scrape.close()
+
+    def _on_acceptable(self) -> None:
+        try:
+            stream = self._listening.accept()
+        except NetworkError as error:
+            log.warning("metrics: %s", error)
+            return
+        if stream is None:
+            return
+        if len(self._open) >= MOST_CONNECTIONS:
+            stream.close()
+        else:
+            self._open.add(_Scrape(self._loop, stream, self._answer, self._open.discard))
+
+    def _answer(self, request: bytes, done: Callable[[bytes], None]) -> None:
+        """Call `done` with the response, at once or when the text is made."""
+        method, _, rest = request.partition(b"\r\n")[0].partition(b" ")
+        path = rest.split(b" ")[0].partition(b"?")[0]
+        if method not in (b"GET", b"HEAD"):
+            done(_response("405 Method Not Allowed", b"only GET is served\n", allow="GET, HEAD"))
+            return
+        if path != PATH.encode():
+            done(_response("404 Not Found", f"the metrics are at {PATH}\n".encode()))
+            return
+
+        def made(text: bytes | None, error: BaseException | None) -> None:
+            if text is None:
+                log.error("the metrics cannot be written: %s", error)
+                done(_response("500 Internal Server Error", b"see the broker's log\n"))
+                return
+            response = _response("200 OK", text, TEXT_FORMAT)
+            done(response[: -len(text)] if method == b"HEAD" and text else response)
+
+        readings = self._registry.read()
+        self._executor.call(lambda: text_of(readings), made)
+
+
+class _Scrape:
+    """One connection: reads a request's head, sends the response, closes."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        stream: StreamSocket,
+        answer: Callable[[bytes, Callable[[bytes], None]], None],
+        closed: Callable[[_Scrape], None],
+    ) -> None:
+        self._loop = loop
+        self._stream = stream
+        self._answer = answer
+        self._on_closed = closed
+        self._received = bytearray()
+        self._unsent = b""
+        self._is_closed = False
+        self._timer: TimerHandle = loop.call_later(TIMEOUT_S, self.close)  # type: ignore[assignment]
+        loop.add_reader(stream.fd, self._on_readable)
+
+    def _on_readable(self) -> None:
+        room = bytearray(MOST_REQUEST_BYTES)
+        try:
+            count = self._stream.recv_into(memoryview(room))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        self._received += room[:count]
+        if HEAD_END in self._received:
+            self._loop.remove_reader(self._stream.fd)
+            self._answer(bytes(self._received), self._send)
+        elif count == 0 or len(self._received) >= MOST_REQUEST_BYTES:
+            self.close()
+
+    def _send(self, response: bytes) -> None:
+        if not self._is_closed:
+            self._unsent = response
+            self._loop.add_writer(self._stream.fd, self._on_writable)
+
+    def _on_writable(self) -> None:
+        try:
+            sent = self._stream.send(self._unsent, 0)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        self._unsent = self._unsent[sent:]
+        if not self._unsent:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection; twice does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._timer.cancel()
+            self._loop.remove_reader(self._stream.fd)
+            self._loop.remove_writer(self._stream.fd)
+            self._stream.close()
+            self._on_closed(self)
+
+
+def _response(status: str, body: bytes, content_type: str = "text/plain; charset=utf-8", allow: str = "") -> bytes:
+    head = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", f"Content-Length: {len(body)}", "Connection: close"]
+    if allow:
+        head.append(f"Allow: {allow}")
+    return "\r\n".join(head).encode() + HEAD_END + body

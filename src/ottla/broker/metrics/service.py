@@ -1,0 +1,46 @@
+"""The metrics of one broker from its start to its stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.metrics.catalogue import broker_registry
+from ottla.broker.metrics.endpoint import MetricsEndpoint, listen_for_scrapes
+from ottla.broker.metrics.loop_lag import LoopLag
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Broker
+    from ottla.env.network import EventLoop, ListeningSocket, ServerNetwork
+
+
+class MetricsService:
+    """`bind` and `start` in this order, where metrics are to be served; `close` at any time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.loop_lag = LoopLag()
+        self._broker = broker
+        self._listening: ListeningSocket | None = None
+        self._endpoint: MetricsEndpoint | None = None
+
+    @property
+    def port(self) -> int | None:
+        """Where metrics are served; None where they are not."""
+        return None if self._endpoint is None else self._endpoint.port
+
+    def bind(self, network: ServerNetwork) -> None:
+        """Bind the port that the settings name, if any. Raises NetworkError with the cause."""
+        self._listening = listen_for_scrapes(self._broker.config, network)
+
+    def start(self, loop: EventLoop) -> None:
+        """Answer, now that there is a broker to tell of."""
+        if self._listening is not None:
+            registry = broker_registry(self._broker)
+            self._endpoint = MetricsEndpoint(loop, self._listening, registry, self._broker.executor)
+
+    def close(self) -> None:
+        """Answer no more."""
+        if self._endpoint is not None:
+            self._endpoint.close()
+        elif self._listening is not None:
+            self._listening.close()
+        self._listening = self._endpoint = None
