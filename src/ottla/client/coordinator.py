@@ -7,12 +7,12 @@ from typing import Any
 from ottla.client.errors import BrokerError
 from ottla.client.model import Node
 from ottla.peer.cluster import COORDINATOR, Cluster
+from ottla.peer.errors import COORDINATOR_MOVED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.schema import Message
 
 GROUP = 0
-MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class GroupCoordinator:
@@ -68,6 +68,6 @@ class GroupCoordinator:
         """BrokerError for anything but NONE; who is not the coordinator is not asked again."""
         if code == ErrorCode.NONE:
             return
-        if code in MOVED:
+        if code in COORDINATOR_MOVED:
             self._node = None
         raise BrokerError(code, f"group {self._group}: {context}", detail)

@@ -8,30 +8,18 @@ from itertools import takewhile
 
 from ottla.client.errors import BrokerError, ClientTimeoutError, CorruptBatchError, OffsetOutOfRange
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
-from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED, offsets_at
+from ottla.client.offsets import offsets_at
 from ottla.peer.cluster import FETCH, Cluster
+from ottla.peer.fetch import FetchLimits, fetch_without_session, partitions_in
+from ottla.peer.fetch_session import NO_LEADER_EPOCH, WantedFetch
 from ottla.records.batch import BatchHeader, check_crc, split_batches
 from ottla.records.errors import BatchError
 from ottla.records.upgrade import upgrade
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.wire.messages.fetch import FetchResponse, PartitionData
 
 FETCH_MAX_BYTES = 4 * 1024 * 1024
 """Bytes of one answer unless the caller says otherwise; a single larger batch is sent whole all the same (KIP-74)."""
-FETCH_MAX_WAIT_MS = 500
-FETCH_MIN_BYTES = 1
-NO_SESSION = 0
-NO_SESSION_EPOCH = -1
-
-
-@dataclass(slots=True, frozen=True)
-class FetchLimits:
-    """How much one fetch may bring (bytes), and how long a broker may wait for it (ms)."""
-
-    max_bytes: int = FETCH_MAX_BYTES
-    min_bytes: int = FETCH_MIN_BYTES
-    max_wait_ms: int = FETCH_MAX_WAIT_MS
-    isolation_level: int = READ_UNCOMMITTED
 
 
 @dataclass(slots=True)
@@ -163,28 +151,16 @@ async def ask_leader(
     OFFSET_OUT_OF_RANGE is left to the caller; any other error is raised as BrokerError, and `Cluster.retry` knows by it
     whether to look for another leader.
     """
-    topic, number = partition
     leader = await cluster.leader(partition)
-    wanted = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=limits.max_bytes)
-    request = FetchRequest(
-        replica_id=CONSUMER,
-        max_wait_ms=limits.max_wait_ms,
-        min_bytes=limits.min_bytes,
-        max_bytes=limits.max_bytes,
-        isolation_level=limits.isolation_level,
-        session_id=NO_SESSION,
-        session_epoch=NO_SESSION_EPOCH,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
-    )
+    request = fetch_without_session({partition: WantedFetch(position, NO_LEADER_EPOCH, limits.max_bytes)}, limits)
     answer: FetchResponse = await cluster.request(leader, request, purpose=FETCH)
     context = f"{partition} cannot be read from broker {leader}"
     if answer.error_code != ErrorCode.NONE:
         raise BrokerError(answer.error_code, context)
-    for each in answer.responses:
-        for data in each.partitions:
-            if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
-                raise BrokerError(data.error_code, context)
-            return data, leader
+    for _, data in partitions_in(answer):
+        if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+            raise BrokerError(data.error_code, context)
+        return data, leader
     raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{context}: its answer leaves the partition out")
 
 

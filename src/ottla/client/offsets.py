@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from ottla.client.errors import BrokerError
 from ottla.client.model import NO_OFFSET, OffsetAndTimestamp, TopicPartition, by_topic
 from ottla.peer.cluster import Cluster
+from ottla.peer.model import CONSUMER, READ_UNCOMMITTED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -15,9 +16,6 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-
-CONSUMER = -1
-READ_UNCOMMITTED = 0
 
 Found = dict[TopicPartition, OffsetAndTimestamp | None]
 """What a broker tells of partitions; None where there is no record as late as the timestamp."""

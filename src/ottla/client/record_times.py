@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Mapping
 
 from ottla.client.errors import ClientError
-from ottla.client.model import TopicPartition, by_topic
-from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED
+from ottla.client.model import TopicPartition
 from ottla.peer.cluster import FETCH, Cluster
+from ottla.peer.fetch import FetchLimits, fetch_without_session
+from ottla.peer.fetch_session import NO_LEADER_EPOCH, WantedFetch
 from ottla.records.batch import split_batches
 from ottla.records.errors import BatchError
 from ottla.records.record import decode_batch
 from ottla.records.upgrade import upgrade
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 
 PARTITION_MAX_BYTES = 64 * 1024
 """Enough for an ordinary batch; larger ones come one a request, as the broker always sends the first one whole."""
@@ -59,22 +60,8 @@ async def _of_leader(cluster: Cluster, leader: int, wanted: Mapping[TopicPartiti
 
 
 def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
-    wanted = {
-        partition: FetchPartition(
-            partition=partition.partition, fetch_offset=offset, partition_max_bytes=PARTITION_MAX_BYTES
-        )
-        for partition, offset in positions.items()
-    }
-    return FetchRequest(
-        replica_id=CONSUMER,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=MAX_BYTES,
-        isolation_level=READ_UNCOMMITTED,
-        session_id=NO_SESSION,
-        session_epoch=NO_SESSION_EPOCH,
-        topics=[FetchTopic(topic=name, partitions=asked) for name, asked in by_topic(wanted).items()],
-    )
+    wanted = {each: WantedFetch(offset, NO_LEADER_EPOCH, PARTITION_MAX_BYTES) for each, offset in positions.items()}
+    return fetch_without_session(wanted, FetchLimits(MAX_BYTES, min_bytes=0, max_wait_ms=0))
 
 
 def _take(

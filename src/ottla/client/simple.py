@@ -22,15 +22,16 @@ from typing import Any, Generic, Self, TypeVar
 
 from ottla.client.configs import parse_consumer_config
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
-from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.consumer.subscription_state import PartitionState
 from ottla.client.errors import ClientError, InvalidArgumentError
-from ottla.client.fetcher import FetchLimits, ask_leader, out_of_range
+from ottla.client.fetcher import ask_leader, out_of_range
 from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, Node, TopicPartition
 from ottla.client.offsets import find_offsets
 from ottla.client.serialization import close_each, deserialize_function, make_deserializer
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
+from ottla.peer.fetch import FetchLimits, aborted_in
+from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.consumed import ConsumerRecord
 from ottla.wire.errors import ErrorCode
 
@@ -170,9 +171,8 @@ class SimpleConsumer(Generic[K, V]):
         records: list[ConsumerRecord[K, V]] = []
         next_offset = offset
         if data.records:
-            aborted = [(each.first_offset, each.producer_id) for each in data.aborted_transactions or ()]
             fetch = CompletedFetch(
-                wanted, PartitionState(), 0, offset, memoryview(data.records), self._decoding, aborted
+                wanted, PartitionState(), 0, offset, memoryview(data.records), self._decoding, aborted_in(data)
             )
             records, next_offset = _all_of(fetch)
         return FetchedRecords(records, next_offset, data.high_watermark, data.log_start_offset, leader)

@@ -10,6 +10,27 @@ from ottla.wire.errors import ErrorCode
 
 KNOWN_CODES = {int(code): code for code in ErrorCode}
 
+LEADERLESS = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""The partition has no leader, or the broker that was asked does not know that it is one."""
+STALE_METADATA = LEADERLESS | {
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+}
+"""What is known of the partition's leader is out of date: refresh the metadata and ask again. These are the codes of
+Kafka's InvalidMetadataException, and UNKNOWN_LEADER_EPOCH."""
+COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+"""The broker that was asked is not the coordinator: find it and ask again."""
+
 
 class ClientError(Exception):
     """Base of all errors of this package; `retriable` says whether the same attempt may succeed later."""

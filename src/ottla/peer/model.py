@@ -15,6 +15,10 @@ LATEST = -1
 """In place of a timestamp: the offset after the last record that consumers may see."""
 MAX_TIMESTAMP = -3
 """In place of a timestamp: the offset of the record with the largest timestamp (KIP-734)."""
+CONSUMER = -1
+"""In place of a replica's broker id."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels of a fetch and of a look-up of offsets (KIP-98)."""
 NO_OFFSET = -1
 """Where a question has no offset for an answer: nothing committed, no record as late as the timestamp."""
 

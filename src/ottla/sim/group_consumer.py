@@ -32,7 +32,6 @@ from ottla.assign.consumer_protocol import (
     encode_subscription,
 )
 from ottla.client.consumer.membership import (
-    COORDINATOR_GONE,
     KICKED_OUT,
     Assign,
     DropCoordinator,
@@ -47,6 +46,7 @@ from ottla.client.consumer.membership import (
 from ottla.client.errors import ConnectionLostError
 from ottla.groups import events
 from ottla.groups.offsets import OffsetAndMetadata
+from ottla.peer.errors import COORDINATOR_MOVED
 from ottla.sim.group_wire import event_of, response_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse
@@ -258,7 +258,7 @@ class SimulatedConsumer:
 
     def _committed(self, asked: _Asked, answer: events.CommitResult, now_ms: int) -> None:
         error = next((error for error in answer.errors if error is not ErrorCode.NONE), ErrorCode.NONE)
-        if error in COORDINATOR_GONE:
+        if error in COORDINATOR_MOVED:
             self.membership.coordinator_lost(error.name, now_ms)
         elif error in KICKED_OUT and asked.generation == self.membership.generation:
             self.membership.kicked_out(error, "offset commit")

@@ -14,12 +14,14 @@ from typing import NamedTuple
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.subscription_state import PartitionState
 from ottla.client.errors import BrokerError, ClientError
-from ottla.client.fetcher import NO_SESSION, NO_SESSION_EPOCH
-from ottla.client.model import EARLIEST, LATEST, TopicPartition, by_topic
-from ottla.client.offsets import CONSUMER, READ_UNCOMMITTED, list_offsets
+from ottla.client.model import EARLIEST, LATEST, TopicPartition
+from ottla.client.offsets import list_offsets
 from ottla.peer.cluster import FETCH, Cluster
+from ottla.peer.fetch import FetchLimits, fetch_without_session, partitions_in
+from ottla.peer.fetch_session import NO_LEADER_EPOCH, WantedFetch
+from ottla.peer.model import READ_UNCOMMITTED
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.wire.messages.fetch import FetchResponse, PartitionData
 from ottla.zkconsumer.chunk_queue import ChunkQueue, FetchedDataChunk
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
 
@@ -104,24 +106,10 @@ class ConsumerFetcher:
 
     async def _fetch(self, wanted: Mapping[TopicPartition, PartitionTopicInfo], max_wait_ms: int) -> bool:
         """One request; tells whether it brought any records."""
-        asked = {
-            each: FetchPartition(
-                partition=each.partition,
-                fetch_offset=info.fetched_offset,
-                partition_max_bytes=self._settings.max_bytes,
-            )
-            for each, info in wanted.items()
-        }
-        request = FetchRequest(
-            replica_id=CONSUMER,
-            max_wait_ms=max_wait_ms,
-            min_bytes=self._settings.min_bytes,
-            max_bytes=max(MAX_FETCH_BYTES, self._settings.max_bytes),
-            isolation_level=READ_UNCOMMITTED,
-            session_id=NO_SESSION,
-            session_epoch=NO_SESSION_EPOCH,
-            topics=[FetchTopic(topic=topic, partitions=each) for topic, each in by_topic(asked).items()],
-        )
+        max_bytes, min_bytes = self._settings.max_bytes, self._settings.min_bytes
+        asked = {each: WantedFetch(info.fetched_offset, NO_LEADER_EPOCH, max_bytes) for each, info in wanted.items()}
+        limits = FetchLimits(max(MAX_FETCH_BYTES, max_bytes), min_bytes, max_wait_ms)
+        request = fetch_without_session(asked, limits)
         try:
             answer: FetchResponse = await self._cluster.request(self._node_id, request, purpose=self._purpose)
         except asyncio.CancelledError:
@@ -132,24 +120,22 @@ class ConsumerFetcher:
             raise BrokerError(answer.error_code, "the fetch is refused")
         brought = False
         out_of_range: list[TopicPartition] = []
-        for topic in answer.responses:
-            for data in topic.partitions:
-                partition = TopicPartition(topic.topic, data.partition_index)
-                info = wanted.get(partition)
-                if info is None or self._partitions.get(partition) is not info:
-                    continue
-                if data.error_code == ErrorCode.NONE:
-                    info.refused = ErrorCode.NONE
-                    brought |= self._take(info, data)
-                elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    out_of_range.append(partition)
-                else:
-                    why = BrokerError(data.error_code, f"{partition} cannot be read from broker {self._node_id}")
-                    # Aloud once: it is tried again as soon as the leader is found, which may be the same.
-                    is_news = not why.retriable and info.refused != data.error_code
-                    _log.log(logging.WARNING if is_news else logging.INFO, "%s; its leader is looked for", why)
-                    info.refused = ErrorCode.NONE if why.retriable else data.error_code
-                    self._leave([partition])
+        for partition, data in partitions_in(answer):
+            info = wanted.get(partition)
+            if info is None or self._partitions.get(partition) is not info:
+                continue
+            if data.error_code == ErrorCode.NONE:
+                info.refused = ErrorCode.NONE
+                brought |= self._take(info, data)
+            elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                out_of_range.append(partition)
+            else:
+                why = BrokerError(data.error_code, f"{partition} cannot be read from broker {self._node_id}")
+                # Aloud once: it is tried again as soon as the leader is found, which may be the same.
+                is_news = not why.retriable and info.refused != data.error_code
+                _log.log(logging.WARNING if is_news else logging.INFO, "%s; its leader is looked for", why)
+                info.refused = ErrorCode.NONE if why.retriable else data.error_code
+                self._leave([partition])
         await self._find_offsets(out_of_range)
         if answer.throttle_time_ms > 0:
             await asyncio.sleep(answer.throttle_time_ms / 1000)

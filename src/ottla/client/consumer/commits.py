@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.client.consumer.coordinator_link import CoordinatorLink
 from ottla.client.consumer.listener import UserCall
-from ottla.client.consumer.membership import COORDINATOR_GONE, NO_GENERATION, Generation, Membership, MemberState
+from ottla.client.consumer.membership import NO_GENERATION, Generation, Membership, MemberState
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import (
     BrokerError,
@@ -32,6 +32,7 @@ from ottla.client.errors import (
 from ottla.client.group_offsets import topics_to_commit
 from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
 from ottla.peer.cluster import Cluster
+from ottla.peer.errors import COORDINATOR_MOVED
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -322,7 +323,7 @@ class Commits:
         membership = self._membership
         error = BrokerError(code, f"group {membership.settings.group_id}: {what}")
         is_current = sent_as == membership.generation
-        if code in COORDINATOR_GONE or code == ErrorCode.REQUEST_TIMED_OUT:
+        if code in COORDINATOR_MOVED or code == ErrorCode.REQUEST_TIMED_OUT:
             self._link.lost(error)
             raise error
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -410,7 +411,7 @@ class Commits:
         if code == ErrorCode.NONE:
             return
         error = BrokerError(code, f"group {self._membership.settings.group_id}: {what}")
-        if code in COORDINATOR_GONE:
+        if code in COORDINATOR_MOVED:
             self._link.lost(error)
         raise error
 

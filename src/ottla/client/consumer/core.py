@@ -17,7 +17,7 @@ from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding, Reco
 from ottla.client.consumer.coordinator import ConsumerCoordinator
 from ottla.client.consumer.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch_collector import FetchCollector, Move
-from ottla.client.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, Fetcher, FetchSettings
+from ottla.client.consumer.fetcher import Fetcher, FetchSettings
 from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.handed_out import HandedOut
@@ -45,6 +45,7 @@ from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import TopicPartition
 from ottla.client.serialization import close_each, deserialize_function, make_deserializer
 from ottla.peer.cluster import Cluster
+from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.consumed import ConsumerRecord
 
 T = TypeVar("T")

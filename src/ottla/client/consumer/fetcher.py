@@ -14,35 +14,21 @@ from typing import NamedTuple, Self
 from ottla.client.configs.consumer import ConsumerConfig
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.fetch_session import FetchSession, WantedFetch
 from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.metadata_keeper import MetadataKeeper
 from ottla.client.consumer.subscription_state import NO_LEADER, OffsetReset, PartitionState, SubscriptionState
 from ottla.client.errors import BrokerError, ClientError, OffsetOutOfRange, as_client_error
 from ottla.client.fetcher import out_of_range
 from ottla.client.model import TopicPartition
-from ottla.client.offsets import CONSUMER
 from ottla.peer.cluster import FETCH, Cluster
+from ottla.peer.errors import STALE_METADATA
+from ottla.peer.fetch import FetchLimits, aborted_in, fetch_request, partitions_in
+from ottla.peer.fetch_session import FetchSession, WantedFetch
+from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-
-MOVED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
+TRIED_AGAIN = STALE_METADATA | {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR}
 """Answers after which metadata is asked for and the partition is tried again, without telling the caller."""
 EXPLAIN_TIMEOUT_MS = 5_000
 """How long the offsets that a partition has are asked for, to tell them beside one that it has not."""
@@ -50,11 +36,9 @@ EXPLAIN_TIMEOUT_MS = 5_000
 
 @dataclass(slots=True, frozen=True)
 class FetchSettings:
-    """Limits of a request; sizes in bytes, times in milliseconds."""
+    """Limits of a request and of each of its partitions."""
 
-    min_bytes: int
-    max_bytes: int
-    max_wait_ms: int
+    limits: FetchLimits
     max_partition_bytes: int
     rack: str = ""
 
@@ -62,9 +46,12 @@ class FetchSettings:
     def of(cls, config: ConsumerConfig) -> Self:
         """Those of the consumer's configuration."""
         return cls(
-            config.fetch_min_bytes,
-            config.fetch_max_bytes,
-            config.fetch_max_wait_ms,
+            FetchLimits(
+                config.fetch_max_bytes,
+                config.fetch_min_bytes,
+                config.fetch_max_wait_ms,
+                READ_COMMITTED if config.isolation_level == "read_committed" else READ_UNCOMMITTED,
+            ),
             config.max_partition_fetch_bytes,
             config.client_rack,
         )
@@ -254,36 +241,22 @@ class Fetcher:
 
     def _request(self, session: FetchSession, asked: Mapping[TopicPartition, _Asked]) -> FetchRequest:
         plan = session.build({partition: each.wanted for partition, each in asked.items()})
-        settings = self._settings
-        return FetchRequest(
-            replica_id=CONSUMER,
-            max_wait_ms=settings.max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.max_bytes,
-            isolation_level=READ_COMMITTED if self._decoding.read_committed else READ_UNCOMMITTED,
-            session_id=plan.session_id,
-            session_epoch=plan.session_epoch,
-            topics=plan.topics,
-            forgotten_topics_data=plan.forgotten,
-            rack_id=settings.rack,
-        )
+        return fetch_request(plan, self._settings.limits, rack=self._settings.rack)
 
     def _take(self, node_id: int, answer: FetchResponse, asked: Mapping[TopicPartition, _Asked]) -> None:
-        for topic in answer.responses:
-            for data in topic.partitions:
-                partition = TopicPartition(topic.topic, data.partition_index)
-                each = asked.get(partition)
-                if each is None or self._subscriptions.state_or_none(partition) is not each.state:
-                    continue
-                try:
-                    if data.error_code == ErrorCode.NONE:
-                        self._take_data(partition, each, data)
-                    else:
-                        self._take_error(node_id, partition, each, data)
-                except Exception as error:  # whatever it is, a poll raises it, and the others are read
-                    broken = as_client_error(f"what broker {node_id} sent of {partition} cannot be taken in", error)
-                    self._hold(partition)
-                    self._add(partition, each, memoryview(b""), [], broken)
+        for partition, data in partitions_in(answer):
+            each = asked.get(partition)
+            if each is None or self._subscriptions.state_or_none(partition) is not each.state:
+                continue
+            try:
+                if data.error_code == ErrorCode.NONE:
+                    self._take_data(partition, each, data)
+                else:
+                    self._take_error(node_id, partition, each, data)
+            except Exception as error:  # whatever it is, a poll raises it, and the others are read
+                broken = as_client_error(f"what broker {node_id} sent of {partition} cannot be taken in", error)
+                self._hold(partition)
+                self._add(partition, each, memoryview(b""), [], broken)
 
     def _take_data(self, partition: TopicPartition, asked: _Asked, data: PartitionData) -> None:
         if self.problems:
@@ -299,8 +272,7 @@ class Fetcher:
             until = self._cluster.clock.monotonic_ms() + self._cluster.settings.metadata_max_age_ms
             self._subscriptions.set_preferred_read_replica(partition, data.preferred_read_replica, until)
         if data.records:
-            aborted = [(each.first_offset, each.producer_id) for each in data.aborted_transactions or ()]
-            self._add(partition, asked, memoryview(data.records), aborted)
+            self._add(partition, asked, memoryview(data.records), aborted_in(data))
 
     def _add(
         self,
@@ -325,7 +297,7 @@ class Fetcher:
             if self._subscriptions.default_reset is OffsetReset.NONE:
                 self._begin_to_explain(partition, asked)
                 return
-        elif code in MOVED:
+        elif code in TRIED_AGAIN:
             leader = data.current_leader
             if leader.leader_id >= 0 and leader.leader_id in self._cluster.metadata.nodes:
                 self._cluster.metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
@@ -364,4 +336,4 @@ class Fetcher:
 
 
 def _records_bytes(answer: FetchResponse) -> int:
-    return sum(len(data.records) for topic in answer.responses for data in topic.partitions if data.records)
+    return sum(len(data.records) for _, data in partitions_in(answer) if data.records)

@@ -10,7 +10,7 @@ from ottla.client.consumer.membership import ClientState, Membership, MemberStat
 from ottla.client.consumer.subscription_state import FetchState, PartitionState
 from ottla.client.errors import BrokerError, ClientError
 from ottla.client.model import TopicPartition
-from ottla.wire.errors import ErrorCode
+from ottla.peer.errors import LEADERLESS
 
 MAX_NAMED = 5
 """Partitions that one finding names."""
@@ -20,12 +20,6 @@ WHY_NOT_FETCHING = {
     FetchState.AWAIT_RESET: "the offset to begin at is being looked up",
     FetchState.AWAIT_VALIDATION: "the position is being validated with a new leader",
 }
-LEADERLESS = (
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-)
 
 
 class HealthCause(Enum):

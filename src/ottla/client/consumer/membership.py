@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE
 from ottla.client.errors import BrokerError, ClientError, ConnectionLostError, FencedInstanceIdError
+from ottla.peer.errors import COORDINATOR_MOVED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -30,22 +31,9 @@ MAX_REASON_LENGTH = 255
 JOIN_TIMEOUT_LAPSE_MS = 5_000
 """The coordinator waits for others as long as the rebalance timeout says; its answer may take a little longer."""
 
-COORDINATOR_GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 KICKED_OUT = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
 AT_ONCE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
 """A join that fails so is made again without a pause."""
-
-CURES = {
-    ErrorCode.FENCED_INSTANCE_ID: "another consumer with the same group.instance.id has taken its place; "
-    "give every consumer of the group an instance id of its own",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members have no assignor in common with this one, or are no consumers; "
-    "set partition.assignment.strategy so that all members share one",
-    ErrorCode.INVALID_SESSION_TIMEOUT: "choose session.timeout.ms between the broker's group.min.session.timeout.ms "
-    "and group.max.session.timeout.ms",
-    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker's group.max.size allows",
-    ErrorCode.INVALID_GROUP_ID: "choose another group.id",
-}
-"""What to do about refusals that trying again does not help."""
 
 
 class MemberState(Enum):
@@ -483,7 +471,7 @@ class Membership:
             self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
             if code == ErrorCode.REBALANCE_IN_PROGRESS and self.state is MemberState.STABLE and not self.rejoin_needed:
                 self.request_rejoin("group is already rebalancing")
-        elif code in COORDINATOR_GONE:
+        elif code in COORDINATOR_MOVED:
             self.coordinator_lost(self._refusal(code, "the broker is not its coordinator"), now_ms)
         elif code in KICKED_OUT:
             if sent_as == self.generation:
@@ -544,7 +532,7 @@ class Membership:
 
     def _joining_refused(self, code: int, context: str, now_ms: float) -> None:
         error = self._refusal(code, context)
-        if code in COORDINATOR_GONE:
+        if code in COORDINATOR_MOVED:
             self.coordinator_lost(error, now_ms)
         elif code in KICKED_OUT:
             self.kicked_out(code, "joining")
@@ -573,10 +561,9 @@ class Membership:
         With ILLEGAL_GENERATION the member id may still be good. FENCED_INSTANCE_ID is for good: a poll raises it.
         """
         if code == ErrorCode.FENCED_INSTANCE_ID:
-            detail = f"{CURES[ErrorCode.FENCED_INSTANCE_ID]} (here: {self.settings.group_instance_id})"
-            self.fenced = FencedInstanceIdError(
-                code, f"group {self.settings.group_id} has shut out this member", detail
-            )
+            settings = self.settings
+            who = f"this member, whose group.instance.id is {settings.group_instance_id}"
+            self.fenced = FencedInstanceIdError(code, f"group {settings.group_id} has shut out {who}")
             self.failure = self.fenced
         name = self._refusal(code, "").name
         text = f"the group went on without this member ({name} from {while_doing}): what it owned is lost"
@@ -610,8 +597,7 @@ class Membership:
         self._joining = self._assigning = self._heartbeat = None
 
     def _refusal(self, code: int, context: str) -> BrokerError:
-        cure = next((text for known, text in CURES.items() if known == code), None)
-        return BrokerError(code, f"group {self.settings.group_id}: {context}", cure)
+        return BrokerError(code, f"group {self.settings.group_id}: {context}")
 
     # What holds at any time
 

@@ -34,8 +34,9 @@ from ottla.client.model import (
     TopicPartition,
     by_topic,
 )
-from ottla.client.offsets import CONSUMER, list_offsets
+from ottla.client.offsets import list_offsets
 from ottla.peer.cluster import Cluster
+from ottla.peer.model import CONSUMER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,

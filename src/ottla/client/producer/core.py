@@ -131,6 +131,8 @@ class ProducerCore:
         if self._sender is not None and self.accumulator.home.is_here:
             self._sender.hurry()
 
+    # For an open batch it is the accumulator's append without its lock. As a method, that would cost 5 to 9 % of the
+    # processor time of a record (decision 63).
     def append(
         self,
         topic: str,

@@ -22,6 +22,7 @@ from ottla.client.producer.links import BrokerLink, SentRequest
 from ottla.client.producer.sequences import ProducerIdentity, Sequences
 from ottla.client.producer.splitting import split_batch
 from ottla.peer.cluster import Cluster
+from ottla.peer.errors import STALE_METADATA
 from ottla.peer.metadata import NOBODY
 from ottla.records.batch import MAX_INT32, NO_TIMESTAMP
 from ottla.records.compression import Compression
@@ -40,17 +41,6 @@ logger = logging.getLogger(__name__)
 REQUEST_OVERHEAD = 512
 """Bytes of a produce request beside its batches, for the reckoning with `max.request.size`."""
 JITTER = 0.2
-STALE = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-)
-"""Answers that tell that what is known of the partition's leader is out of date."""
 
 
 class Sender:
@@ -330,7 +320,7 @@ class Sender:
             limit = "max.message.bytes of the topic (message.max.bytes of the broker)"
             self._give_up(batch, RecordTooLargeError(batch.partition.topic, batch.size, limit))
         else:
-            if code in STALE:
+            if code in STALE_METADATA:
                 self._cluster.metadata.expire([batch.partition.topic])
                 self._learn_leader(batch.partition, told)
             error = BrokerError(code, f"{batch.partition} at broker {link.node_id}", told.error_message or None)

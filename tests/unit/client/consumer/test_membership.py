@@ -207,7 +207,7 @@ def test_a_fenced_member_stops_for_good() -> None:
     bench.member.assignment_taken()
     bench.heartbeat(ErrorCode.FENCED_INSTANCE_ID)
     assert isinstance(bench.member.failure, FencedInstanceIdError)
-    assert "(here: instance)" in str(bench.member.failure)
+    assert "whose group.instance.id is instance: " in str(bench.member.failure)
     assert bench.member.generation == NO_GENERATION
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from ottla.client.consumer.fetch_session import MAX_EPOCH, FetchSession, WantedFetch
 from ottla.client.model import TopicPartition
+from ottla.peer.fetch_session import MAX_EPOCH, FetchSession, WantedFetch
 from ottla.wire.errors import ErrorCode
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

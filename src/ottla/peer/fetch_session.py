@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.model import TopicPartition, by_topic
+from ottla.peer.model import TopicPartition, by_topic
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 NO_SESSION_ID = 0
 INITIAL_EPOCH = 0
 """Asks for a new session; with the id of an old one, closes that."""
+NO_LEADER_EPOCH = -1
 MAX_EPOCH = 0x7FFFFFFF
 
 
@@ -24,6 +25,20 @@ class WantedFetch(NamedTuple):
     offset: int
     leader_epoch: int
     max_bytes: int
+
+
+def fetch_topics(wanted: Mapping[TopicPartition, WantedFetch]) -> list[FetchTopic]:
+    """These partitions as a request names them: by topic."""
+    partitions = {
+        each: FetchPartition(
+            partition=each.partition,
+            current_leader_epoch=at.leader_epoch,
+            fetch_offset=at.offset,
+            partition_max_bytes=at.max_bytes,
+        )
+        for each, at in wanted.items()
+    }
+    return [FetchTopic(topic=name, partitions=each) for name, each in by_topic(partitions).items()]
 
 
 class FetchPlan(NamedTuple):
@@ -36,7 +51,7 @@ class FetchPlan(NamedTuple):
 
 
 class FetchSession:
-    """What one broker knows of this consumer."""
+    """What one broker knows of whoever fetches from it."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION_ID
@@ -57,19 +72,10 @@ class FetchSession:
             told = {each: at for each, at in wanted.items() if known.get(each) != at}
             forgotten = [each for each in known if each not in wanted]
         self._known = dict(wanted)
-        partitions = {
-            each: FetchPartition(
-                partition=each.partition,
-                current_leader_epoch=at.leader_epoch,
-                fetch_offset=at.offset,
-                partition_max_bytes=at.max_bytes,
-            )
-            for each, at in told.items()
-        }
         return FetchPlan(
             self._id,
             self._epoch,
-            [FetchTopic(topic=name, partitions=each) for name, each in by_topic(partitions).items()],
+            fetch_topics(told),
             [
                 ForgottenTopic(topic=name, partitions=numbers)
                 for name, numbers in by_topic({each: each.partition for each in forgotten}).items()
