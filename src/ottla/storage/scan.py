@@ -74,10 +74,10 @@ def find_batch(file: DiskFile, position: int, end: int, offset: int) -> Place | 
     None where there is none before `end`. Raises DiskError, and BatchError where there is no batch.
     """
     need = _PLACE.size
-    while end - position >= need:
+    while position < end:
         window = pread(file, min(LOOKUP_BYTES, end - position), position)
         if len(window) < need:
-            break
+            window = _padded(file, window, position)
         at, last = 0, len(window) - need
         while at <= last:
             base_offset, length, magic, delta = _PLACE.unpack_from(window, at)
@@ -95,13 +95,24 @@ def find_batch(file: DiskFile, position: int, end: int, offset: int) -> Place | 
 def batch_at(file: DiskFile, position: int) -> Place | None:
     """The batch that begins at `position`; None at the end of the file. Raises as `find_batch`."""
     head = pread(file, _PLACE.size, position)
-    if len(head) < _PLACE.size:
+    if not head:
         return None
+    if len(head) < _PLACE.size:
+        head = _padded(file, head, position)
     base_offset, length, magic, delta = _PLACE.unpack(head)
     length += LOG_OVERHEAD
     if length < SMALLEST_MESSAGE:
         raise _no_batch(file, position, length)
     return Place(position, length, base_offset, base_offset + delta if magic >= 2 else base_offset)
+
+
+def _padded(file: DiskFile, head: bytes, position: int) -> bytes:
+    """The last bytes of a file, with room for what a short message of format 0 has not. Raises BatchError where they
+    are too few for any.
+    """
+    if len(head) < SMALLEST_MESSAGE:
+        raise BatchError(f"{file.path}: no record batch at position {position}: {len(head)} bytes are left")
+    return head.ljust(_PLACE.size, b"\0")
 
 
 def _no_batch(file: DiskFile, position: int, length: int) -> BatchError:

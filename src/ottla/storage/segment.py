@@ -176,17 +176,17 @@ class Segment:
     def locate(self, offset: int) -> int | None:
         """The position of the batch that holds `offset`, or of the first one after it; None beyond the last.
 
-        Raises DiskError, and BatchError where the file does not hold batches.
+        Raises DiskError, and BatchError where the file does not hold batches, or ends within this one: whoever reads
+        there would get half a batch, again and again.
         """
-        if offset <= self.base_offset:
-            return 0 if self.size else None
         if self._positions is not None:
             position = self._positions.get(offset)
             if position is not None:
                 return position
-        place = self.find(offset)
+        place = self.find(offset) if offset > self.base_offset else self.batch_at(0)
         if place is None:
             return None
+        self.check_ends_within(place)
         self.remember(offset, place.position)
         return place.position
 

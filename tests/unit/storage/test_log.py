@@ -10,6 +10,7 @@ from ottla.env.disk import DiskError
 from ottla.records.batch import TimestampType, check_crc, frame_batch, parse_batch_header, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, DeleteRefusal, LogRead, PartitionLog, ReadRefusal
+from ottla.storage.results import OffsetTimestamp
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
@@ -676,12 +677,13 @@ def test_a_damaged_length_is_not_taken_for_that_of_an_answer(ground: Ground, num
     struct.pack_into(">i", data, number * size + 8, 0x7FFFFF00)
     ground.disk.write_atomic(path, bytes(data))
     again = open_log(ground.disk, ground.root, log.config, clean=True, recovery_point=27)
-    for min_one_batch in (True, False):
-        refusal = again.read(number * 3, 10, min_one_batch=min_one_batch)
-        assert isinstance(refusal, ReadRefusal)
-        assert refusal.error is ErrorCode.CORRUPT_MESSAGE
-    # As far as the segment goes the bytes are the client's to judge.
-    assert len(read_bytes(again.read(number * 3, 1 << 20))) == (4 - number) * size
+    for max_bytes in (10, 1 << 20):
+        for min_one_batch in (True, False):
+            refusal = again.read(number * 3, max_bytes, min_one_batch=min_one_batch)
+            assert isinstance(refusal, ReadRefusal)
+            assert refusal.error is ErrorCode.CORRUPT_MESSAGE
+    # What lies before it is given, the rest of the segment with it.
+    assert not number or len(read_bytes(again.read(0, 1 << 20))) == 4 * size
     found = again.offset_for_timestamp(NOW_MS)
     if number == 0:
         assert isinstance(found, ReadRefusal)
@@ -716,3 +718,37 @@ def test_a_segment_that_cannot_be_renamed_is_still_there_or_gone_but_nothing_bet
     assert (again.log_start_offset, again.log_end_offset) == (12, 21)
     left = [name for name in disk.listdir(again.folder) if name < "00000000000000000012"]
     assert left in ([], ["00000000000000000003.snapshot"]), "a snapshot that old says nothing any more"
+
+
+@pytest.mark.spec("L3", "L9")
+def test_readers_of_a_closed_segment_that_was_cut_short_are_told(ground: Ground) -> None:
+    """Wherever it was cut while the broker was stopped: a reader gets on, or is told that there is damage."""
+    log = new_log(*ground, log_config(segment_bytes=400, index_interval_bytes=0))
+    for number in range(12):
+        append(log, batch(3, timestamp=NOW_MS + number))
+    log.close()
+    first, second = log.segments[:2]
+    whole = ground[0].read_bytes(first.log.path)
+    starts = [header.position for header in split_batches(whole)]
+    for kept in range(len(whole)):
+        file = ground[0].open(first.log.path)
+        file.truncate(0)
+        file.append([whole[:kept]])
+        file.close()
+        again = open_log(*ground, log.config, clean=True, recovery_point=log.log_end_offset)
+        offset, told = 0, 0
+        while offset < second.base_offset:
+            read = again.read(offset, 1 << 20)
+            if isinstance(read, ReadRefusal):
+                assert read.error is ErrorCode.CORRUPT_MESSAGE
+                assert f"{first.log.path}" in read.message
+                told += 1
+                offset += 3
+                continue
+            got = [record.offset for record in decode(read_bytes(read)) if record.offset >= offset]
+            assert got, f"cut to {kept} bytes: a reader at {offset} is stuck"
+            offset = got[-1] + 1
+        # Cut between two batches it looks like one that was mended, and readers go on behind it.
+        assert (told > 0) == (kept not in starts)
+        assert again.offset_for_timestamp(NOW_MS + 13) == OffsetTimestamp(NOW_MS + 13, 35, 0)
+        again.release_files()

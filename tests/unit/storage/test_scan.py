@@ -8,7 +8,15 @@ import pytest
 from ottla.records.batch import patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import scan
-from ottla.storage.scan import ScannedBatch, batch_at, find_batch, max_timestamp_at, scan_batches
+from ottla.storage.scan import (
+    SMALLEST_MESSAGE,
+    Place,
+    ScannedBatch,
+    batch_at,
+    find_batch,
+    max_timestamp_at,
+    scan_batches,
+)
 from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 from support.storage_logs import NOW_MS, batch
 
@@ -50,6 +58,19 @@ def test_batches_are_found_across_windows(monkeypatch: pytest.MonkeyPatch, windo
     assert find_batch(file, 0, len(made[0]), 3) is None
     assert batch_at(file, len(made[0])) == find_batch(file, 0, file.size, 3)
     assert batch_at(file, file.size) is None
+
+
+def test_the_shortest_message_of_all_is_found_at_the_end_of_a_file() -> None:
+    body = struct.pack(">bbii", 0, 0, -1, -1)
+    shortest = struct.pack(">qiI", 7, len(body) + 4, zlib.crc32(body)) + body
+    assert len(shortest) == SMALLEST_MESSAGE
+    file = file_of(*batches(3), shortest)
+    at = file.size - len(shortest)
+    assert find_batch(file, 0, file.size, 3) == batch_at(file, at) == Place(at, len(shortest), 7, 7)
+    cut = file_of(*batches(3), shortest[:-1])
+    for call in (lambda: find_batch(cut, 0, cut.size, 3), lambda: batch_at(cut, at)):
+        with pytest.raises(BatchError, match=f"position {at}: 25 bytes are left"):
+            call()
 
 
 def test_no_batch_is_an_error_and_no_endless_loop() -> None:

@@ -177,8 +177,7 @@ class Fetch:
                     cold += missing.ranges
                     continue
                 if isinstance(done, ReadRefusal):
-                    if done.error is ErrorCode.KAFKA_STORAGE_ERROR:
-                        self._context.broker.partitions.read_failed(partition, done.message)
+                    self._context.broker.partitions.read_refused(partition, done)
                     found.append((wanted, _failed(wanted.index, _told(done.error, version))))
                     at_once = True
                     continue

@@ -96,6 +96,7 @@ def _answer(
         return _failed(asked, error)
     found = _find(partition, timestamp, partition.visible_end(isolation_level))
     if isinstance(found, ReadRefusal):
+        context.broker.partitions.read_refused(partition, found)
         return _failed(asked, found.error)
     if found is None:
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0)

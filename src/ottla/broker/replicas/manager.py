@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.cluster.image import PartitionImage, TopicImage
     from ottla.storage.log import AppendInfo, PartitionLog
     from ottla.storage.manager import LogManager
+    from ottla.storage.results import ReadRefusal
 
 log = logging.getLogger("ottla.broker")
 
@@ -172,10 +173,13 @@ class ReplicaManager:
             self._logs.suspect(hosted)
         return info
 
-    def read_failed(self, partition: Partition, message: str) -> None:
-        """The disk did not give what was asked of it."""
-        _tell(partition, message, self._now_ms())
-        self._logs.suspect(partition.log)
+    def read_refused(self, partition: Partition, refusal: ReadRefusal) -> None:
+        """The log did not give what was asked of it: tell the operator where the disk or its bytes are to blame."""
+        if refusal.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            _tell(partition, refusal.message, self._now_ms())
+            self._logs.suspect(partition.log)
+        elif refusal.error is ErrorCode.CORRUPT_MESSAGE:
+            _tell(partition, refusal.message, self._now_ms(), "cannot give records")
 
     def flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
         """Take in that a log was forced to the disk, `size` bytes of it, or could not be."""
@@ -196,8 +200,8 @@ class ReplicaManager:
             partition.wake(size)
 
 
-def _tell(partition: Partition, message: str, now_ms: int) -> None:
-    """Tell the operator why a partition takes nothing, now and then and not for every request."""
+def _tell(partition: Partition, message: str, now_ms: int, trouble: str = "refuses records") -> None:
+    """Tell the operator of a partition's trouble, now and then and not for every request."""
     if partition.told_ms is None or now_ms - partition.told_ms >= TELL_AGAIN_MS:
         partition.told_ms = now_ms
-        log.error("partition %s-%d refuses records: %s", partition.topic, partition.index, message)
+        log.error("partition %s-%d %s: %s", partition.topic, partition.index, trouble, message)
