@@ -89,7 +89,16 @@ async def open_coordination(
         problem = _tree_elsewhere(disk, config.log_dirs, failed_folders)
         if problem is not None:
             return problem
-        store = TreeStore.open(disk, config.log_dirs[0], clock, executor, config.get_boolean("ottla.log.flush.on.ack"))
+        store = TreeStore.open(
+            disk,
+            config.log_dirs[0],
+            clock,
+            executor,
+            config.get_boolean("ottla.log.flush.on.ack"),
+            unclean_start=config.get_boolean("ottla.tree.unclean.start.enable"),
+        )
+        for note in store.notes:
+            log.warning("%s", note)
         if config.get_int("ottla.zookeeper.port") < 0:
             zk = LocalClient(store)
             expiry = SessionExpiry(store, clock, zk.tell)

@@ -81,11 +81,17 @@ def zookeeper(
             "--tick-time-ms", min=1, help="ZooKeeper's tickTime: session timeouts are between 2 and 20 of it."
         ),
     ] = 2000,
+    unclean_start: Annotated[
+        bool,
+        typer.Option(
+            "--unclean-start", help="Go on where changes are missing that were on the disk once: they are lost then."
+        ),
+    ] = False,
 ) -> None:
     """Run a ZooKeeper server over ottla's own tree until SIGTERM or Ctrl-C; changes are on the disk when answered."""
     from ottla.cli.zookeeper import ZooKeeperOptions, run
 
-    sys.exit(run(ZooKeeperOptions(host, port, data, tick_time)))
+    sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start)))
 
 
 app.command()(demo)

@@ -34,6 +34,7 @@ class ZooKeeperOptions:
     port: int = 2181
     data: str = "ottla-zookeeper"
     tick_time_ms: int = 2000
+    unclean_start: bool = False
 
 
 class CannotStart(Exception):
@@ -66,7 +67,7 @@ async def _serve(options: ZooKeeperOptions) -> int:
     disk, clock, executor = RealDisk(), SystemClock(), DiskExecutor(DISK_THREADS)
     try:
         lock = _lock(disk, options.data)
-        store = _open(disk, options.data, clock, executor)
+        store = _open(disk, options, clock, executor)
         server = ZooKeeperServer(
             store, clock, Randomness(), options.host, options.port, ServerSettings(options.tick_time_ms), failed
         )
@@ -105,10 +106,21 @@ def _lock(disk: RealDisk, folder: str) -> Lock:
     return lock
 
 
-def _open(disk: RealDisk, folder: str, clock: SystemClock, executor: DiskExecutor) -> TreeStore:
+def _open(disk: RealDisk, options: ZooKeeperOptions, clock: SystemClock, executor: DiskExecutor) -> TreeStore:
     from ottla.zk.store import TreeDamaged, TreeStore
 
     try:
-        return TreeStore.open(disk, folder, clock, executor, flush_on_ack=True, waits_for_disk=True)
+        store = TreeStore.open(
+            disk,
+            options.data,
+            clock,
+            executor,
+            flush_on_ack=True,
+            waits_for_disk=True,
+            unclean_start=options.unclean_start,
+        )
     except TreeDamaged as damaged:
         raise CannotStart(str(damaged)) from damaged
+    for note in store.notes:
+        COMMAND.report(note)
+    return store

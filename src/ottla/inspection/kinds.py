@@ -69,6 +69,7 @@ _BY_NAME: Final = {
     LOCK_FILE: FileKind.LOCK,
     "ottla-tree.log": FileKind.COORDINATION,
     "ottla-tree.snapshot": FileKind.COORDINATION,
+    "ottla-tree.marker": FileKind.COORDINATION,
 }
 #: Ends of names of files on their way in or out, which hold what the name before them says.
 _PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)

@@ -1,7 +1,7 @@
 """The tree on disk: a log of transactions and, now and then, a snapshot.
 
 Files (in one folder, the first of the broker's log folders): `ottla-tree.log`, `ottla-tree.snapshot`; `tree_format`
-tells what is in them.
+tells what is in them. `ottla-tree.marker` says how far they came (`tree_marker`).
 
 A transaction is in the page cache before anybody sees its effect, and is forced to disk in the background: it survives
 the death of the process. With `flush_on_ack` whoever awaits `forced` knows that it survives a loss of power, too; after
@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.env.disk import TEMPORARY_SUFFIX, DiskError
 from ottla.env.futures import settle
 from ottla.zk.flushes import FlushPace
-from ottla.zk.tree import ServerOperation, Transaction, Tree, parent_of
+from ottla.zk.tree import ServerOperation, Transaction, parent_of
 from ottla.zk.tree_format import LOG_NAME as LOG_NAME
 from ottla.zk.tree_format import SNAPSHOT_NAME as SNAPSHOT_NAME
 from ottla.zk.tree_format import (
     Captured,
     captured,
-    load_snapshot,
     logged,
-    replay_log,
     snapshot_records,
     transaction_record,
 )
 from ottla.zk.tree_format import TreeDamaged as TreeDamaged
+from ottla.zk.tree_loading import LoadedTree, load_tree
+from ottla.zk.tree_marker import Marked, TreeMarker
 from ottla.zk.watches import WatchTable
 
 if TYPE_CHECKING:
@@ -78,13 +78,14 @@ class TreeStore:
         folder: str,
         clock: Clock,
         executor: Executor | None,
-        tree: Tree,
         file: DiskFile,
+        loaded: LoadedTree,
         flush_on_ack: bool = False,
-        snapshot_bytes: int = 0,
         waits_for_disk: bool = False,
     ) -> None:
-        self.tree = tree
+        self.tree = tree = loaded.tree
+        #: What the operator should know of how the tree was found.
+        self.notes = loaded.notes
         self._disk = disk
         self._folder = folder
         self._clock = clock
@@ -93,7 +94,11 @@ class TreeStore:
         #: Where the last whole record of the log ends.
         self._end = file.size
         #: How long the log may get.
-        self._longest = max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * snapshot_bytes)
+        self._longest = max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * loaded.snapshot_bytes)
+        self._marker = TreeMarker(disk, folder)
+        self._snapshot_zxid = loaded.snapshot_zxid
+        #: The last transaction in the log, and the last one that the flush under way forces.
+        self._logged_zxid = self._forcing_zxid = tree.last_zxid
         self._flushing = False
         self._flush_is_due = False
         self._dirty = False
@@ -126,34 +131,32 @@ class TreeStore:
         executor: Executor | None = None,
         flush_on_ack: bool = False,
         waits_for_disk: bool = False,
+        unclean_start: bool = False,
     ) -> TreeStore:
         """Read the tree in `folder`, or begin an empty one.
 
         With `waits_for_disk` the loop waits for a disk that is quick, see `flushes`: it has nothing else to do.
-        A torn record at the end of the log, which was never acknowledged, is cut off. Raises `TreeDamaged` where
-        anything before it cannot be read, `DiskError` where the disk fails.
+        A torn record at the end of the log, which was never acknowledged, is cut off; `notes` tell of it. Raises
+        `TreeDamaged` where anything before it cannot be read, or transactions are missing that were on the disk;
+        with `unclean_start` it begins with what there is. Raises `DiskError` where the disk fails.
         """
         disk.mkdirs(folder)
         for name in disk.listdir(folder):
             if name.startswith((f"{SNAPSHOT_NAME}.", f"{LOG_NAME}.")) and name.endswith((NEW_SUFFIX, TEMPORARY_SUFFIX)):
                 disk.remove(f"{folder}/{name}")  # killed while it was written
-        snapshot_path = f"{folder}/{SNAPSHOT_NAME}"
-        tree = Tree()
-        snapshot_bytes = 0
-        if disk.exists(snapshot_path):
-            snapshot = disk.read_bytes(snapshot_path)
-            load_snapshot(tree, snapshot, snapshot_path)
-            snapshot_bytes = len(snapshot)
+        loaded = load_tree(disk, folder, unclean_start)
         is_new = not disk.exists(f"{folder}/{LOG_NAME}")
         file = disk.open(f"{folder}/{LOG_NAME}", create=True)
         if is_new and flush_on_ack:
             # What is forced into a file is lost with its name.
             disk.fsync_dir(folder)
             disk.fsync_dir(folder.rpartition("/")[0] or ("/" if folder.startswith("/") else "."))
-        good = replay_log(tree, file.pread(file.size, 0), file.path)
-        if good < file.size:
-            file.truncate(good)
-        store = TreeStore(disk, folder, clock, executor, tree, file, flush_on_ack, snapshot_bytes, waits_for_disk)
+        if loaded.good_bytes < file.size:
+            file.truncate(loaded.good_bytes)
+        store = TreeStore(disk, folder, clock, executor, file, loaded, flush_on_ack, waits_for_disk)
+        if loaded.is_unclean:
+            # From now on this is what there was.
+            store._mark(loaded.tree.last_zxid)
         if file.size > SNAPSHOT_AT_CLOSE_BYTES:
             store._snapshot_if_possible()
         return store
@@ -236,6 +239,12 @@ class TreeStore:
         """Put the snapshot that was written in place of the last one. Raises `DiskError`."""
         self._disk.rename(self._new_snapshot_path(zxid), f"{self._folder}/{SNAPSHOT_NAME}")
         self._disk.fsync_dir(self._folder)
+        self._snapshot_zxid = zxid
+        self._mark(zxid)
+
+    def _mark(self, zxid: int) -> None:
+        """Transactions up to this one are on the disk: a start that finds fewer can tell."""
+        self._marker.note(Marked(zxid, self._snapshot_zxid))
 
     def snapshot_soon(self) -> None:
         """The same in a disk thread: the log, which goes on meanwhile, is cut when the snapshot is there.
@@ -309,7 +318,10 @@ class TreeStore:
                 self._snapshot_if_possible()
             if self._dirty or self._flushing:
                 self._file.flush()
+            if self._failure is None:
+                self._mark(self._logged_zxid)
         finally:
+            self._marker.close()
             # A disk thread that still forces the file must not find its descriptor given to another.
             if not self._flushing:
                 self._file.close()
@@ -328,6 +340,7 @@ class TreeStore:
             self.tree.undo_last()
             raise
         self._end = self._file.size
+        self._logged_zxid = transaction.zxid
         self._dirty = True
         if self._flush_on_ack:
             self._touch(transaction)
@@ -376,6 +389,7 @@ class TreeStore:
         self._waiting, self._waiting_next = self._waiting_next, []
         self._touched, self._touched_next = self._touched_next, self._touched
         zxid = self.tree.last_zxid
+        self._forcing_zxid = self._logged_zxid
         others_ask = not self.askers <= self._changers
         self.askers.clear()
         self._changers.clear()
@@ -417,6 +431,7 @@ class TreeStore:
         if error is not None:
             self._dirty = True
         else:
+            self._mark(self._forcing_zxid)
             self._cut_if_due()
             if self._dirty:
                 self._flush_soon()

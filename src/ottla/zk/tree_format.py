@@ -184,8 +184,8 @@ def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
         parts = [[head[2], head[3] if len(head) > 3 else []]]
     elif head[0] != SNAPSHOT_FORMAT or parts[-1:] != [[[], []]] or sum(len(nodes) for nodes, _ in parts) != head[2]:
         raise TreeDamaged(
-            f"{path} is damaged or of another format. Restore it from a copy, or remove it together with {LOG_NAME}: "
-            "topics are then found again by their folders, but their settings are lost."
+            f"{path} is damaged or of another format. Restore the files ottla-tree.* from a copy, or move all of them "
+            "away: topics are then found again by their folders, but their settings are lost."
         )
     tree.last_zxid = head[1]
     for nodes, sessions in parts:
@@ -245,8 +245,17 @@ def _change(
     return Change(kind, path, _bytes(data), version, owner, OPEN_ACL if acl is None else _acl(acl))
 
 
-def replay_log(tree: Tree, content: bytes, path: str) -> int:
-    """Apply the log's records that the snapshot does not hold; returns how many bytes are good."""
+class ReplayedLog(NamedTuple):
+    """How far the log could be read: `good` bytes of it; `behind` is where whole records lie behind what could not be
+    read, None where none do.
+    """
+
+    good: int
+    behind: int | None
+
+
+def replay_log(tree: Tree, content: bytes, path: str) -> ReplayedLog:
+    """Apply the log's records that the snapshot does not hold, up to the first that is not whole."""
     position = 0
     while (found := _next_record(content, position)) is not None:
         (zxid, time_ms, changes, *_), position_after = found
@@ -255,25 +264,12 @@ def replay_log(tree: Tree, content: bytes, path: str) -> int:
                 tree.replay(zxid, time_ms, [_change(*change) for change in changes])
             except ZkError as error:
                 raise TreeDamaged(
-                    f"{path} does not fit its snapshot at byte {position} ({error}). Restore both from a copy, or "
-                    "remove both: topics are then found again by their folders, but their settings are lost."
+                    f"{path} does not fit its snapshot at byte {position} ({error}). Restore the files ottla-tree.* "
+                    "from a copy, all of one time, or move all of them away: topics are then found again by their "
+                    "folders, but their settings are lost."
                 ) from error
         position = position_after
-    _refuse_if_torn_within(content, position, path)
-    return position
-
-
-def _refuse_if_torn_within(content: bytes, position: int, path: str) -> None:
-    """Raise `TreeDamaged` where whole records lie behind one that is not: that is no write that was cut short.
-
-    Except behind a hole, as a loss of power leaves it among writes that were not forced yet.
-    """
-    behind = _next_whole_record(content, position + 1)
-    if behind is not None and HOLE not in content[position:behind]:
-        raise TreeDamaged(
-            f"{path} is damaged at byte {position}, and goes on at byte {behind}. Restore it from a copy; or cut it "
-            f"there (truncate -s {position}), and what was changed later is lost: settings of topics and brokers"
-        )
+    return ReplayedLog(position, _next_whole_record(content, position + 1))
 
 
 def _next_whole_record(content: bytes, start: int) -> int | None:

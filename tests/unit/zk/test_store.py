@@ -226,7 +226,7 @@ def test_a_damaged_snapshot_is_told_with_a_cure() -> None:
     disk = MemoryDisk()
     filled(disk).snapshot()
     disk.flip(f"/t/{SNAPSHOT_NAME}", 30)
-    with pytest.raises(TreeDamaged, match=rf"/t/{SNAPSHOT_NAME} is damaged.*Restore it"):
+    with pytest.raises(TreeDamaged, match=rf"/t/{SNAPSHOT_NAME} is damaged.*Restore the files"):
         TreeStore.open(disk, "/t", CLOCK)
 
 
@@ -239,6 +239,8 @@ def test_what_a_loss_of_power_leaves_behind_the_log_is_cut_off(tail: bytes) -> N
     disk.write_atomic(path, disk.read_bytes(path) + tail)
     again = TreeStore.open(disk, "/t", CLOCK)
     assert set(again.tree.nodes) == nodes
+    (note,) = again.notes
+    assert f"cut {len(tail)} bytes" in note
     again.execute([Create("/new")], SESSION)
     assert "/new" in TreeStore.open(disk, "/t", CLOCK).tree.nodes
 
@@ -253,7 +255,7 @@ def test_a_damaged_record_among_others_is_told_and_nothing_is_cut_off() -> None:
         filled(disk)
         disk.flip(f"/t/{LOG_NAME}", position)
         with pytest.raises(
-            TreeDamaged, match=rf"damaged at byte 0, and goes on at byte {8 + length}\. .*truncate -s 0"
+            TreeDamaged, match=rf"damaged at byte 0, and goes on at byte {8 + length}\. .*tree.unclean.start"
         ):
             TreeStore.open(disk, "/t", CLOCK)
         assert disk.file_size(f"/t/{LOG_NAME}") == len(content)
@@ -269,8 +271,11 @@ def test_a_hole_that_a_loss_of_power_left_ends_the_log() -> None:
     content = bytearray(disk.read_bytes(f"/t/{LOG_NAME}"))
     content[forced + 100 : forced + 1124] = bytes(1024)
     disk.write_atomic(f"/t/{LOG_NAME}", bytes(content))
-    assert durable(TreeStore.open(disk, "/t", CLOCK)) == before
+    again = TreeStore.open(disk, "/t", CLOCK)
+    assert durable(again) == before
     assert disk.file_size(f"/t/{LOG_NAME}") == forced
+    (note,) = again.notes
+    assert "a hole of zeros" in note
 
 
 def test_a_log_that_does_not_fit_is_told_with_a_cure() -> None:
@@ -482,7 +487,7 @@ def test_on_a_real_disk(tmp_path: Path) -> None:
     again = TreeStore.open(RealDisk(), folder, CLOCK)
     assert again.tree.get("/a").data == b"1"
     again.close()
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [LOG_NAME]
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [LOG_NAME, "ottla-tree.marker"]
 
 
 def test_a_snapshot_has_as_many_records_as_the_tree_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,7 +511,7 @@ def test_a_snapshot_has_as_many_records_as_the_tree_takes(monkeypatch: pytest.Mo
     # Wherever it is cut off, be it between two records.
     for size in {*ends[:-1], *range(1, len(content), 97), len(content) - 1}:
         disk.write_atomic(f"/t/{SNAPSHOT_NAME}", content[:size])
-        with pytest.raises(TreeDamaged, match="Restore it"):
+        with pytest.raises(TreeDamaged, match="Restore the files"):
             TreeStore.open(disk, "/t", CLOCK)
 
 
@@ -599,7 +604,7 @@ def test_forced_transactions_are_numbered_on() -> None:
 def test_snapshots_and_logs_that_were_not_finished_are_removed() -> None:
     disk = MemoryDisk()
     filled(disk).close()
-    kept = ["meta.properties", "other.3.tmp", LOG_NAME, f"{LOG_NAME}.bak"]
+    kept = ["meta.properties", "other.3.tmp", LOG_NAME, f"{LOG_NAME}.bak", "ottla-tree.marker"]
     for name in (f"{SNAPSHOT_NAME}.17.tmp", f"{SNAPSHOT_NAME}.9.new", f"{LOG_NAME}.new.3.tmp", *kept[:2], kept[3]):
         disk.write_atomic(f"/t/{name}", b"x")
     TreeStore.open(disk, "/t", CLOCK)

@@ -37,6 +37,12 @@ ROWS: tuple[Row, ...] = (
         "first listener; 0 takes any free one, -1 serves it to nobody. `ottla serve --zookeeper-port` sets it.",
     ),
     (
+        "ottla.tree.unclean.start.enable", "boolean", "false", "", "medium", "read-only", "honoured",
+        "Whether a start goes on where changes are missing from the embedded tree that were on the disk once (its log "
+        "was cut, removed or damaged, or its snapshot is an older one): they are lost then. For one start; without it "
+        "the broker refuses. Nothing is done where nothing is missing.",
+    ),
+    (
         "ottla.rebalance.evidence.enable", "boolean", "true", "", "medium", "read-only", "honoured",
         "Whether the cause and cost of every rebalance is recorded in the topic `__ottla_rebalances`.",
     ),

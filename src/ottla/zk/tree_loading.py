@@ -1,0 +1,108 @@
+"""Reading the tree's files at the start: what is in them, and whether anything is missing that was on the disk once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ottla.zk.tree import Tree
+from ottla.zk.tree_format import HOLE, LOG_NAME, SNAPSHOT_NAME, ReplayedLog, TreeDamaged, load_snapshot, replay_log
+from ottla.zk.tree_marker import TreeMarker
+
+if TYPE_CHECKING:
+    from ottla.env.disk import Disk
+
+DAMAGED_SUFFIX: Final = ".damaged"
+"""Of the copy of a log that a start was told to go on without."""
+_CURE: Final = (
+    "Restore the files ottla-tree.* from a copy, all of one time; or start once with "
+    "ottla.tree.unclean.start.enable=true (ottla zookeeper: --unclean-start) to go on with what there is: later "
+    "changes of topics, of their settings, and of offsets and other nodes in the tree are lost then"
+)
+
+
+@dataclass(slots=True)
+class LoadedTree:
+    """The tree as it was found."""
+
+    tree: Tree = field(default_factory=Tree)
+    snapshot_bytes: int = 0
+    #: The last transaction in the snapshot, 0 without one.
+    snapshot_zxid: int = 0
+    #: How many bytes of the log are whole records.
+    good_bytes: int = 0
+    #: Whether something is missing, and the start was told to go on without it.
+    is_unclean: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def load_tree(disk: Disk, folder: str, unclean_start: bool) -> LoadedTree:
+    """Read the files; nothing is changed, but that with `unclean_start` a damaged log is copied aside.
+
+    Raises `TreeDamaged` and `DiskError` as `TreeStore.open` does.
+    """
+    loaded = LoadedTree()
+    tree = loaded.tree
+    snapshot_path, log_path = f"{folder}/{SNAPSHOT_NAME}", f"{folder}/{LOG_NAME}"
+    if disk.exists(snapshot_path):
+        snapshot = disk.read_bytes(snapshot_path)
+        load_snapshot(tree, snapshot, snapshot_path)
+        loaded.snapshot_bytes, loaded.snapshot_zxid = len(snapshot), tree.last_zxid
+    has_log = disk.exists(log_path)
+    content = disk.read_bytes(log_path) if has_log else b""
+    replayed = replay_log(tree, content, log_path)
+    loaded.good_bytes = replayed.good
+    problem = _damage_within(content, replayed, log_path) or _missing(disk, folder, loaded, has_log)
+    if problem is not None and not unclean_start:
+        raise TreeDamaged(f"{problem}. {_CURE}")
+    if problem is not None:
+        loaded.is_unclean = True
+        loaded.notes.append(f"{problem}. Going on with what there is, as ottla.tree.unclean.start.enable allows")
+        if replayed.good < len(content):
+            aside = f"{log_path}.{replayed.good}{DAMAGED_SUFFIX}"
+            disk.write_atomic(aside, content)
+            loaded.notes.append(f"the log as it was found is kept in {aside}")
+    elif replayed.good < len(content):
+        loaded.notes.append(_cut_off(content, replayed, log_path))
+    return loaded
+
+
+def _damage_within(content: bytes, replayed: ReplayedLog, path: str) -> str | None:
+    """What is wrong where whole records lie behind one that is not: that is no write that was cut short.
+
+    Except behind a hole, as a loss of power leaves it among writes that were not forced yet.
+    """
+    good, behind = replayed
+    if behind is None or HOLE in content[good:behind]:
+        return None
+    return f"{path} is damaged at byte {good}, and goes on at byte {behind}"
+
+
+def _missing(disk: Disk, folder: str, loaded: LoadedTree, has_log: bool) -> str | None:
+    """What says that transactions are missing which were on the disk; None where nothing does."""
+    log_path, snapshot_path = f"{folder}/{LOG_NAME}", f"{folder}/{SNAPSHOT_NAME}"
+    if loaded.snapshot_bytes and not has_log:
+        return f"{snapshot_path} is there, and {log_path}, which holds what was changed after it, is missing"
+    marked = TreeMarker(disk, folder).read()
+    if marked is None:
+        return None
+    if loaded.snapshot_zxid < marked.snapshot_zxid:
+        found = f"ends with transaction {loaded.snapshot_zxid}" if loaded.snapshot_bytes else "is missing"
+        return f"{snapshot_path} {found}, and one was on the disk that ended with {marked.snapshot_zxid}"
+    if loaded.tree.last_zxid < marked.zxid:
+        return (
+            f"{log_path} was cut or is damaged at its end: it goes up to transaction {loaded.tree.last_zxid}, and "
+            f"transactions up to {marked.zxid} were on the disk"
+        )
+    return None
+
+
+def _cut_off(content: bytes, replayed: ReplayedLog, path: str) -> str:
+    good, behind = replayed
+    note = f"{path}: cut {len(content) - good} bytes from byte {good} on that are no whole record"
+    if behind is None:
+        return f"{note}, as a write leaves them that was cut short"
+    return (
+        f"{note}: a hole of zeros, as a loss of power leaves it. Changes behind it, which were not confirmed to be on "
+        f"the disk, are lost: settings of topics and brokers may be older than they were"
+    )
