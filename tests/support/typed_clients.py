@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import ottla.client
 import ottla.client.sync
@@ -31,3 +31,25 @@ def without(producer: ottla.client.sync.Producer[str, int], consumer: ottla.clie
     assert_type(consumer.poll(timeout_ms=100), ConsumerRecords[str, int])
     for record in consumer:
         assert_type(record.value, int)
+
+
+async def without_types() -> None:
+    """Programs that name no types: keys and values are anything."""
+    producer = ottla.client.Producer(bootstrap_servers="h:1")
+    assert_type(producer, ottla.client.Producer[Any, Any])
+    assert_type(await producer.send("t", 1, "k"), RecordFuture)
+    consumer: ottla.client.Consumer = ottla.client.Consumer({"bootstrap.servers": "h:1"})
+    assert_type(await consumer.poll(timeout_ms=100), ConsumerRecords[Any, Any])
+    simple = ottla.client.SimpleConsumer(bootstrap_servers="h:1")
+    assert_type((await simple.fetch("t", 0, 0)).records, list[ConsumerRecord[Any, Any]])
+
+
+def without_types_or_loop(records: list[ConsumerRecord]) -> list[ProducerRecord]:
+    """The sync clients, and functions that take and give records."""
+    with ottla.client.sync.Producer(bootstrap_servers="h:1") as producer:
+        assert_type(producer, ottla.client.sync.Producer[Any, Any])
+        producer.send("t", 1, "k").result(1.0)
+    with ottla.client.sync.Consumer(bootstrap_servers="h:1") as consumer:
+        assert_type(consumer, ottla.client.sync.Consumer[Any, Any])
+        records += consumer.poll(timeout_ms=100)
+    return [ProducerRecord("t", each.value) for each in records]

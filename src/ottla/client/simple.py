@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 from ottla.client.configs import parse_consumer_config
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
@@ -33,10 +33,8 @@ from ottla.peer.cluster import Cluster
 from ottla.peer.fetch import FetchLimits, aborted_in
 from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.consumed import ConsumerRecord
+from ottla.records.type_variables import K, V
 from ottla.wire.errors import ErrorCode
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(slots=True, frozen=True)

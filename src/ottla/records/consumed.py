@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 from ottla.records.batch import BatchHeader, TimestampType
 from ottla.records.headers import Headers
 from ottla.records.record import batch_records
+from ottla.records.type_variables import K, V
 from ottla.records.walk import read_records
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 Deserialize = Callable[[str, Headers, bytes], Any]
 """Makes an object of the bytes of a key or value: `deserialize(topic, headers, data)`. Null stays None, as in Java."""

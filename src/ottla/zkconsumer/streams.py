@@ -8,19 +8,18 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 from ottla.client.errors import ClientError, ClientTimeoutError, CorruptBatchError, SerializationError
 from ottla.client.model import TopicPartition
 from ottla.records.batch import TimestampType
 from ottla.records.consumed import ConsumerRecord
 from ottla.records.headers import Headers
+from ottla.records.type_variables import K, V
 from ottla.zkconsumer.chunk_queue import ChunkQueue, FetchedDataChunk
 
 _log = logging.getLogger("ottla.zkconsumer")
 
-K = TypeVar("K")
-V = TypeVar("V")
 
 Decode = Callable[[str, Headers, bytes | None], Any]
 

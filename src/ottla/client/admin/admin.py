@@ -22,16 +22,19 @@ from ottla.client.admin.groups import GroupAdmin
 from ottla.client.admin.partitions import PartitionAdmin
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.configs import parse_admin_config
+from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 
 
-class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, GroupAdmin, BrokerAdmin):
+class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, GroupAdmin, BrokerAdmin, MethodHints):
     """Looks after a cluster; any number of tasks may use it at once.
 
     Settings are Kafka's, by their names in `config` ("bootstrap.servers") or as keywords (bootstrap_servers). All
     errors are `ClientError`s. `environment` is for simulations.
     """
+
+    _instead_of = ADMIN_METHODS
 
     def __init__(
         self, config: Mapping[str, Any] | None = None, /, *, environment: Environment | None = None, **settings: Any

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.client.configs.foreign import RENAMED, instead_of
 from ottla.client.configs.instances import JAVA_PACKAGES, imported
-from ottla.client.configs.settings import ADMIN, CLASS_LISTS, OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
+from ottla.client.configs.settings import ADMIN, CLASS_LISTS, CONSUMER, OF_BUILT_IN_CLASSES, SETTINGS_OF, attribute_of
 from ottla.client.configs.values import default_of, parse_given
 from ottla.config.settings import HONOURED, LONGEST_NAME, NO_EFFECT, REFUSED, Setting
 from ottla.config.values import ConfigError
@@ -32,7 +32,7 @@ class GivenSettings:
     `problems` what is wrong, `notes` what should be logged.
     """
 
-    def __init__(self, kind: str, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> None:
+    def __init__(self, kind: str, config: object, keywords: Mapping[str, Any]) -> None:
         self.kind = kind
         self.settings = SETTINGS_OF[kind]
         self.values: dict[str, Any] = {name: default_of(setting) for name, setting in self.settings.items()}
@@ -41,7 +41,12 @@ class GivenSettings:
         self._originals: dict[str, Any] = {}
         self._unknown: dict[str, tuple[str, Any]] = {}
         self._contradicted: set[str] = set()
-        for source in (config or {}, keywords):
+        mapping: Mapping[object, Any] = {}
+        if isinstance(config, Mapping):
+            mapping = config
+        elif config is not None:
+            self.problems.append(_no_mapping(kind, config))
+        for source in (mapping, keywords):
             for name, value in source.items():
                 self._take(name, value)
         if self._unknown:
@@ -124,6 +129,17 @@ class GivenSettings:
             return _are_alike(parse_given(setting, first), parse_given(setting, second))
         except ConfigError:
             return first is second
+
+
+def _no_mapping(kind: str, given: object) -> str:
+    """Other clients take topics, or addresses, where ours take a mapping of settings."""
+    told = f"{given!r} is no mapping of settings"
+    if isinstance(given, str) and ":" in given:
+        return f"{told}. Give addresses of brokers as bootstrap_servers={given!r}."
+    if kind == CONSUMER and isinstance(given, (str, list, tuple)):
+        topics = [given] if isinstance(given, str) else list(given)
+        return f"{told}. Give bootstrap_servers and other settings only, and call subscribe({topics}) afterwards."
+    return f"{told}. Give a mapping by Kafka's names, or keywords as bootstrap_servers."
 
 
 def _unknown(given_name: str, name: str, kind: str) -> str:

@@ -14,7 +14,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from ottla.assign.assignor import GroupMetadata
 from ottla.client.configs.consumer import parse_consumer_config
@@ -28,6 +28,7 @@ from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.subscription_state import FetchPosition, OffsetReset
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientTimeoutError, IllegalStateError, InvalidArgumentError
+from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints
 from ottla.client.model import (
     EARLIEST,
     LATEST,
@@ -40,12 +41,11 @@ from ottla.client.offsets import find_offsets
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.records.consumed import ConsumerRecord
+from ottla.records.type_variables import K, V
 
 if TYPE_CHECKING:
     import pyarrow
 
-K = TypeVar("K")
-V = TypeVar("V")
 
 Take = Callable[[CompletedFetch, int], tuple[list[Any], int]]
 
@@ -61,12 +61,14 @@ def take_records(fetch: CompletedFetch, most: int) -> tuple[list[ConsumerRecord[
     return records, len(records)
 
 
-class Consumer(Generic[K, V]):
+class Consumer(MethodHints, Generic[K, V]):
     """Reads records of topics (`subscribe`) or of partitions (`assign`). For one task at a time.
 
     Settings are Kafka's, by their names in `config` ("group.id") or as keywords (group_id). All errors are
     `ClientError`s. `environment` is for simulations.
     """
+
+    _instead_of = CONSUMER_METHODS
 
     def __init__(
         self,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Generic
 
 from ottla.client.model import TopicPartition
 from ottla.records.consumed import ConsumerRecord
-
-K = TypeVar("K")
-V = TypeVar("V")
+from ottla.records.type_variables import K, V
 
 
 class ConsumerRecords(Generic[K, V]):

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, overload
 
 from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError
+from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints
 from ottla.client.model import PartitionMetadata
 from ottla.client.producer.bulk import Bulk, Steps
 from ottla.client.producer.bulk_future import BulkFuture
@@ -22,21 +23,21 @@ from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
+from ottla.records.type_variables import K, V
 
 BATCHES_PER_TURN = 16
 """Batches that are begun before `send` lets the event loop do other things."""
 
-K = TypeVar("K")
-V = TypeVar("V")
 
-
-class Producer(Generic[K, V]):
+class Producer(MethodHints, Generic[K, V]):
     """Sends records in batches, idempotently unless told otherwise. For the tasks of one event loop.
 
     Settings are Kafka's, by their names in `config` ("linger.ms") or as keywords (linger_ms). All errors are
     `ClientError`s. Make it and use it in a running loop; `close` ends it, or a `with` block. `environment` is for
     simulations.
     """
+
+    _instead_of = PRODUCER_METHODS
 
     def __init__(
         self, config: Mapping[str, Any] | None = None, /, *, environment: Environment | None = None, **settings: Any

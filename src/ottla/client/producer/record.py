@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 from ottla.client.errors import InvalidArgumentError
-
-K = TypeVar("K")
-V = TypeVar("V")
+from ottla.records.type_variables import K, V
 
 SendHeaders = Sequence[tuple[str, bytes | None]]
 EncodedHeaders = tuple[tuple[str, bytes | None], ...]

@@ -21,16 +21,19 @@ from ottla.client.admin.model import (
     NewPartitions,
     NewTopic,
 )
+from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints
 from ottla.client.groups import GroupDescription
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicMetadata, TopicPartition
 
 
-class Admin:
+class Admin(MethodHints):
     """Looks after a cluster; any number of threads may use it at once.
 
     Settings, methods and errors are those of `ottla.client.Admin`.
     """
+
+    _instead_of = ADMIN_METHODS
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._async = AsyncAdmin(config, **settings)

@@ -28,26 +28,28 @@ from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientClosedError
+from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ottla.env.threads import thread_id
 from ottla.records.consumed import ConsumerRecord
+from ottla.records.type_variables import K, V
 
 if TYPE_CHECKING:
     import pyarrow
 
-K = TypeVar("K")
-V = TypeVar("V")
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Consumer(Generic[K, V]):
+class Consumer(MethodHints, Generic[K, V]):
     """Reads records of topics (`subscribe`) or of partitions (`assign`). For one thread at a time.
 
     Settings, methods and errors are those of `ottla.client.Consumer`. Callbacks run in the thread that is in the
     consumer at the time.
     """
+
+    _instead_of = CONSUMER_METHODS
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._guard = UseGuard("thread", thread_id)

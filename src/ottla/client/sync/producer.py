@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, overload
 
 from ottla.client.configs import parse_producer_config
 from ottla.client.errors import (
@@ -23,6 +23,7 @@ from ottla.client.errors import (
     IllegalStateError,
     InvalidArgumentError,
 )
+from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
 from ottla.client.producer.bulk import Bulk, Steps
@@ -32,16 +33,16 @@ from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 from ottla.env.threads import Event
 from ottla.peer.cluster import Cluster
-
-K = TypeVar("K")
-V = TypeVar("V")
+from ottla.records.type_variables import K, V
 
 
-class Producer(Generic[K, V]):
+class Producer(MethodHints, Generic[K, V]):
     """Sends records in batches, idempotently unless told otherwise. Any thread may use it.
 
     Settings, methods and errors are those of `ottla.client.Producer`. Callbacks run in the producer's own thread.
     """
+
+    _instead_of = PRODUCER_METHODS
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self.config = parse_producer_config(config, settings)

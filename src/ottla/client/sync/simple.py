@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import LATEST
 from ottla.client.simple import FetchedRecords, PartitionLeader
 from ottla.client.simple import SimpleConsumer as AsyncSimpleConsumer
-
-K = TypeVar("K")
-V = TypeVar("V")
+from ottla.records.type_variables import K, V
 
 
 class SimpleConsumer(Generic[K, V]):

@@ -1,0 +1,97 @@
+"""Methods that people carry over from other clients, and what to call here instead.
+
+Sources: the documentation of confluent-kafka, aiokafka and kafka-python. Settings are in `configs.foreign`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+_READY = "a client is ready when it is made, and closed by close() or a with block; leave it out"
+_NO_TRANSACTIONS = "transactions are not there yet; retries make no duplicates without them"
+_NO_ACLS = "access lists and logins are not there yet"
+_NO_LOGIN = "logins are not there yet; reach the cluster by a PLAINTEXT listener"
+_CLUSTER_ID = "ask Admin.describe_cluster()"
+_TRY_ANYTHING = "any call that asks a broker says whether it can be reached; leave it out"
+
+CONSUMER_METHODS: Mapping[str, str] = {
+    "bootstrap_connected": _TRY_ANYTHING,
+    "cluster_id": _CLUSTER_ID,
+    "consume": "call poll(timeout_ms), with max.poll.records as the most records",
+    "consumer_group_metadata": "call group_metadata()",
+    "get_watermark_offsets": "call beginning_offsets() and end_offsets()",
+    "getmany": "call poll(timeout_ms), with max.poll.records as the most records",
+    "getone": "call poll(timeout_ms) with max.poll.records=1, or iterate over the consumer",
+    "highwater": "call current_lag() or end_offsets()",
+    "incremental_assign": "call assign() with all partitions",
+    "incremental_unassign": "call assign() with the partitions that stay",
+    "last_stable_offset": "call end_offsets(), with isolation.level=read_committed",
+    "memberid": "call group_metadata()",
+    "partitions_for_topic": "call partitions_for()",
+    "seek_to_committed": "call seek() with the offsets of committed()",
+    "set_sasl_credentials": _NO_LOGIN,
+    "start": _READY,
+    "stop": "call close()",
+    "store_offsets": "set enable.auto.commit to false and call commit() with the offsets you mean",
+    "topics": "call list_topics(); subscribe() says what is read",
+    "unassign": "call unsubscribe()",
+}
+PRODUCER_METHODS: Mapping[str, str] = {
+    "abort_transaction": _NO_TRANSACTIONS,
+    "begin_transaction": _NO_TRANSACTIONS,
+    "bootstrap_connected": _TRY_ANYTHING,
+    "cluster_id": _CLUSTER_ID,
+    "commit_transaction": _NO_TRANSACTIONS,
+    "create_batch": "call send_many(), which makes batches itself",
+    "init_transactions": _NO_TRANSACTIONS,
+    "list_topics": "ask Admin.list_topics(); partitions_for() tells of one topic",
+    "poll": "callbacks are called without it; leave it out",
+    "produce": "call send(topic, value, key), in this order",
+    "produce_batch": "call send_many()",
+    "purge": "call abort()",
+    "send_and_wait": "wait for the future that send() gives",
+    "send_batch": "call send_many()",
+    "send_offsets_to_transaction": _NO_TRANSACTIONS,
+    "set_sasl_credentials": _NO_LOGIN,
+    "start": _READY,
+    "stop": "call close()",
+    "transaction": _NO_TRANSACTIONS,
+}
+ADMIN_METHODS: Mapping[str, str] = {
+    "alter_consumer_group_offsets": "call alter_group_offsets()",
+    "alter_user_scram_credentials": _NO_LOGIN,
+    "cluster_id": "call describe_cluster()",
+    "create_acls": _NO_ACLS,
+    "delete_acls": _NO_ACLS,
+    "delete_consumer_groups": "call delete_groups()",
+    "describe_acls": _NO_ACLS,
+    "describe_consumer_groups": "call describe_groups()",
+    "describe_user_scram_credentials": _NO_LOGIN,
+    "find_coordinator": "call describe_groups(), which names it",
+    "list_consumer_group_offsets": "call list_group_offsets()",
+    "list_consumer_groups": "call list_groups()",
+    "list_partition_offsets": "call list_offsets()",
+    "poll": "calls give their results themselves; leave it out",
+    "remove_group_members": "call remove_members_from_group()",
+    "reset_group_offsets": "call alter_group_offsets()",
+    "set_sasl_credentials": _NO_LOGIN,
+    "start": _READY,
+    "stop": "call close()",
+    "wait_for_topics": "a topic can be used when create_topics() has returned; leave it out",
+}
+"""By another client's method: what to do instead."""
+
+
+class MethodHints:
+    """Base of a client: an attribute that it does not have is explained where other clients have it."""
+
+    _instead_of: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self).__name__
+            instead = self._instead_of.get(name)
+            hint = "" if instead is None else f"; {instead}"
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=self)
