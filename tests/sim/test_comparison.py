@@ -7,6 +7,7 @@ import pytest
 from ottla.sim.churn_script import Action, ChurnScript, ScriptPlan, Turn, make_script
 from ottla.sim.comparison import Comparison, GrowthRow, compare, growth
 from ottla.sim.design import DesignResult
+from ottla.sim.group_stage import Weather
 
 pytestmark = pytest.mark.spec("Z8")
 
@@ -130,3 +131,34 @@ def test_figures_of_a_design_can_be_compared() -> None:
     result = DesignResult("x")
     result.requests.update({"JoinGroup": 2, "SyncGroup": 2, "Heartbeat": 50, "OffsetCommit": 7})
     assert result.requests_of_rebalances == 4
+
+
+@pytest.mark.slow
+def test_members_of_different_speed_meet_each_others_claims_and_try_again() -> None:
+    script = make_script(6, ScriptPlan(members=8, partitions=32, turns=12))
+    alike = compare(script, BOTH, 6)
+    zookeeper, coordinator = compare(script, Comparison(("range",), slowest=10.0), 6)
+    assert [result.conflicts for result in alike] == [0, 0]
+    assert zookeeper.conflicts > 0, "a slow member has not released yet what a quick one claims"
+    assert zookeeper.retries > 0
+    assert coordinator.conflicts == coordinator.given_up == 0, "the coordinator assigns; nobody claims"
+    assert zookeeper.unread_s > 2 * coordinator.unread_s
+    assert all(result.settled[-1].is_whole for result in (zookeeper, coordinator))
+
+
+@pytest.mark.slow
+def test_lost_messages_leave_changes_of_unknown_outcome_and_groups_recover() -> None:
+    script = make_script(3, ScriptPlan(members=6, partitions=24, turns=12))
+    for result in compare(script, Comparison(("range",), loss=0.005, slowest=4.0), 3):
+        assert result.uncertain > 0, result.design
+        assert result.retries > 0, result.design
+        assert result.settled[-1].is_whole, result.design
+
+
+def test_a_slow_member_is_as_slow_in_every_design() -> None:
+    weather = Weather(slowest=10.0)
+    factors = [weather.slowness(f"m{number}") for number in range(1, 40)]
+    assert factors == [weather.slowness(f"m{number}") for number in range(1, 40)]
+    assert 1.0 <= min(factors) < 2.0
+    assert 6.0 < max(factors) <= 10.0
+    assert Weather().slowness("m1") == 1.0

@@ -29,6 +29,10 @@ class ComparisonRequest:
     assignors: tuple[str, ...] = ()
     watch_brokers: bool = False
     growth: bool = False
+    #: How many times as long messages of the slowest possible member take.
+    slowest: float = 1.0
+    #: The chance that a message is lost, and its connection with it.
+    loss: float = 0.0
 
 
 class ComparisonResult(NamedTuple):
@@ -45,7 +49,11 @@ def run(request: ComparisonRequest) -> ComparisonResult:
     if unknown:
         raise UnknownAssignor(f"there is no assignor {unknown[0]}; choose from {', '.join(BUILT_IN)}")
     comparison = Comparison(
-        request.assignors or USUAL_ASSIGNORS, request.session_timeout_ms, watch_brokers=request.watch_brokers
+        request.assignors or USUAL_ASSIGNORS,
+        request.session_timeout_ms,
+        watch_brokers=request.watch_brokers,
+        slowest=request.slowest,
+        loss=request.loss,
     )
     # The warnings of simulated members are in the figures.
     logging.getLogger("ottla.zkconsumer").setLevel(logging.CRITICAL)

@@ -33,11 +33,15 @@ class Comparison:
     session_timeout_ms: int = 6_000
     delay_ms: tuple[int, int] = (1, 40)
     watch_brokers: bool = False
+    #: How many times as long messages of the slowest possible member take (`Weather.slowest`); 1: all are alike.
+    slowest: float = 1.0
+    #: The chance that a message is lost, and its connection with it (`Weather.loss`).
+    loss: float = 0.0
 
 
 def compare(script: ChurnScript, comparison: Comparison, seed: int) -> list[DesignResult]:
     """Every design through the script: ZooKeeper first, then the coordinator with each assignor."""
-    weather = Weather(comparison.delay_ms)
+    weather = Weather(comparison.delay_ms, comparison.loss, comparison.slowest)
     zookeeper = [("ZooKeeper", False)]
     if comparison.watch_brokers:
         zookeeper.append(("ZooKeeper, brokers watched", True))
@@ -68,7 +72,10 @@ class GrowthRow(NamedTuple):
 
 
 def growth(members: int, partitions: int, comparison: Comparison, seed: int) -> Iterator[GrowthRow]:
-    """The cost of one change as members grow, then as partitions grow; ZooKeeper against the first assignor."""
+    """The cost of one change as members grow, then as partitions grow; ZooKeeper against the first assignor.
+
+    Members are equally fast there and no message is lost, so that the figures show the designs' own cost.
+    """
     sizes = [(members * factor, partitions) for factor in GROWTH_FACTORS]
     sizes += [(members, partitions * factor) for factor in GROWTH_FACTORS[1:]]
     for many, wide in sizes:

@@ -11,7 +11,7 @@ from ottla.assign.assignor import PartitionAssignor
 from ottla.groups.group import GroupLimits
 from ottla.sim.churn_script import Action, ChurnScript, Turn
 from ottla.sim.consumption import Consumption
-from ottla.sim.design import DesignResult, Recorder
+from ottla.sim.design import CHANGES, DesignResult, Recorder
 from ottla.sim.group_consumer import MemberTimes, SimulatedConsumer
 from ottla.sim.group_coordinator import SimulatedCoordinator
 from ottla.sim.group_stage import GroupStage, Place, Weather
@@ -34,6 +34,7 @@ class CoordinatorDesign:
         self._recorder: Recorder
         self._consumption: Consumption
         self._requests_before: Counter[str] = Counter()
+        self._unanswered_before: Counter[str] = Counter()
 
     def run(self, script: ChurnScript) -> DesignResult:
         """Play it to its end. Raises `Wrong` where the group does what it must not."""
@@ -64,12 +65,15 @@ class CoordinatorDesign:
     def _begin(self) -> None:
         self._consumption.begin(self._stage.now_ms)
         self._requests_before = self._stage.requests.copy()
+        self._unanswered_before = self._stage.unanswered.copy()
         self._recorder.result.rebalances = 0
 
     def _end(self, now_ms: int) -> DesignResult:
         result = self._recorder.end(now_ms)
         result.requests = self._stage.requests - self._requests_before
         result.tries = result.requests["JoinGroup"]
+        unanswered = self._stage.unanswered - self._unanswered_before
+        result.uncertain = sum(unanswered[kind] for kind in CHANGES)
         return result
 
     def _play(self, turn: Turn) -> None:

@@ -11,6 +11,9 @@ from ottla.sim.consumption import Consumption, Reading
 JOINING = ("JoinGroup", "SyncGroup", "LeaveGroup", "FetchOffsets")
 """Requests of a rebalance; heartbeats and commits go on all the time."""
 
+CHANGES = ("JoinGroup", "SyncGroup", "LeaveGroup", "Commit")
+"""Requests that change something at the coordinator."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -30,6 +33,12 @@ class DesignResult:
     rebalances: int = 0
     #: How often one of them began one; more than `rebalances` where a try failed.
     tries: int = 0
+    #: Owner nodes that another member held when they were claimed.
+    conflicts: int = 0
+    #: Rebalances that a member gave up after its last try; it owns nothing until the next one.
+    given_up: int = 0
+    #: Changes that a member asked for without learning what became of them.
+    uncertain: int = 0
     znode_reads: int = 0
     znode_writes: int = 0
     watch_events: int = 0
@@ -41,6 +50,11 @@ class DesignResult:
     longest_unread_s: float = 0.0
     settled: list[Settled] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+
+    @property
+    def retries(self) -> int:
+        """Tries of single members that did not end with an assignment."""
+        return max(0, self.tries - self.rebalances)
 
     @property
     def requests_of_rebalances(self) -> int:

@@ -30,6 +30,12 @@ class Weather:
 
     delay_ms: tuple[int, int] = (1, 40)
     loss: float = 0.0
+    #: How many times as long the messages of the slowest possible member take as those of the fastest.
+    slowest: float = 1.0
+
+    def slowness(self, member: str) -> float:
+        """How many times as long the messages of this member take; by its name, so the same in every run and design."""
+        return float(self.slowest ** random.Random(member).random())
 
 
 def errors_of(result: Result) -> Iterable[ErrorCode]:
@@ -42,6 +48,7 @@ class Place:
     """A member and its connection. `link` counts the connections that it has had."""
 
     member: SimulatedConsumer
+    slowness: float = 1.0
     link: int = 0
     is_frozen: bool = False
     is_cut: bool = False
@@ -75,6 +82,8 @@ class GroupStage:
         self.answers: Counter[str] = Counter()
         #: How many requests of each kind have come to the coordinator.
         self.requests: Counter[str] = Counter()
+        #: How many of each kind were lost, or their answers: the member does not know what became of them.
+        self.unanswered: Counter[str] = Counter()
         #: Whether messages can be lost.
         self.is_stormy = True
         self._assignor = assignor
@@ -132,7 +141,7 @@ class GroupStage:
             self._times,
             group_instance_id,
         )
-        place = self.places[member] = Place(member)
+        place = self.places[member] = Place(member, self._weather.slowness(member.name))
         member.start(self.now_ms)
         self._pump(place)
         return place
@@ -195,8 +204,8 @@ class GroupStage:
     def _new_id(self) -> str:
         return f"{self._chance.getrandbits(64):016x}"
 
-    def _delay_ms(self) -> int:
-        return self._chance.randint(*self._weather.delay_ms)
+    def _delay_ms(self, place: Place) -> int:
+        return round(self._chance.randint(*self._weather.delay_ms) * place.slowness)
 
     # -- messages
 
@@ -234,8 +243,9 @@ class GroupStage:
         return place.is_frozen
 
     def _send(self, place: Place, request: Request) -> None:
-        arrival_ms = max(self.now_ms + self._delay_ms(), place.last_arrival_ms)
+        arrival_ms = max(self.now_ms + self._delay_ms(place), place.last_arrival_ms)
         if place.is_cut or self._is_lost():
+            self._lose(request)
             self.timetable.at(arrival_ms, partial(self._broken, place, place.link))
             return
         place.last_arrival_ms = arrival_ms
@@ -243,6 +253,7 @@ class GroupStage:
 
     def _arrive(self, place: Place, link: int, request: Request) -> None:
         if not self.coordinator.is_up:
+            self._lose(request)
             self._broken(place, link)
             return
         self.requests[type(request).__name__] += 1
@@ -255,21 +266,29 @@ class GroupStage:
         if not isinstance(answered.answer, dict):
             self.answers.update(error.name for error in errors_of(answered.answer))
         if place.link != link:
+            self._lose(answered.request)
             return
-        at_ms = max(self.now_ms + self._delay_ms(), place.last_answer_ms)
+        at_ms = max(self.now_ms + self._delay_ms(place), place.last_answer_ms)
         if place.is_cut or self._is_lost():
+            self._lose(answered.request)
             self.timetable.at(at_ms, partial(self._broken, place, link))
             return
         place.last_answer_ms = at_ms
         self.timetable.at(at_ms, partial(self._deliver, place, link, answered))
 
     def _deliver(self, place: Place, link: int, answered: Answered) -> None:
-        if place.link != link or self._is_away(place, partial(self._deliver, place, link, answered)):
+        if place.link != link:
+            self._lose(answered.request)
+            return
+        if self._is_away(place, partial(self._deliver, place, link, answered)):
             return
         place.member.receive(answered.request, answered.answer, self.now_ms)
         self._pump(place)
         if place.member.is_fenced:
             self.end_member(place, leaves=False)
+
+    def _lose(self, request: Request) -> None:
+        self.unanswered[type(request).__name__] += 1
 
     def _is_lost(self) -> bool:
         return self.is_stormy and self._chance.random() < self._weather.loss
@@ -281,7 +300,7 @@ class GroupStage:
     def _break(self, place: Place) -> None:
         """The connection is gone; the member learns of it a little later."""
         place.link += 1
-        self.timetable.at(self.now_ms + self._delay_ms(), partial(self._disconnected, place))
+        self.timetable.at(self.now_ms + self._delay_ms(place), partial(self._disconnected, place))
 
     def _disconnected(self, place: Place) -> None:
         if self._is_away(place, partial(self._disconnected, place)):

@@ -152,7 +152,7 @@ class ZooKeeperDesign:
 
     def _begin(self) -> None:
         self._consumption.begin(self._loop.now_ms)
-        self._server.reads = self._server.writes = self._server.events = 0
+        self._server.reads = self._server.writes = self._server.events = self._server.uncertain = 0
         self._figures = [_restarted(figures) for figures in self._figures]
 
     async def _end(self, now_ms: int) -> DesignResult:
@@ -164,6 +164,9 @@ class ZooKeeperDesign:
         result.watch_events = self._server.events
         result.rebalances = sum(figures.ended for figures in self._figures)
         result.tries = sum(figures.tries for figures in self._figures)
+        result.conflicts = sum(figures.conflicts for figures in self._figures)
+        result.given_up = sum(figures.failed for figures in self._figures)
+        result.uncertain = self._server.uncertain
         return result
 
     # Turns
@@ -202,7 +205,7 @@ class ZooKeeperDesign:
             await member.zk.mend()
 
     def _start(self, name: str) -> None:
-        zk, figures = self._server.connect(), _Counted()
+        zk, figures = self._server.connect(self._weather.slowness(name), self._weather.loss), _Counted()
         fetching = _Fetching(name, self._consumption, self._loop, self._chance)
         queue = _Queue()
         group_member = GroupMember(
@@ -235,5 +238,5 @@ class ZooKeeperDesign:
 
 
 def _restarted(figures: _Counted) -> _Counted:
-    figures.ended = figures.tries = 0
+    figures.ended = figures.tries = figures.conflicts = figures.failed = 0
     return figures

@@ -59,13 +59,19 @@ class SimulatedZooKeeper:
         self.reads = 0
         self.writes = 0
         self.events = 0
+        #: Changes that clients asked for without learning what became of them.
+        self.uncertain = 0
         self._chance = chance
         self._delay_ms = delay_ms
         self._sessions = 0
 
-    def connect(self) -> SimulatedZk:
-        """A new session."""
-        return SimulatedZk(self)
+    def connect(self, slowness: float = 1.0, loss: float = 0.0) -> SimulatedZk:
+        """A new session.
+
+        Messages of this client take `slowness` times as long; with the chance `loss` one is lost and its connection
+        with it.
+        """
+        return SimulatedZk(self, slowness, loss)
 
     def new_session_id(self) -> int:
         """An id that no session had."""
@@ -75,6 +81,10 @@ class SimulatedZooKeeper:
     def delay_s(self) -> float:
         """How long a message takes."""
         return self._chance.randint(*self._delay_ms) / 1000
+
+    def is_lost(self, loss: float) -> bool:
+        """Whether a message is lost whose chance for that is `loss`."""
+        return loss > 0 and self._chance.random() < loss
 
     def since_ping_s(self) -> float:
         """How long ago a client last said that it lives, when its link is lost."""
@@ -102,8 +112,10 @@ class SimulatedZooKeeper:
 class SimulatedZk(ByTransactions):
     """`ZkClient` of one member. `freeze`, `thaw`, `cut` and `mend` are what befalls it."""
 
-    def __init__(self, server: SimulatedZooKeeper) -> None:
+    def __init__(self, server: SimulatedZooKeeper, slowness: float = 1.0, loss: float = 0.0) -> None:
         self._server = server
+        self._slowness = slowness
+        self._loss = loss
         self._loop = server.loop
         self._session_id = server.new_session_id()
         self._listeners: list[SessionListener] = []
@@ -116,6 +128,7 @@ class SimulatedZk(ByTransactions):
         self._held: list[Callable[[], None]] = []
         self._last_sent_s = self._last_delivered_s = 0.0
         self._expiry: asyncio.TimerHandle | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
         self._is_expired = self._is_over = False
 
     # What befalls it
@@ -137,6 +150,12 @@ class SimulatedZk(ByTransactions):
             self._link += 1
             self._tell(SessionEvent.SUSPENDED)
             self._fall_silent()
+
+    def _break(self) -> None:
+        """The connection breaks, and is made anew at once."""
+        if self._connected.is_set() and self._running.is_set():
+            self.cut()
+            self._reconnecting = self._loop.create_task(self._return())
 
     async def mend(self) -> None:
         """There is a connection again."""
@@ -168,7 +187,7 @@ class SimulatedZk(ByTransactions):
         if not self._running.is_set() or self._is_over:
             return
         # What it believes is true until the server has answered.
-        await asyncio.sleep(self._server.delay_s() + self._server.delay_s())
+        await asyncio.sleep(self._delay_s() + self._delay_s())
         if not self._running.is_set() or self._is_over:
             return
         if self._expiry is not None:
@@ -196,9 +215,12 @@ class SimulatedZk(ByTransactions):
 
     # Messages
 
+    def _delay_s(self) -> float:
+        return self._server.delay_s() * self._slowness
+
     def deliver(self, call: Callable[[], object], session_id: int) -> None:
         """Something is on its way from the server; it comes in order, and not while the process stands still."""
-        at_s = max(self._loop.time() + self._server.delay_s(), self._last_delivered_s + APART_S)
+        at_s = max(self._loop.time() + self._delay_s(), self._last_delivered_s + APART_S)
         self._last_delivered_s = at_s
         self._loop.call_at(at_s, self._arrive, call, session_id)
 
@@ -216,7 +238,7 @@ class SimulatedZk(ByTransactions):
             await self._running.wait()
             await self._wait_for_connection(path)
             answer: asyncio.Future[T] = self._loop.create_future()
-            at_s = max(self._loop.time() + self._server.delay_s(), self._last_sent_s + APART_S)
+            at_s = max(self._loop.time() + self._delay_s(), self._last_sent_s + APART_S)
             self._last_sent_s = at_s
             self._loop.call_at(at_s, self._serve, work, answer, self._link)
             try:
@@ -224,6 +246,7 @@ class SimulatedZk(ByTransactions):
             except ConnectionLossError:
                 if again:
                     continue
+                self._server.uncertain += 1
                 raise
             finally:
                 await self._running.wait()
@@ -237,6 +260,8 @@ class SimulatedZk(ByTransactions):
             raise ConnectionLossError(path, "ZooKeeper cannot be reached") from None
 
     def _serve(self, work: Callable[[], T], answer: asyncio.Future[T], link: int) -> None:
+        if self._server.is_lost(self._loss):
+            self._break()
         if link != self._link or self._is_expired:
             settle(answer, None, ConnectionLossError("/", "lost on its way there"))
             return
@@ -245,11 +270,13 @@ class SimulatedZk(ByTransactions):
             result = work()
         except ZkError as refused:
             error = refused
-        at_s = max(self._loop.time() + self._server.delay_s(), self._last_delivered_s + APART_S)
+        at_s = max(self._loop.time() + self._delay_s(), self._last_delivered_s + APART_S)
         self._last_delivered_s = at_s
         self._loop.call_at(at_s, self._come_back, answer, result, error, link)
 
     def _come_back(self, answer: asyncio.Future[T], result: T | None, error: ZkError | None, link: int) -> None:
+        if self._server.is_lost(self._loss):
+            self._break()
         if link != self._link:
             result, error = None, ConnectionLossError("/", "the answer was lost")
         settle(answer, result, error)

@@ -97,6 +97,15 @@ def compare(
     session_timeout_ms: Annotated[
         int, typer.Option(help="Session timeout, with ZooKeeper and with the coordinator.", min=6_000, max=1_800_000)
     ] = 6_000,
+    slowest: Annotated[
+        float,
+        typer.Option(
+            help="How many times as long the slowest member's messages may take; 1: all are alike.", min=1, max=100
+        ),
+    ] = 10,
+    loss: Annotated[
+        float, typer.Option(help="The chance that a message is lost, and its connection with it.", min=0, max=0.1)
+    ] = 0.001,
     assignor: Annotated[
         list[str] | None,
         typer.Option("--assignor", "-a", help="The coordinator's; may be repeated [range, cooperative-sticky]."),
@@ -116,7 +125,16 @@ def compare(
     from ottla.rebalance.comparison import ComparisonRequest, UnknownAssignor, run
 
     request = ComparisonRequest(
-        members, partitions, turns, seed, session_timeout_ms, tuple(assignor or ()), watch_brokers, growth
+        members,
+        partitions,
+        turns,
+        seed,
+        session_timeout_ms,
+        tuple(assignor or ()),
+        watch_brokers,
+        growth,
+        slowest,
+        loss,
     )
 
     def work() -> int:
