@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,6 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests run in this process, or in workers that this one controls, or this is a worker."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So shells start what runs in their background; tests press Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[REPORT] = SpecReport()
     part = Worker(config) if hasattr(config, "workerinput") else WholeRun(config)
     config.pluginmanager.register(part, "ottla-run")

@@ -158,6 +158,15 @@ class FakeCluster:
         for transport in list(self._connections[node]):
             transport.abort()
 
+    async def _end_late_connections(self) -> None:
+        """Connections that were being accepted when their server stopped have their transports only now."""
+        accepting = asyncio.all_tasks() - {asyncio.current_task()}
+        if accepting:
+            await asyncio.wait(accepting)
+        for transports in self._connections.values():
+            for transport in list(transports):
+                transport.abort()
+
     def stop(self, node: int) -> None:
         self.run(self._stop(node))
 
@@ -167,6 +176,7 @@ class FakeCluster:
     def close(self) -> None:
         for node in list(self._servers):
             self.stop(node)
+        self.run(self._end_late_connections())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()

@@ -65,7 +65,7 @@ def test_a_broker_that_hangs_is_passed_over_by_the_next_call(fakes, with_cluster
     async def work(cluster):
         hanging = await cluster.any_connection()
         with pytest.raises(ClientTimeoutError):
-            await cluster.retry("asking", lambda: cluster.refresh([]), 50)
+            await cluster.retry("asking", lambda: cluster.refresh([]), 1000)
         assert hanging.owes_answer
         assert (await cluster.refresh([])).nodes
         assert not hanging.is_open
@@ -78,13 +78,13 @@ def test_a_connection_whose_callers_were_cancelled_is_given_up_in_time(fake, wit
 
     async def work(cluster):
         connection = await cluster.any_connection()
-        asking = asyncio.create_task(connection.request(MetadataRequest(topics=[]), timeout_ms=100))
+        asking = asyncio.create_task(connection.request(MetadataRequest(topics=[]), timeout_ms=1000))
         await until(lambda: fake.asked(ApiKey.METADATA))
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
         assert connection.is_open
-        with pytest.raises(ClientTimeoutError, match=r"did not answer METADATA \(3\) within 100 ms"):
+        with pytest.raises(ClientTimeoutError, match=r"did not answer METADATA \(3\) within 1000 ms"):
             await connection.request(MetadataRequest(topics=[]))
 
     with_cluster(fake, work)

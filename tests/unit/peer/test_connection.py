@@ -176,7 +176,7 @@ def test_a_message_that_its_version_cannot_express(fake):
     ],
 )
 def test_what_is_no_kafka_broker(answering, answer, told):
-    settings = ConnectionSettings("unused:1", socket_connection_setup_timeout_ms=200)
+    settings = ConnectionSettings("unused:1", socket_connection_setup_timeout_ms=10_000)
     with pytest.raises(NotKafkaError, match=told):
         connected(answering(answer), nothing, settings=settings)
 

@@ -9,7 +9,7 @@ from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigResource
 from ottla.client.errors import ClientTimeoutError, InvalidArgumentError, PartlyFailedError
 
-TIMEOUT_MS = 200
+TIMEOUT_MS = 2000
 
 
 def configs_of(*nodes):

@@ -254,7 +254,7 @@ def test_arrow_columns_that_cannot_be(fake, producer):
 def test_a_topic_that_is_not_there_keeps_nothing_back(fake, kind):
     [t] = fake.topic("t", 0)
     records = [ProducerRecord("t", b"1"), ProducerRecord("nowhere", b"2"), ProducerRecord("t", b"3")]
-    settings = {"bootstrap_servers": fake.bootstrap, **QUICK, "max_block_ms": 300}
+    settings = {"bootstrap_servers": fake.bootstrap, **QUICK, "max_block_ms": 1000}
 
     async def waiting():
         async with AsyncProducer(**settings) as producer:
@@ -281,7 +281,7 @@ def test_the_other_partitions_are_sent_where_one_record_is_too_large(fake, produ
 
 def test_what_has_no_room_in_time_is_told_of(fake, faults):
     fake.topic("t", *[0] * 4)
-    settings = {"batch_size": 5000, "buffer_memory": 5000, "max_request_size": 2_000_000, **QUICK, "max_block_ms": 200}
+    settings = {"batch_size": 5000, "buffer_memory": 5000, "max_request_size": 2_000_000, **QUICK, "max_block_ms": 1000}
     producer = Producer(bootstrap_servers=fake.bootstrap, **settings)
     producer.send("t", b"first").result(5)
     fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
@@ -289,7 +289,7 @@ def test_what_has_no_room_in_time_is_told_of(fake, faults):
     began = time.monotonic()
     with pytest.raises(ClientTimeoutError, match=r"buffer.memory \(5000 bytes\)") as told:
         producer.send_many(records)
-    assert time.monotonic() - began < 2 * 0.2 + 0.1
+    assert time.monotonic() - began < 3, "max.block.ms is for all of them, not for each"
     assert told.value.__notes__ == ["of the records that were read before that, 3 were not sent, 1 were"]
     with pytest.raises(DeliveryError, match="1 records"):
         producer.close(timeout_ms=10)
@@ -300,10 +300,10 @@ def test_a_batchs_time_begins_when_it_is_handed_over(fake):
 
     def slow():
         yield ProducerRecord("t", b"1")
-        time.sleep(0.5)  # sleep: longer than delivery.timeout.ms
+        time.sleep(1.5)  # sleep: longer than delivery.timeout.ms
         yield ProducerRecord("t", b"2")
 
-    settings = {**QUICK, "request_timeout_ms": 300, "delivery_timeout_ms": 400}
+    settings = {**QUICK, "request_timeout_ms": 1000, "delivery_timeout_ms": 1200}
     with Producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
         assert producer.send_many(slow()).result(5)[0].record_count == 2
 

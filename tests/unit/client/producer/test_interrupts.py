@@ -16,6 +16,9 @@ from ottla.wire.apis import ApiKey
 
 SETTINGS = {"request_timeout_ms": 5000, "delivery_timeout_ms": 10_000, "batch_size": 1000, "buffer_memory": 50_000}
 
+#: Less than `request.timeout.ms`, after which whoever waits would come back anyway.
+SOON_S = 4.0
+
 
 class Interrupt:
     """Raises KeyboardInterrupt in the main thread after a time; again later, since Python drops it in a finalizer."""
@@ -81,7 +84,7 @@ def test_anywhere(fake, interrupting, rounds):
                 work_for_ever(producer, what)
             began = time.monotonic()
             assert producer.send("t", b"next").result(5).offset >= 0
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < SOON_S
         producer.flush()
         core = producer._core.accumulator
         assert (core.used_bytes, len(core.incomplete), len(core.active)) == (0, 0, 0)
@@ -98,7 +101,7 @@ def test_while_nobody_answers(fake, interrupting, faults, method):
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), Interrupt(0.05):
         waiting()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON_S
     with pytest.raises(DeliveryError, match="1 records"):
         producer.close(timeout_ms=10)
     assert isinstance(future.exception(0), ClientClosedError)
@@ -113,7 +116,7 @@ def test_a_block_that_is_interrupted_does_not_wait(fake, faults):
         fake.faults[ApiKey.PRODUCE].extend([faults["SILENT"]] * 10)
         future = producer.send("t", b"v")
         raise KeyboardInterrupt
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON_S
     assert isinstance(future.exception(0), ClientClosedError)
 
 

@@ -131,7 +131,7 @@ def test_up_to_five_requests_are_on_their_way_and_numbered_without_gaps(fake, fa
         assert len(fake.asked(ApiKey.PRODUCE)) == 6
         await asyncio.gather(*futures)
 
-    producing(fake, work, batch_size=200, request_timeout_ms=400)
+    producing(fake, work, batch_size=200, request_timeout_ms=2000)
     headers = [parse_batch_header(batch) for batch in fake.logs[p].batches]
     assert headers[0].base_sequence == 0
     assert all(after.base_sequence == before.last_sequence + 1 for before, after in pairwise(headers))
@@ -217,7 +217,7 @@ def test_when_the_time_is_up_the_error_says_why(fake):
     async def work(producer):
         future = await producer.send("t", b"v", callback=lambda *both: told.append(both))
         with pytest.raises(
-            ClientTimeoutError, match=r"delivery.timeout.ms \(300\), after \d+ attempts: .*NOT_ENOUGH_REPLICAS"
+            ClientTimeoutError, match=r"delivery.timeout.ms \(1500\), after \d+ attempts: .*NOT_ENOUGH_REPLICAS"
         ):
             await future
         assert isinstance(told[0][1], ClientTimeoutError)
@@ -225,7 +225,7 @@ def test_when_the_time_is_up_the_error_says_why(fake):
         taken = await (await producer.send("t", b"w"))
         assert taken.offset in (0, 1), "the first may have been on its way again when its time was up"
 
-    producing(fake, work, delivery_timeout_ms=300, request_timeout_ms=300)
+    producing(fake, work, delivery_timeout_ms=1500, request_timeout_ms=1500)
 
 
 @pytest.mark.spec("P5")
@@ -334,7 +334,7 @@ def test_a_full_buffer_makes_send_wait_and_then_fail(fake, faults):
             await send_large(producer)
         await asyncio.sleep(0)
 
-    producing(fake, work, batch_size=1000, buffer_memory=5000, max_block_ms=100, request_timeout_ms=500)
+    producing(fake, work, batch_size=1000, buffer_memory=5000, max_block_ms=1000, request_timeout_ms=1000)
 
 
 @pytest.mark.spec("P4")
