@@ -217,7 +217,7 @@ def test_a_broker_with_its_own_tree_loads_nothing_that_only_a_zookeeper_over_the
         process.terminate()
         _, err = process.communicate(timeout=30)
         loaded = {line.rpartition("|")[2].strip() for line in err.splitlines() if line.startswith("import time:")}
-        assert "ottla.broker.coordination" in loaded
+        assert "ottla.broker.control.coordination" in loaded
         unwanted = ("kazoo", "ottla.zk.server", "ottla.zk.kazoo", "ipaddress", "urllib.parse")
         assert not [name for name in loaded if name.startswith(unwanted)]
     finally:

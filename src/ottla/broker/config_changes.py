@@ -48,7 +48,7 @@ async def change_all(
 
 async def _change(broker: Broker, one: Asked, validate_only: bool) -> TopicRefusal | None:
     if one.resource.kind == TOPIC:
-        return await broker.topics.change_configs(one.resource.name, one.settle, validate_only=validate_only)
+        return await broker.control.change_configs(one.resource.name, one.settle, validate_only=validate_only)
     if one.resource.kind == BROKER_LOGGER:
         return change_levels(one.changes, validate_only=validate_only)
     per_broker = bool(one.resource.name)

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.broker.cluster_tree import only_broker_of_all_topics
 from ottla.broker.control.adoption import LogFoldersFound
+from ottla.broker.control.coordination import Coordination, open_coordination
+from ottla.broker.control.dynamic_settings import DynamicSettings
+from ottla.broker.control.hosting import Hosting, LogsFound
+from ottla.broker.control.plane import ControlPlane
+from ottla.broker.control.startup import Startup, generate_broker_id
+from ottla.broker.control.watched_changes import WatchedChanges
+from ottla.broker.control.znodes import only_broker_of_all_topics
 from ottla.broker.conversions import Conversions
-from ottla.broker.coordination import Coordination, open_coordination
 from ottla.broker.coordinators.coordinator_log import HostedLog
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.dynamic_settings import DynamicSettings
 from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.metrics.service import MetricsService
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.slices import LoopSlices
-from ottla.broker.topics import TopicManager, generate_broker_id
-from ottla.broker.tree_changes import TreeChanges
 from ottla.broker.tree_offsets import TreeOffsets
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
@@ -118,17 +120,15 @@ class Broker:
         #: Called with what has happened when the broker cannot go on; whoever runs it should stop it then.
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.on_flushed = self.partitions.flushed
-        self._topics: TopicManager | None = None
+        self._control: ControlPlane | None = None
         self.groups: GroupCoordinatorService
         self.tree_offsets: TreeOffsets
         self.dynamic_settings: DynamicSettings
         self._idle_limit_ms = config.get_long("connections.max.idle.ms")
         self._coordination: Coordination | None = None
-        self._tree_changes: TreeChanges | None = None
+        self._watched_changes: WatchedChanges | None = None
         self._acceptors: list[Acceptor] = []
         self.metrics = MetricsService(self)
-        #: Whether the topics of the tree are hosted; what comes after that is new.
-        self._is_started = False
         self._tick: asyncio.TimerHandle | None = None
 
     def _most_connections(self) -> int:
@@ -137,15 +137,15 @@ class Broker:
         return min(self.config.get_int("max.connections"), most)
 
     @property
-    def topics(self) -> TopicManager:
-        """The topics of the cluster; there from `start` on."""
-        assert self._topics is not None, "the broker has not been started"
-        return self._topics
+    def control(self) -> ControlPlane:
+        """The control plane: the cluster and its topics; there from `start` on."""
+        assert self._control is not None, "the broker has not been started"
+        return self._control
 
     @property
     def id(self) -> int:
         """The broker's id."""
-        return self.topics.broker_id
+        return self.control.broker_id
 
     @property
     def zookeeper_port(self) -> int | None:
@@ -156,7 +156,7 @@ class Broker:
     @property
     def image(self) -> ClusterImage:
         """The cluster as this broker knows it."""
-        return self.topics.image
+        return self.control.image
 
     # Start
 
@@ -264,35 +264,55 @@ class Broker:
         elif broker_id < 0:
             broker_id = await self._former_or_new_id(coordination)
         self.config = self.config.with_broker_id(broker_id)
-        topics = self._topics = self._topic_manager(coordination, broker_id, identity.cluster_id)
-        topics.membership.on_fatal = lambda message: self.on_fatal(message)
-        topics.subscribe(self._host)
-        cluster_id = await topics.resolve_cluster_id()
+        control = self._control = self._control_plane(coordination, broker_id)
+        control.membership.on_fatal = lambda message: self.on_fatal(message)
+        control.host = Hosting(
+            broker_id,
+            self.partitions,
+            self.slices,
+            lambda topic: control.log_config_of(topic.name, topic.configs),
+            self._keep_settings,
+        )
+        startup = Startup(
+            control,
+            stored_cluster_id=identity.cluster_id,
+            folders=LogFoldersFound(self.logs, AdoptionMark(self.disk, self._first_log_dir())),
+            logs=LogsFound(self.logs, self.partitions),
+        )
+        cluster_id = await startup.resolve_cluster_id()
         if not isinstance(cluster_id, str):
             return cluster_id.message
         claimed = self.logs.claim(cluster_id, broker_id)
         if claimed is not None:
             return claimed.message
-        topics.subscribe_configs(self._topic_config_changed)
+        control.subscribe_configs(self._topic_config_changed)
         self.dynamic_settings = DynamicSettings(tree, self.config, broker_id, self.clock, self._settings_changed)
         await self.dynamic_settings.load()
         self._apply_settings()
-        started = await topics.start()
+        started = await startup.start()
         if started is not None:
             return started.message
         self._report_storage()
-        self._is_started = True
+        self._start_coordinators(coordination, control)
+        return None
+
+    def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
+        """Answer for groups, and follow what others change in the metadata."""
+        tree = coordination.zk
+        broker_id = control.broker_id
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, HostedLog(self.partitions), topics, self.randomness, broker_id
+            self.config, self.clock, HostedLog(self.partitions), control, self.randomness, broker_id
         )
         self.tree_offsets = TreeOffsets(tree)
-        topics.subscribe(self.groups.image_changed)
+        control.subscribe(self.groups.image_changed)
         self.groups.start()
         if coordination.is_shared:
-            changes = self._tree_changes = TreeChanges(tree, topics, self.dynamic_settings, broker_id, self.clock)
-            topics.membership.on_rejoined = changes.resume
+            changes = self._watched_changes = WatchedChanges(
+                tree, control, self.dynamic_settings, broker_id, self.clock
+            )
+            control.membership.on_rejoined = changes.resume
+            control.on_unknown_outcome = changes.look_at_topic
             changes.start()
-        return None
 
     async def _former_or_new_id(self, coordination: Coordination) -> int:
         """The id for folders without `meta.properties`: that of the broker whose the topics are, or a new one.
@@ -306,23 +326,20 @@ class Broker:
         log.warning("meta.properties names no broker.id; going on as broker %d, which holds all topics", former)
         return former
 
-    def _topic_manager(self, coordination: Coordination, broker_id: int, stored_cluster_id: str | None) -> TopicManager:
+    def _control_plane(self, coordination: Coordination, broker_id: int) -> ControlPlane:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
         # The look-up of this machine's name may take seconds, so it is not made where nobody needs it.
         unnamed = any(endpoint.is_any_address for endpoint in self.config.advertised)
         own_name = self._network.canonical_host_name() if unnamed else ""
-        return TopicManager(
-            coordination.zk,
+        return ControlPlane(
+            coordination.session,
             self.config,
             broker_id=broker_id,
             endpoints=self.config.advertised_endpoints(bound_ports, own_name),
             clock=self.clock,
-            stored_cluster_id=stored_cluster_id,
-            folders=LogFoldersFound(self.logs, AdoptionMark(self.disk, self._first_log_dir())),
+            randomness=self.randomness,
+            slices=self.slices,
             highest_producer_id=self.logs.highest_producer_id,
-            is_shared=coordination.is_shared,
-            longest_session_ms=coordination.longest_session_ms,
-            transaction_bytes=coordination.transaction_bytes,
         )
 
     def _first_log_dir(self) -> str:
@@ -333,8 +350,8 @@ class Broker:
 
     def _log_config(self, topic: str) -> LogConfig:
         """A topic's settings; while the logs are opened, before the tree was read, the broker's own."""
-        if self._topics is not None:
-            return self._topics.log_config(topic)
+        if self._control is not None:
+            return self._control.log_config(topic)
         return LogConfig.in_force(self.config, {})[0]
 
     def _settings_changed(self) -> None:
@@ -344,12 +361,15 @@ class Broker:
         for hosted in self.logs.logs():
             config = configs.get(hosted.topic)
             if config is None:
-                config = configs[hosted.topic] = self.topics.log_config(hosted.topic)
+                config = configs[hosted.topic] = self.control.log_config(hosted.topic)
             hosted.apply_config(config)
 
     def _topic_config_changed(self, topic: str, log_config: LogConfig) -> None:
-        self.logs.apply_config(topic, log_config)
-        self._keep_settings(self.topics.image.topics[topic])
+        for index in self.partitions.indexes(topic):
+            hosted = self.logs.get(topic, index)
+            if hosted is not None:
+                hosted.apply_config(log_config)
+        self._keep_settings(self.image.topics[topic])
 
     def _keep_settings(self, topic: TopicImage) -> None:
         """Have the topic's settings beside its records, too."""
@@ -364,69 +384,14 @@ class Broker:
         self.logs.apply_settings(StorageSettings.of(self.config))
         self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
 
-    def _host(self, image: ClusterImage) -> None:
-        """Host what the image says is ours: make missing logs, delete those of topics that are gone."""
-        for name in self.partitions.topics():
-            known = image.topics.get(name)
-            kept = len(known.partitions) if known is not None else 0
-            for index in self.partitions.indexes(name):
-                if index >= kept:
-                    self.partitions.delete(name, index)
-        if not self._is_started:
-            for stray in self.topics.strays:
-                self.logs.set_stray_aside(stray.topic, stray.partition)
-        unservable = [] if self._is_started else [*self._missing(image), *self._foreign(image)]
-        if unservable:
-            self.partitions.take_offline(unservable)
-            self.topics.take_offline(unservable)
-            return  # which has called here again
-        for topic in image.topics.values():
-            if len(self.partitions.indexes(topic.name)) < len(topic.partitions):
-                self._host_topic(topic)
-
-    def _missing(self, image: ClusterImage) -> list[tuple[str, int]]:
-        """Partitions of ours that no folder holds, while folders are out of service: they must be in those. And those
-        whose folders could not be opened.
-        """
-        any_failed, unreadable = bool(self.logs.failed_folders), self.logs.unreadable
-        if not any_failed and not unreadable:
-            return []
-        return [
-            (topic.name, index)
-            for topic, index in self._led(image)
-            if self.logs.get(topic.name, index) is None and (any_failed or (topic.name, index) in unreadable)
-        ]
-
-    def _foreign(self, image: ClusterImage) -> list[tuple[str, int]]:
-        """Partitions of ours whose folders belong to another topic of the same name. Raises DiskError."""
-        return [
-            (topic.name, index)
-            for topic, index in self._led(image)
-            if self.logs.set_aside(topic.name, topic.topic_id, index)
-        ]
-
-    def _led(self, image: ClusterImage) -> Iterator[tuple[TopicImage, int]]:
-        for topic in image.topics.values():
-            for index, state in enumerate(topic.partitions):
-                if state.leader == self.topics.broker_id:
-                    yield topic, index
-
     def _folder_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
         """The logs of these partitions are closed: nobody leads them any more."""
         self._report_storage()
         self.partitions.take_offline(gone)
-        if self._topics is not None and self._is_started:
-            self._topics.take_offline(gone)
+        if self._control is not None:
+            self._control.take_offline(gone)
         if is_last:
             self.on_fatal(f"Shutdown broker because all log dirs in {', '.join(self.log_dirs)} have failed")
-
-    def _host_topic(self, topic: TopicImage) -> None:
-        config = self.topics.log_config(topic.name)
-        for index, state in enumerate(topic.partitions):
-            if state.leader != self.topics.broker_id or self.partitions.get(topic.name, index) is not None:
-                continue
-            self.partitions.make_leader(topic, index, state, config)
-        self._keep_settings(topic)
 
     # Background
 
@@ -478,9 +443,9 @@ class Broker:
         size = self.logs.unflushed_bytes
         if size:
             on_flush(size)
-        if self._tree_changes is not None:
-            await self._tree_changes.stop()
-        await self.topics.close()
+        if self._watched_changes is not None:
+            await self._watched_changes.stop()
+        await self.control.close()
         if self._coordination is not None:
             await self._coordination.close()
         # The last, for it frees the folders, in the first of which the tree lies: another broker may take them then.

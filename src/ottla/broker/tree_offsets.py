@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.broker.tree_refusals import TREE_ERRORS
+from ottla.broker.control.refusals import TREE_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
 from ottla.zk.tree import Create, NodeExistsError, NoNodeError, Operation, Set, ZkError, check_path, parent_of

@@ -85,16 +85,12 @@ def _settings_of_internal(name: str, config: BrokerConfig) -> dict[str, str] | N
 
 
 def stray_partitions(
-    found: Sequence[FoundPartition], topics: Mapping[str, TopicImage], broker_id: int
+    found: Sequence[FoundPartition], placed: Mapping[str, Sequence[Collection[int]]], broker_id: int
 ) -> list[FoundPartition]:
-    """The folders of partitions that the metadata does not place on this broker."""
+    """The folders of partitions that are not `placed` on this broker: replicas by topic and partition."""
     strays = []
     for folder in found:
-        topic = topics.get(folder.topic)
-        if (
-            topic is None
-            or folder.partition >= len(topic.partitions)
-            or broker_id not in topic.partitions[folder.partition].replicas
-        ):
+        replicas = placed.get(folder.topic, ())
+        if folder.partition >= len(replicas) or broker_id not in replicas[folder.partition]:
             strays.append(folder)
     return strays

@@ -184,6 +184,11 @@ def oversized(configs: Mapping[str, str], size: int) -> TopicRefusal | None:
     return None
 
 
+def settings_bytes(configs: Mapping[str, str]) -> int:
+    """About how many bytes these settings take in a node."""
+    return sum(len(name.encode()) + len(value.encode()) + len('"":"",') for name, value in configs.items())
+
+
 def topic_refusal(name: str, refusal: ConfigRefusal) -> TopicRefusal:
     """Settings that a topic cannot have, in the words of a change of settings."""
     problem = refusal.problems[0]

@@ -1,8 +1,12 @@
-"""The cluster as a broker knows it: brokers, topics, leaders. An image never changes; a change makes a new one."""
+"""The cluster as a broker knows it: brokers, topics, leaders.
+
+It changes by deltas, and a broker applies each delta to the partitions that it hosts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -48,13 +52,105 @@ class TopicImage(NamedTuple):
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
+class TopicDelta(NamedTuple):
+    """What becomes of one topic: `before` is None for a new one, `after` for one that is deleted."""
+
+    before: TopicImage | None
+    after: TopicImage | None
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        topic = self.after if self.after is not None else self.before
+        assert topic is not None, "a delta is about a topic"
+        return topic.name
+
+    def reversed(self) -> TopicDelta:
+        """The delta that undoes this one."""
+        return TopicDelta(self.after, self.before)
+
+
+class ImageDelta(NamedTuple):
+    """A change of the image. None stands for what stays as it is."""
+
+    topics: tuple[TopicDelta, ...] = ()
+    brokers: Mapping[int, BrokerImage] | None = None
+    controller_id: int | None = None
+
+
+def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tuple[str, int]]) -> ImageDelta:
+    """The change that takes a broker's replicas out of service, whose log directory has failed: nobody leads them."""
+    by_topic: dict[str, set[int]] = {}
+    for name, index in partitions:
+        by_topic.setdefault(name, set()).add(index)
+    deltas = []
+    for name, indexes in by_topic.items():
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        states = tuple(
+            state._replace(leader=NO_LEADER, offline=(broker_id,)) if index in indexes else state
+            for index, state in enumerate(topic.partitions)
+        )
+        deltas.append(TopicDelta(topic, topic._replace(partitions=states)))
+    return ImageDelta(tuple(deltas))
+
+
+class HostAction(Enum):
+    """What a broker does with one partition that it holds, or held."""
+
+    LEAD = "become leader"
+    FOLLOW = "become follower"
+    STOP = "stop"
+    DELETE = "delete"
+
+
+class HostChange(NamedTuple):
+    """A partition of a broker, and what the broker has to do with it. For DELETE the state is the former one."""
+
+    action: HostAction
+    topic: TopicImage
+    partition: int
+    state: PartitionImage
+
+
+def hosted_changes(delta: TopicDelta, broker_id: int) -> Iterator[HostChange]:
+    """What a change of a topic means for the partitions of one broker; nothing for those that stay as they are."""
+    before, after = delta
+    if before is not None and after is not None and before.topic_id != after.topic_id:
+        yield from hosted_changes(TopicDelta(before, None), broker_id)
+        yield from hosted_changes(TopicDelta(None, after), broker_id)
+        return
+    old = before.partitions if before is not None else ()
+    new = after.partitions if after is not None else ()
+    for index in range(max(len(old), len(new))):
+        was = old[index] if index < len(old) else None
+        now = new[index] if index < len(new) else None
+        if was is now:
+            continue
+        if now is None or broker_id not in now.replicas:
+            if before is not None and was is not None and broker_id in was.replicas:
+                yield HostChange(HostAction.DELETE, before, index, was)
+            continue
+        assert after is not None
+        if was is not None and (was.leader, was.leader_epoch) == (now.leader, now.leader_epoch):
+            continue
+        if now.leader == broker_id:
+            yield HostChange(HostAction.LEAD, after, index, now)
+        elif now.leader != NO_LEADER:
+            yield HostChange(HostAction.FOLLOW, after, index, now)
+        elif was is not None:
+            yield HostChange(HostAction.STOP, after, index, now)
+
+
 class ClusterImage:
     """Brokers by id, topics by name (in the order of their names when it was read), names by topic id.
 
-    `version` grows with each change, so that what was made from an image can be kept until then.
+    It changes by deltas, at the cost of what a delta names. `version` grows with each change, so that what was made
+    from the image can be kept until then. The parts (`TopicImage` and the rest) never change.
     """
 
-    __slots__ = ("brokers", "cluster_id", "controller_id", "topic_names", "topics", "version")
+    __slots__ = ("_by_metric_name", "brokers", "cluster_id", "controller_id", "topic_names", "topics", "version")
 
     def __init__(
         self,
@@ -67,18 +163,49 @@ class ClusterImage:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
         self.brokers: Mapping[int, BrokerImage] = brokers if brokers is not None else {}
-        self.topics: Mapping[str, TopicImage] = topics if topics is not None else {}
-        self.topic_names: Mapping[UUID, str] = {topic.topic_id: topic.name for topic in self.topics.values()}
-        self.version = version
+        self.version = version - 1
+        self.topics: dict[str, TopicImage] = {}
+        self.topic_names: dict[UUID, str] = {}
+        #: Topics by their names in metrics, which have `_` for `.`.
+        self._by_metric_name: dict[str, dict[str, None]] = {}
+        self.apply(ImageDelta(tuple(TopicDelta(None, topic) for topic in (topics or {}).values())))
 
-    def with_topic(self, topic: TopicImage) -> ClusterImage:
-        """The image with a topic added or replaced."""
-        return self.with_topics({**self.topics, topic.name: topic})
+    def apply(self, delta: ImageDelta) -> None:
+        """Change the image."""
+        if delta.brokers is not None:
+            self.brokers = delta.brokers
+        if delta.controller_id is not None:
+            self.controller_id = delta.controller_id
+        for before, after in delta.topics:
+            if before is not None and (after is None or after.topic_id != before.topic_id):
+                self._remove(before)
+            if after is not None:
+                self._put(after)
+        self.version += 1
 
-    def without_topic(self, name: str) -> ClusterImage:
-        """The image without a topic."""
-        return self.with_topics({known: topic for known, topic in self.topics.items() if known != name})
+    def _remove(self, topic: TopicImage) -> None:
+        self.topics.pop(topic.name, None)
+        self.topic_names.pop(topic.topic_id, None)
+        metric_name = metric_name_of(topic.name)
+        same = self._by_metric_name.get(metric_name, {})
+        same.pop(topic.name, None)
+        if not same:
+            self._by_metric_name.pop(metric_name, None)
 
-    def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
-        """The image with these topics and no others."""
-        return ClusterImage(self.cluster_id, self.controller_id, self.brokers, topics, self.version + 1)
+    def _put(self, topic: TopicImage) -> None:
+        self.topics[topic.name] = topic
+        self.topic_names[topic.topic_id] = topic.name
+        self._by_metric_name.setdefault(metric_name_of(topic.name), {})[topic.name] = None
+
+    def delta_of(self, name: str, after: TopicImage | None) -> TopicDelta:
+        """The delta that makes the topic what `after` says."""
+        return TopicDelta(self.topics.get(name), after)
+
+    def topics_of_metric_name(self, name: str) -> list[str]:
+        """The topics whose metrics could not be told from those of the topic `name`; that topic itself among them."""
+        return list(self._by_metric_name.get(metric_name_of(name), ()))
+
+
+def metric_name_of(topic: str) -> str:
+    """A topic's name as it stands in names of metrics."""
+    return topic.replace(".", "_")

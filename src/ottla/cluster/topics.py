@@ -78,14 +78,6 @@ def topic_name_problem(name: str) -> str | None:
     return None
 
 
-def colliding_topics(name: str, existing: Mapping[str, TopicImage]) -> list[str]:
-    """Topics whose metrics could not be told from this one's, since metric names write `.` as `_`."""
-    if "." not in name and "_" not in name:
-        return []
-    flattened = name.replace(".", "_")
-    return [other for other in existing if other != name and other.replace(".", "_") == flattened]
-
-
 def plan_topic(spec: TopicSpec, image: ClusterImage, config: BrokerConfig, chance: Chance) -> TopicPlan | TopicRefusal:
     """Check everything about a new topic and place its replicas, in the order in which Kafka checks."""
     if spec.name == CLUSTER_METADATA_TOPIC:
@@ -149,7 +141,7 @@ def _check_name(name: str, image: ClusterImage) -> TopicRefusal | None:
     problem = topic_name_problem(name)
     if problem is not None:
         return TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    collisions = colliding_topics(name, image.topics)
+    collisions = [other for other in image.topics_of_metric_name(name) if other != name]
     if collisions:
         return TopicRefusal(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

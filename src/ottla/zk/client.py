@@ -132,8 +132,11 @@ def operation_bytes(operation: Operation) -> int:
     return size + (_CREATE_BYTES if isinstance(operation, Create) else _OTHER_BYTES)
 
 
-def in_transactions(operations: Iterable[Operation], most_bytes: int) -> Iterator[list[Operation]]:
-    """The operations in order, in as many transactions as their size demands; where that is one, all or none is done.
+def in_transactions(
+    operations: Iterable[Operation], most_bytes: int, most_operations: int | None = None
+) -> Iterator[list[Operation]]:
+    """The operations in order, in as many transactions as size and number demand; where that is one, all or none is
+    done.
 
     An operation that alone is larger stands alone.
     """
@@ -141,7 +144,7 @@ def in_transactions(operations: Iterable[Operation], most_bytes: int) -> Iterato
     size = 0
     for operation in operations:
         adds = operation_bytes(operation)
-        if part and size + adds > most_bytes:
+        if part and (size + adds > most_bytes or len(part) == most_operations):
             yield part
             part, size = [], 0
         part.append(operation)

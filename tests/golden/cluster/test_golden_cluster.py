@@ -13,13 +13,16 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.topics import CreatedTopic, TopicManager
+from ottla.broker.control.plane import ClusterSession, ControlPlane
+from ottla.broker.control.startup import Startup
+from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.placement import BrokerRack, assign_replicas
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
+from ottla.env.randomness import Randomness
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
@@ -107,13 +110,20 @@ EXCEPTIONS = {
 }
 
 
-async def with_topics() -> TopicManager:
+async def with_topics() -> ControlPlane:
     config = parse_broker_config({"broker.id": "7"})
     assert isinstance(config, BrokerConfig)
     zk = LocalClient(TreeStore.open(MemoryDisk(), "/t", VirtualClock(1)))
     endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092)
-    topics = TopicManager(zk, config, broker_id=7, endpoints=[endpoint], clock=VirtualClock(1))
-    assert await topics.start() is None
+    topics = ControlPlane(
+        ClusterSession(zk),
+        config,
+        broker_id=7,
+        endpoints=[endpoint],
+        clock=VirtualClock(1),
+        randomness=Randomness(1),
+    )
+    assert await Startup(topics).start() is None
     for name, partitions in (("plain", 2), ("a.b_c", 1)):
         assert isinstance(await topics.create_topic(TopicSpec(name, partitions, 1)), CreatedTopic)
     return topics

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.topics import CreatedTopic, TopicManager
+from ottla.broker.control.plane import ClusterSession, ControlPlane
+from ottla.broker.control.startup import Startup
+from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
+from ottla.env.randomness import Randomness
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk import layout
 from ottla.zk.client import LocalClient
@@ -99,18 +102,23 @@ def configured() -> BrokerConfig:
     return config
 
 
-def manager(tree: TreeStore) -> TopicManager:
+def control_plane(store: TreeStore) -> ControlPlane:
     endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 52192)
-    return TopicManager(
-        LocalClient(tree), configured(), broker_id=7, endpoints=[endpoint], clock=VirtualClock(1_700_000_000_000)
+    return ControlPlane(
+        ClusterSession(LocalClient(store)),
+        configured(),
+        broker_id=7,
+        endpoints=[endpoint],
+        clock=VirtualClock(1_700_000_000_000),
+        randomness=Randomness(1),
     )
 
 
 async def same_life() -> Tree:
     """What was done with the real broker, done with ours."""
     store = TreeStore.open(MemoryDisk(), "/t", VirtualClock(1))
-    topics = manager(store)
-    assert await topics.start() is None
+    topics = control_plane(store)
+    assert await Startup(topics).start() is None
     assignments = {0: [7], 1: [7]}
     configs = {"cleanup.policy": "compact,delete", "segment.bytes": "1048576", "retention.ms": "1000"}
     for spec in (
@@ -127,7 +135,7 @@ async def same_life() -> Tree:
     assert await topics.delete_topic("todelete") is None
     assert await topics.ensure_topic("autocreated") is None
     assert await topics.ensure_topic(GROUP_METADATA_TOPIC) is None
-    assert await topics.next_producer_id() == 0
+    assert await topics.producer_ids.next() == 0
     altered = await topics.change_configs("plain", lambda _: {"retention.ms": "12345"}, validate_only=False)
     assert altered is None
     return store.tree
@@ -165,14 +173,14 @@ def test_we_take_over_the_tree_that_kafka_left() -> None:
         store = TreeStore.open(MemoryDisk(), "/t", VirtualClock(1))
         kept = [(path, node) for path, node in sorted(NODES.items()) if not node[1] and path != "/"]
         store.execute([Create(path, text.encode() if text is not None else None) for path, (text, _, _) in kept], 1)
-        topics = manager(store)
-        assert await topics.start() is None
+        topics = control_plane(store)
+        assert await Startup(topics).start() is None
         assert topics.cluster_id == json.loads(data("/cluster/id"))["id"]
         assert set(topics.image.topics) == {path.rpartition("/")[2] for path in paths("/brokers/topics/", 3)}
         plain = topics.image.topics["plain"]
         assert [partition.leader for partition in plain.partitions] == [7] * 4
         assert topics.image.topics["z13"].partitions[0].leader == -1
-        assert await topics.next_producer_id() == 1000
+        assert await topics.producer_ids.next() == 1000
         assert layout.ControllerEpochZnode.decode(store.tree.get("/controller_epoch").data) == 2
 
     asyncio.run(scenario())

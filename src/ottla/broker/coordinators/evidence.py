@@ -26,7 +26,7 @@ PARTITION = 0
 
 
 class Topics(Protocol):
-    """What is needed of `ottla.broker.topics.TopicManager`."""
+    """What is needed of `ottla.broker.control.plane.ControlPlane`."""
 
     @property
     def image(self) -> ClusterImage:

@@ -31,7 +31,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ottla.cluster.image import ClusterImage
+    from ottla.cluster.image import ImageDelta, TopicImage
     from ottla.config.broker import BrokerConfig
     from ottla.env.clock import Clock
     from ottla.env.randomness import Randomness
@@ -95,7 +95,6 @@ class GroupCoordinatorService:
         self._topic_id: UUID | None = None
         self._partition_count = 0
         self._partition_cache: dict[str, int] = {}
-        self._partition_counts: dict[str, int] = {}
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._active = False
 
@@ -104,7 +103,7 @@ class GroupCoordinatorService:
     def start(self) -> None:
         """Load the partitions that this broker leads (in the background) and begin to answer."""
         self._active = True
-        self.image_changed(self._topics.image)
+        self._offsets_topic_changed(self._topics.image.topics.get(OFFSETS_TOPIC))
         self._arm_expiry()
 
     async def stop(self) -> None:
@@ -115,11 +114,15 @@ class GroupCoordinatorService:
         self.evidence.stop()
         await self.runtime.stop()
 
-    def image_changed(self, image: ClusterImage) -> None:
+    def image_changed(self, delta: ImageDelta) -> None:
         """Topics changed. The broker calls this once the logs of new partitions are there."""
         if not self._active:
             return
-        topic = image.topics.get(OFFSETS_TOPIC)
+        if any(topic.name == OFFSETS_TOPIC for topic in delta.topics):
+            self._offsets_topic_changed(self._topics.image.topics.get(OFFSETS_TOPIC))
+        self._submit_partition_counts(delta)
+
+    def _offsets_topic_changed(self, topic: TopicImage | None) -> None:
         partitions = topic.partitions if topic is not None else ()
         topic_id = topic.topic_id if topic is not None else None
         if topic_id != self._topic_id:
@@ -134,7 +137,6 @@ class GroupCoordinatorService:
                 self.runtime.load(index, state.leader_epoch)
             else:
                 self.runtime.unload(index, state.leader_epoch)
-        self._submit_partition_counts({name: len(known.partitions) for name, known in image.topics.items()})
 
     @property
     def loading(self) -> bool:
@@ -303,16 +305,10 @@ class GroupCoordinatorService:
     def _offset_count(self) -> int:
         return sum(len(machine.offsets) for shard in self._shards.values() for machine in shard.machines.values())
 
-    def _submit_partition_counts(self, counts: dict[str, int]) -> None:
+    def _submit_partition_counts(self, delta: ImageDelta) -> None:
         """Submit to the groups which topics changed: it explains their rebalances, and ends offsets of dead topics."""
-        before, self._partition_counts = self._partition_counts, counts
-        if not before:
-            return
-        changed = {
-            name: (before.get(name, 0), counts.get(name, 0))
-            for name in before.keys() | counts.keys()
-            if before.get(name, 0) != counts.get(name, 0)
-        }
+        counts = ((topic.name, _count(topic.before), _count(topic.after)) for topic in delta.topics)
+        changed = {name: (before, after) for name, before, after in counts if before != after}
         if not changed:
             return
         gone = frozenset(name for name, (_, now) in changed.items() if now == 0)
@@ -324,3 +320,7 @@ class GroupCoordinatorService:
                     self._run(shard, PartitionsChanged(group_id, changed))
                 if gone:
                     self._run(shard, TopicsDeleted(group_id, gone))
+
+
+def _count(topic: TopicImage | None) -> int:
+    return len(topic.partitions) if topic is not None else 0

@@ -36,7 +36,7 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
         if asked[topic.name] > 1:
             refusal: TopicRefusal | None = TopicRefusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         else:
-            refusal = await context.broker.topics.create_partitions(
+            refusal = await context.broker.control.create_partitions(
                 topic.name, topic.count, by_hand, validate_only=request.validate_only
             )
         results.append(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.broker.topics import CreatedTopic
+from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.describe import describe_topic
@@ -47,7 +47,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
                 ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."
             )
         else:
-            made = await context.broker.topics.create_topic(_spec(topic), validate_only=request.validate_only)
+            made = await context.broker.control.create_topic(_spec(topic), validate_only=request.validate_only)
         results.append(_result(topic.name, made, request.validate_only, context.api_version, context.broker.config))
     context.reply(CreateTopicsResponse(topics=results))
 

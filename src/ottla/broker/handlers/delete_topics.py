@@ -56,7 +56,7 @@ async def _delete(context: RequestContext, topics: list[DeleteTopicState]) -> No
         if name is None:
             result.error_code = int(ErrorCode.UNKNOWN_TOPIC_ID)
         else:
-            refusal = await context.broker.topics.delete_topic(name)
+            refusal = await context.broker.control.delete_topic(name)
             if refusal is not None:
                 result.error_code = int(_known_to(refusal.error, context.api_version))
                 # Of a topic that is not there Kafka says nothing more than that.

@@ -79,7 +79,7 @@ def _topic_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusa
         return TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     if name not in broker.image.topics:
         return TopicRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    return describe_topic(broker.topics.log_config(name), broker.config)
+    return describe_topic(broker.control.log_config(name), broker.config)
 
 
 def _broker_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusal:

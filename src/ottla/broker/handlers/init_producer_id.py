@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.tree_refusals import TREE_ERRORS
+from ottla.broker.control.refusals import TREE_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
 
 async def _give_out(context: RequestContext) -> None:
     try:
-        producer_id = await context.broker.topics.next_producer_id()
+        producer_id = await context.broker.control.producer_ids.next()
     except TREE_ERRORS as error:
         log.error("no producer ids can be given out: %s", error)
         refused = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

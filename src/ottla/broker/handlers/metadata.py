@@ -88,7 +88,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> None:
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> None:
     errors: dict[str, ErrorCode] = {}
     for name in missing:
-        refusal = await context.broker.topics.ensure_topic(name)
+        refusal = await context.broker.control.ensure_topic(name)
         if refusal is None or refusal.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             continue
         # Clients ask again for a topic whose leader is to come; of a ZooKeeper that is away they know nothing.

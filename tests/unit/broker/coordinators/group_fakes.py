@@ -11,7 +11,7 @@ from ottla.broker.coordinators.coordinator_log import Appended
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.replicas.partition import Committed
 from ottla.broker.tree_offsets import TreeOffsets
-from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
@@ -96,15 +96,16 @@ class FakeTopics:
         known = self.image.topics.get(name)
         topic_id = UUID(int=len(self.image.topics) + 1) if known is None else known.topic_id
         image = PartitionImage(leader, leader_epoch, (leader,), (leader,))
-        self.change(self.image.with_topic(TopicImage(name, topic_id, (image,) * partitions, {}, False)))
+        self.change(name, TopicImage(name, topic_id, (image,) * partitions, {}, False))
 
     def remove(self, name: str) -> None:
-        self.change(self.image.without_topic(name))
+        self.change(name, None)
 
-    def change(self, image: ClusterImage) -> None:
-        self.image = image
+    def change(self, name: str, topic: TopicImage | None) -> None:
+        delta = ImageDelta((self.image.delta_of(name, topic),))
+        self.image.apply(delta)
         for runtime in self.runtime_of:
-            runtime.image_changed(image)
+            runtime.image_changed(delta)
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
         await asyncio.sleep(0)
@@ -126,10 +127,10 @@ class FakeBroker:
     def __init__(self, log: FakeLog | None = None, **settings: str) -> None:
         runtimes: list[GroupCoordinatorService] = []
         self.log = log or FakeLog()
-        self.topics = FakeTopics(runtimes)
+        self.control = FakeTopics(runtimes)
         self.config = broker_config(**settings)
         self.groups = GroupCoordinatorService(
-            self.config, SystemClock(), self.log, self.topics, Randomness(7), BROKER_ID
+            self.config, SystemClock(), self.log, self.control, Randomness(7), BROKER_ID
         )
         runtimes.append(self.groups)
         self.tree_disk = FaultyDisk(MemoryDisk())
@@ -138,11 +139,11 @@ class FakeBroker:
 
     @property
     def image(self) -> ClusterImage:
-        return self.topics.image
+        return self.control.image
 
     def begin(self, partitions: int = 3) -> FakeBroker:
         """Start with the offsets topic there."""
-        self.topics.put("__consumer_offsets", partitions)
+        self.control.put("__consumer_offsets", partitions)
         self.groups.start()
         return self
 

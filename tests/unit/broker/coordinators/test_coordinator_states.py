@@ -93,14 +93,14 @@ def test_catching_up(caplog: pytest.LogCaptureFixture):
 
     async def after(broker: FakeBroker) -> None:
         state = broker.groups.coordinator_state
-        broker.topics.put(OFFSETS_TOPIC, 2)
+        broker.control.put(OFFSETS_TOPIC, 2)
         assert broker.groups.coordinator_states()[DOWN] == 0, "it is not known yet how many there are"
         broker.groups.start()
         assert state("g") is CATCHING_UP
         assert broker.groups.coordinator_states()[CATCHING_UP] == 1
         await until(lambda: not broker.groups.loading, "the load")
         assert broker.groups.coordinator_states() == {DOWN: 0, CATCHING_UP: 0, READY: 1, PREPARING: 0, REBALANCING: 0}
-        broker.topics.put(OFFSETS_TOPIC, 2, leader=9)
+        broker.control.put(OFFSETS_TOPIC, 2, leader=9)
         assert state("g") is DOWN
         assert broker.groups.coordinator_states() == {DOWN: 2, CATCHING_UP: 0, READY: 0, PREPARING: 0, REBALANCING: 0}
 

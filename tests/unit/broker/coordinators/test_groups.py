@@ -186,7 +186,7 @@ def test_a_restarted_runtime_knows_what_is_in_the_log(codec: int):
         commit(broker, 7, group="simple")
 
     async def after(broker: FakeBroker) -> None:
-        broker.topics.put(OFFSETS_TOPIC, PARTITIONS)
+        broker.control.put(OFFSETS_TOPIC, PARTITIONS)
         broker.groups.start()
         loading = broker.groups.describe("g")
         assert loading is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -214,7 +214,7 @@ def test_answers_while_loading():
         commit(broker, 1)
 
     async def after(broker: FakeBroker) -> None:
-        broker.topics.put(OFFSETS_TOPIC, 1)
+        broker.control.put(OFFSETS_TOPIC, 1)
         broker.groups.start()
         load = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert join(broker)[0].error is load
@@ -240,7 +240,7 @@ def test_loading_does_not_hold_up_the_loop():
         log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch(records)), 0)
 
     async def after(broker: FakeBroker) -> None:
-        broker.topics.put(OFFSETS_TOPIC, 1)
+        broker.control.put(OFFSETS_TOPIC, 1)
         broker.groups.start()
         longest, last = 0.0, time.thread_time()
         turns = 0
@@ -272,7 +272,7 @@ def test_unreadable_records_are_reported_and_skipped(caplog: pytest.LogCaptureFi
     log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, *newer)])), 0)
 
     async def after(broker: FakeBroker) -> None:
-        broker.topics.put(OFFSETS_TOPIC, 1)
+        broker.control.put(OFFSETS_TOPIC, 1)
         broker.groups.start()
         await until(lambda: not broker.groups.loading, "loading")
         assert committed(broker) == 6, "what lies behind is read, too"
@@ -300,7 +300,7 @@ def test_offsets_of_transactions_are_loaded_by_their_markers():
     write(12, 2, None)
 
     async def after(broker: FakeBroker) -> None:
-        broker.topics.put(OFFSETS_TOPIC, 1)
+        broker.control.put(OFFSETS_TOPIC, 1)
         broker.groups.start()
         await until(lambda: not broker.groups.loading, "loading")
         found = broker.groups.committed("g", [("t", 0), ("t", 1), ("t", 2)], True)
@@ -356,11 +356,11 @@ def test_offsets_expire_in_the_background():
 
 def test_offsets_of_a_deleted_topic_go():
     async def test(broker: FakeBroker) -> None:
-        broker.topics.put("t", 1)
+        broker.control.put("t", 1)
         broker.begin()
         commit(broker, 1)
         assert committed(broker) == 1
-        broker.topics.remove("t")
+        broker.control.remove("t")
         assert committed(broker) is None
 
     run(test)
@@ -373,7 +373,7 @@ def test_a_partition_that_moves_away():
         joined = stable_group(broker)
         waiting = join(broker, new_id="2")
         assert not waiting
-        broker.topics.put(OFFSETS_TOPIC, PARTITIONS, leader=9)
+        broker.control.put(OFFSETS_TOPIC, PARTITIONS, leader=9)
         assert [answer.error for answer in waiting] == [ErrorCode.NOT_COORDINATOR]
         assert broker.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NOT_COORDINATOR
         assert broker.groups.groups() == (ErrorCode.NONE, [])
@@ -408,7 +408,7 @@ def test_evidence_can_be_switched_off():
         broker.begin()
         stable_group(broker)
         await asyncio.sleep(0)
-        assert "__ottla_rebalances" not in broker.topics.image.topics
+        assert "__ottla_rebalances" not in broker.control.image.topics
 
     run(test, ottla_rebalance_evidence_enable="false")
 
@@ -416,7 +416,7 @@ def test_evidence_can_be_switched_off():
 def test_evidence_is_in_nobodys_way(caplog: pytest.LogCaptureFixture):
     async def test(broker: FakeBroker) -> None:
         broker.begin()
-        broker.topics.refusal = TopicRefusal(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
+        broker.control.refusal = TopicRefusal(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
         stable_group(broker)
         await until(lambda: "cannot be made: too few brokers" in caplog.text, "the refusal")
         assert broker.groups.evidence.dropped == 1
@@ -435,7 +435,7 @@ def test_partition_of_a_group_follows_the_topic():
 
 def test_nothing_is_answered_before_start_and_after_stop():
     async def test(broker: FakeBroker) -> None:
-        broker.topics.put(OFFSETS_TOPIC, 1)
+        broker.control.put(OFFSETS_TOPIC, 1)
         gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert join(broker)[0].error is gone
         broker.groups.start()

@@ -75,7 +75,7 @@ def with_broker(folder: Path, scenario: Callable[[Broker], Awaitable[None]], **s
         broker = Broker(config)
         assert await broker.start() is None
         try:
-            await broker.topics.create_topic(TopicSpec("t", 1))
+            await broker.control.create_topic(TopicSpec("t", 1))
             await scenario(broker)
         finally:
             await broker.stop()
@@ -114,7 +114,7 @@ def test_a_deleted_topic_ends_the_wait(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         client = Client()
         ask(broker, client, 0)
-        assert await broker.topics.delete_topic("t") is None
+        assert await broker.control.delete_topic("t") is None
         assert client.record_bytes == [0]
         assert client.state.pending is None
 

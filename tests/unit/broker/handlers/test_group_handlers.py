@@ -192,7 +192,7 @@ async def test_leave(broker: FakeBroker, version: int):
 @in_loop
 async def test_commit_and_fetch(broker: FakeBroker, version: int):
     broker.begin()
-    broker.topics.put("t", 2)
+    broker.control.put("t", 2)
     retention = {"retention_time_ms": 60_000} if 2 <= version <= 4 else {}
     assert commit(broker, version, 42, **retention) is ErrorCode.NONE
     assert commit(broker, version, 42, "t", 2, **retention) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -253,8 +253,8 @@ async def from_tree(broker: FakeBroker, topic: str, indexes: list[int], group: s
 @in_loop
 async def test_the_first_version_keeps_positions_in_the_tree(broker: FakeBroker):
     broker.begin()
-    broker.topics.put("t", 2)
-    broker.topics.put("u", 1)
+    broker.control.put("t", 2)
+    broker.control.put("u", 1)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     positions = [("t", 0, 5), ("u", 0, 2**63 - 1), ("t", 1, 7), ("t", 2, 1), ("nosuch", 0, 1), ("t", 1, 8)]
     assert await in_tree(broker, *positions) == [0, 0, 0, unknown, unknown, 0]
@@ -271,7 +271,7 @@ async def test_the_first_version_keeps_positions_in_the_tree(broker: FakeBroker)
 @in_loop
 async def test_positions_of_the_first_version_and_of_the_others_are_apart(broker: FakeBroker):
     broker.begin()
-    broker.topics.put("t", 1)
+    broker.control.put("t", 1)
     assert commit(broker, 1, 42) is ErrorCode.NONE
     assert await from_tree(broker, "t", [0]) == [(-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert await in_tree(broker, ("t", 0, 5)) == [ErrorCode.NONE]
@@ -283,7 +283,7 @@ async def test_positions_of_the_first_version_and_of_the_others_are_apart(broker
 @in_loop
 async def test_positions_that_cannot_be_kept_in_the_tree(broker: FakeBroker):
     broker.begin()
-    broker.topics.put("t", 1)
+    broker.control.put("t", 1)
     for group in ("", "a/../b", "a\0b"):
         assert await in_tree(broker, ("t", 0, 5), group=group) == [ErrorCode.UNKNOWN_SERVER_ERROR]
         assert await from_tree(broker, "t", [0], group=group) == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
@@ -295,7 +295,7 @@ async def test_positions_that_cannot_be_kept_in_the_tree(broker: FakeBroker):
 @in_loop
 async def test_a_disk_that_does_not_take_a_position_of_the_tree(broker: FakeBroker):
     broker.begin()
-    broker.topics.put("t", 1)
+    broker.control.put("t", 1)
     assert await in_tree(broker, ("t", 0, 5)) == [ErrorCode.NONE]
     broker.tree_disk.fail("write")
     assert await in_tree(broker, ("t", 0, 6)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
@@ -307,7 +307,7 @@ async def test_a_disk_that_does_not_take_a_position_of_the_tree(broker: FakeBrok
 @in_loop
 async def test_what_is_no_position_in_the_tree(broker: FakeBroker, data: bytes | None):
     broker.begin()
-    broker.topics.put("t", 1)
+    broker.control.put("t", 1)
     assert await in_tree(broker, ("t", 0, 5)) == [ErrorCode.NONE]
     await broker.zk.set("/consumers/g/offsets/t/0", data)
     assert await from_tree(broker, "t", [0]) == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
@@ -316,7 +316,7 @@ async def test_what_is_no_position_in_the_tree(broker: FakeBroker, data: bytes |
 @in_loop
 async def test_a_retention_without_end_is_kept_as_long_as_time_lasts(broker: FakeBroker):
     broker.begin()
-    broker.topics.put("t", 1)
+    broker.control.put("t", 1)
     assert commit(broker, 3, 5, retention_time_ms=2**63 - 1) == ErrorCode.NONE
     [(_, _, committed, _)] = broker.groups.committed("g", None, False)
     assert committed.expire_timestamp_ms == 2**63 - 1
@@ -344,7 +344,7 @@ async def test_names_too_long_for_a_member_id_are_refused(broker: FakeBroker, mo
 @in_loop
 async def test_a_commit_timestamp_of_version_1_is_kept(broker: FakeBroker):
     broker.begin()
-    broker.topics.put("t", 1)
+    broker.control.put("t", 1)
     at = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, commit_timestamp=77)
     request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[at])])
     ask(broker, offset_commit, 1, request)
@@ -386,7 +386,7 @@ async def test_describe(broker: FakeBroker, version: int):
 async def test_list(broker: FakeBroker, version: int):
     broker.begin()
     join(broker)
-    broker.topics.put("t", 1)
+    broker.control.put("t", 1)
     ask(broker, offset_commit, 2, commit_of("other"))
 
     def listed(**filters: Any) -> list[str]:
@@ -413,7 +413,7 @@ def commit_of(group_id: str) -> OffsetCommitRequest:
 async def test_delete(broker: FakeBroker, version: int):
     broker.begin()
     join(broker)
-    broker.topics.put("t", 1)
+    broker.control.put("t", 1)
     ask(broker, offset_commit, 2, commit_of("other"))
     request = DeleteGroupsRequest(groups_names=["g", "other", "nosuch", "other"])
     results = ask(broker, delete_groups, version, request).answer.results
@@ -442,7 +442,7 @@ async def test_find_coordinator_makes_the_topic_and_then_answers(broker: FakeBro
 @in_loop
 async def test_find_coordinator_refusals(broker: FakeBroker):
     broker.groups.start()
-    broker.topics.refusal = TopicRefusal(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
+    broker.control.refusal = TopicRefusal(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
     context = ask(broker, find_coordinator, 2, FindCoordinatorRequest(key="g"))
     await asyncio.gather(*context.tasks)
     assert context.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -458,7 +458,7 @@ async def test_find_coordinator_refusals(broker: FakeBroker):
 @in_loop
 async def test_find_coordinator_of_a_partition_led_elsewhere(broker: FakeBroker):
     broker.groups.start()
-    broker.topics.put("__consumer_offsets", 3, leader=9)
+    broker.control.put("__consumer_offsets", 3, leader=9)
     context = ask(broker, find_coordinator, 2, FindCoordinatorRequest(key="g"))
     assert context.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert join(broker).error_code == ErrorCode.NOT_COORDINATOR

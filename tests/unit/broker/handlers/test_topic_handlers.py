@@ -10,6 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from ottla.broker.control.plane import ClusterSession, ControlPlane
+from ottla.broker.control.startup import Startup
 from ottla.broker.handlers import (
     create_partitions,
     create_topics,
@@ -17,11 +19,12 @@ from ottla.broker.handlers import (
     describe_cluster,
     describe_configs,
 )
-from ottla.broker.topics import TopicManager
+from ottla.broker.slices import LoopSlices
 from ottla.cluster.image import ClusterImage
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
+from ottla.env.randomness import Randomness
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import ErrorCode
@@ -53,11 +56,14 @@ class FakeBroker:
         self.config = config
         self.id = 7
         zk = LocalClient(TreeStore.open(MemoryDisk(), "/t", CLOCK))
-        self.topics = TopicManager(zk, config, broker_id=7, endpoints=ENDPOINTS, clock=CLOCK)
+        self.slices = LoopSlices(CLOCK.monotonic_ms)
+        self.control = ControlPlane(
+            ClusterSession(zk), config, broker_id=7, endpoints=ENDPOINTS, clock=CLOCK, randomness=Randomness(1)
+        )
 
     @property
     def image(self) -> ClusterImage:
-        return self.topics.image
+        return self.control.image
 
 
 class FakeContext:
@@ -91,7 +97,7 @@ async def ask(
 
 async def started(settings: dict[str, str] | None = None) -> FakeBroker:
     broker = FakeBroker(settings)
-    assert await broker.topics.start() is None
+    assert await Startup(broker.control).start() is None
     return broker
 
 
@@ -181,7 +187,7 @@ def test_deleting(version: int) -> None:
     async def scenario() -> None:
         broker = await started()
         for name in ("a", "b"):
-            assert await broker.topics.ensure_topic(name) is None
+            assert await broker.control.ensure_topic(name) is None
         if version >= 6:
             by_id = DeleteTopicState(topic_id=broker.image.topics["b"].topic_id)
             unknown = DeleteTopicState(topic_id=UUID(int=3))
@@ -217,7 +223,7 @@ def test_name_and_id_together() -> None:
 def test_deletion_switched_off(version: int) -> None:
     async def scenario() -> None:
         broker = await started({"delete.topic.enable": "false"})
-        assert await broker.topics.ensure_topic("a") is None
+        assert await broker.control.ensure_topic("a") is None
         request = (
             DeleteTopicsRequest(topics=[DeleteTopicState(name="a")])
             if version >= 6
@@ -235,7 +241,7 @@ def test_growing(version: int) -> None:
     async def scenario() -> None:
         broker = await started()
         for name in ("a", "b", "same"):
-            assert await broker.topics.ensure_topic(name) is None
+            assert await broker.control.ensure_topic(name) is None
         by_hand = [CreatePartitionsAssignment(broker_ids=[7])]
         request = CreatePartitionsRequest(
             topics=[
@@ -262,7 +268,7 @@ def test_growing(version: int) -> None:
 def test_growing_twice_in_one_request() -> None:
     async def scenario() -> None:
         broker = await started()
-        assert await broker.topics.ensure_topic("a") is None
+        assert await broker.control.ensure_topic("a") is None
         twice = [CreatePartitionsTopic(name="a", count=count, assignments=None) for count in (3, 4)]
         (result,) = (await ask(broker, create_partitions, CreatePartitionsRequest(topics=twice), 3)).results
         assert (result.error_code, result.error_message) == (
@@ -305,7 +311,7 @@ def test_endpoints_that_are_not_there(endpoint_type: int, error: ErrorCode) -> N
 def test_describing_settings(version: int) -> None:
     async def scenario() -> None:
         broker = await started()
-        assert await broker.topics.ensure_topic("a") is None
+        assert await broker.control.ensure_topic("a") is None
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(resource_type=2, resource_name="a", configuration_keys=["retention.ms"]),

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.cluster_tree import read_broker_config, reconfiguration
-from ottla.broker.tree_refusals import TREE_ERRORS, tree_refusal
+from ottla.broker.control.refusals import TREE_ERRORS, tree_refusal
+from ottla.broker.control.znodes import read_broker_config, reconfiguration
 from ottla.cluster.configs import oversized
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import warning_of

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from random import Random
 
 import pytest
 
-from ottla.broker.dynamic_settings import DynamicSettings
-from ottla.broker.membership import Term
-from ottla.broker.topics import CreatedTopic, TopicManager
-from ottla.broker.tree_changes import TreeChanges
+from ottla.broker.control.dynamic_settings import DynamicSettings
+from ottla.broker.control.membership import Term
+from ottla.broker.control.plane import ClusterSession, ControlPlane
+from ottla.broker.control.startup import Startup
+from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.tree_offsets import TreeOffsets
+from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
+from ottla.env.randomness import Randomness
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, LocalClient, SessionEvent, Watcher
@@ -86,24 +88,24 @@ class Broker:
         self.store = TreeStore.open(MemoryDisk(), "/t", CLOCK)
         self.zk = Away(self.store, 1)
         self.other = LocalClient(self.store, 99)
-        self.topics = TopicManager(
-            self.zk,
+        self.control = ControlPlane(
+            ClusterSession(self.zk, is_shared=True, transaction_bytes=2_000),
             config,
             broker_id=broker_id,
             endpoints=[ENDPOINT],
             clock=CLOCK,
-            random=Random(5),
-            transaction_bytes=2_000,
+            randomness=Randomness(5),
         )
         settings = DynamicSettings(self.zk, config, broker_id, CLOCK, lambda: None)
-        self.changes = TreeChanges(self.zk, self.topics, settings, broker_id, CLOCK)
+        self.changes = WatchedChanges(self.zk, self.control, settings, broker_id, CLOCK)
         self.config = config
         self.fatal: list[str] = []
-        self.topics.membership.on_fatal = self.fatal.append
-        self.topics.membership.on_rejoined = self.changes.resume
+        self.control.membership.on_fatal = self.fatal.append
+        self.control.membership.on_rejoined = self.changes.resume
+        self.control.on_unknown_outcome = self.changes.look_at_topic
 
     async def started(self) -> Broker:
-        assert await self.topics.start() is None
+        assert await Startup(self.control).start() is None
         self.changes.start()
         await self.until(lambda: bool(self.changes._last_change == -1 and not self.changes._due))
         return self
@@ -120,7 +122,7 @@ class Broker:
             listener(event)
 
     def partitions(self, name: str) -> int:
-        known = self.topics.image.topics.get(name)
+        known = self.control.image.topics.get(name)
         return len(known.partitions) if known is not None else 0
 
     def data(self, path: str) -> object:
@@ -128,7 +130,7 @@ class Broker:
 
     async def stop(self) -> None:
         await self.changes.stop()
-        await self.topics.close()
+        await self.control.close()
 
 
 def run(body: Callable[[Broker], Coroutine[object, object, None]]) -> None:
@@ -145,15 +147,15 @@ def run(body: Callable[[Broker], Coroutine[object, object, None]]) -> None:
 def test_after_an_expiry_it_is_a_member_again_and_takes_up_what_was_changed() -> None:
     async def body(broker: Broker) -> None:
         broker.tell(SessionEvent.EXPIRED)
-        made = await broker.topics.create_topic(TopicSpec("t"))
+        made = await broker.control.create_topic(TopicSpec("t"))
         assert isinstance(made, TopicRefusal)
         assert made.error is ErrorCode.NOT_CONTROLLER
         broker.zk.expire(2)
         await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
         await broker.until(lambda: broker.partitions("new") == 1)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
-        assert broker.topics.membership.term.epoch == 2
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert broker.control.membership.term.epoch == 2
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
         await broker.other.create("/brokers/topics/newer", b'{"version":1,"partitions":{"0":[7]}}')
         await broker.until(lambda: broker.partitions("newer") == 1)
         assert not broker.fatal
@@ -168,9 +170,9 @@ def test_a_registration_whose_answer_was_lost_is_recognized() -> None:
         await broker.until(lambda: not broker.zk.answers_lost)
         # The connection is there again, in the same session.
         broker.tell(SessionEvent.CONNECTED)
-        await broker.until(lambda: broker.topics.membership.term.epoch == 2)
+        await broker.until(lambda: broker.control.membership.term.epoch == 2)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
         assert not broker.fatal
 
     run(body)
@@ -182,8 +184,8 @@ def test_an_election_whose_answer_was_lost_is_recognized() -> None:
         await broker.other.delete("/controller")
         await broker.until(lambda: not broker.zk.answers_lost)
         broker.tell(SessionEvent.CONNECTED)
-        await broker.until(lambda: broker.topics.membership.term.epoch == 2)
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        await broker.until(lambda: broker.control.membership.term.epoch == 2)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
 
     run(body)
 
@@ -191,7 +193,7 @@ def test_an_election_whose_answer_was_lost_is_recognized() -> None:
 def test_a_topic_whose_answer_was_lost_is_taken_up_from_the_tree() -> None:
     async def body(broker: Broker) -> None:
         broker.zk.answers_lost = 1
-        made = await broker.topics.create_topic(TopicSpec("t"))
+        made = await broker.control.create_topic(TopicSpec("t"))
         assert isinstance(made, TopicRefusal)
         assert made.error is ErrorCode.REQUEST_TIMED_OUT
         assert "may not have been done" in made.message
@@ -202,15 +204,15 @@ def test_a_topic_whose_answer_was_lost_is_taken_up_from_the_tree() -> None:
 
 def test_changes_while_the_tree_is_away_are_refused_and_what_is_due_is_looked_at_later() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
         await broker.until(lambda: "t" in broker.changes._watched)
         broker.zk.lost = True
         await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
         refusals = [
-            await broker.topics.create_topic(TopicSpec("u")),
-            await broker.topics.create_partitions("t", 3),
-            await broker.topics.change_configs("t", lambda _: {"retention.ms": "5"}, validate_only=False),
-            await broker.topics.delete_topic("t"),
+            await broker.control.create_topic(TopicSpec("u")),
+            await broker.control.create_partitions("t", 3),
+            await broker.control.change_configs("t", lambda _: {"retention.ms": "5"}, validate_only=False),
+            await broker.control.delete_topic("t"),
         ]
         assert {refusal.error for refusal in refusals if isinstance(refusal, TopicRefusal)} == {
             ErrorCode.REQUEST_TIMED_OUT
@@ -233,7 +235,7 @@ def test_another_controller_is_fatal_and_nothing_is_written_after_it() -> None:
                 Set("/controller_epoch", b"2"),
             ]
         )
-        made = await broker.topics.create_topic(TopicSpec("t"))
+        made = await broker.control.create_topic(TopicSpec("t"))
         assert isinstance(made, TopicRefusal)
         assert made.error is ErrorCode.NOT_CONTROLLER
         await broker.until(lambda: bool(broker.fatal))
@@ -256,10 +258,10 @@ def test_a_broker_that_took_our_id_is_fatal() -> None:
 def test_the_controller_s_node_is_deleted_to_have_an_election() -> None:
     async def body(broker: Broker) -> None:
         await broker.other.delete("/controller")
-        await broker.until(lambda: broker.topics.membership.term.epoch == 2)
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        await broker.until(lambda: broker.control.membership.term.epoch == 2)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
         await broker.other.delete("/controller")
-        await broker.until(lambda: broker.topics.membership.term.epoch == 3)
+        await broker.until(lambda: broker.control.membership.term.epoch == 3)
 
     run(body)
 
@@ -270,7 +272,7 @@ def test_another_broker_in_the_tree_keeps_us_out() -> None:
         registration = b'{"version":1,"host":"elsewhere","port":9,"jmx_port":-1,"timestamp":"1"}'
         await broker.other.create("/brokers/ids", make_parents=True)
         await broker.other.create("/brokers/ids/8", registration, ephemeral=True)
-        refusal = await broker.topics.start()
+        refusal = await Startup(broker.control).start()
         assert refusal is not None
         assert "Another broker lives in this tree, 8 at elsewhere:9" in refusal.message
         assert "/brokers/ids/7" not in broker.store.tree.nodes
@@ -280,9 +282,9 @@ def test_another_broker_in_the_tree_keeps_us_out() -> None:
 
 def test_a_deletion_that_was_interrupted_goes_on_with_the_connection() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 3)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 3)), CreatedTopic)
         broker.zk.answers_lost = 1  # of the mark
-        refusal = await broker.topics.delete_topic("t")
+        refusal = await broker.control.delete_topic("t")
         assert refusal is not None
         await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
         assert "/brokers/topics/t" not in broker.store.tree.nodes
@@ -294,7 +296,7 @@ def test_a_deletion_that_was_interrupted_goes_on_with_the_connection() -> None:
 def test_large_changes_are_made_in_several_transactions() -> None:
     async def body(broker: Broker) -> None:
         before = broker.store.tree.last_zxid
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 100)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 100)), CreatedTopic)
         assert broker.store.tree.last_zxid > before + 5
         assert len(broker.store.tree.get("/brokers/topics/t/partitions").children) == 100
 
@@ -331,7 +333,7 @@ def test_a_look_that_failed_is_made_again_although_the_connection_came_back_duri
 def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, answer_is_lost: bool) -> None:
     async def interrupted(broker: Broker, transactions: int) -> bool:
         """Whether the change was interrupted after so many transactions; it is whole in the end."""
-        topics = broker.topics
+        topics = broker.control
         before = {"create": 0, "grow": 10, "delete": 40}[change]
         if before:
             assert isinstance(await topics.create_topic(TopicSpec("t", before)), CreatedTopic)
@@ -356,7 +358,7 @@ def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, an
         begun = transactions > 0 or answer_is_lost
         wanted = {"create": 30, "grow": 30, "delete": 0}[change] if begun else before
         await broker.until(lambda: broker.partitions("t") == wanted and is_whole(broker, wanted))
-        await broker.until(lambda: not topics._half_deleted)
+        await broker.until(lambda: not topics.controller.controller.deleting)
         if not wanted:
             # Its name may be used again.
             assert isinstance(await topics.create_topic(TopicSpec("t")), CreatedTopic)
@@ -383,17 +385,17 @@ def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, an
 
 def test_old_notifications_are_removed_and_those_of_others_not_followed() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
         await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
         for entity in ("users/u", "brokers/99", "topics/t"):
             data = b'{"version":2,"entity_path":"%s"}' % entity.encode()
             await broker.other.create("/config/changes/config_change_", data, sequential=True)
         await broker.other.create("/config/changes/other", b"")
-        await broker.until(lambda: broker.topics.image.topics["t"].configs == {"retention.ms": "5"})
+        await broker.until(lambda: broker.control.image.topics["t"].configs == {"retention.ms": "5"})
         await broker.until(lambda: broker.changes._last_change == 2)
-        later = TreeChanges(
+        later = WatchedChanges(
             broker.other,
-            broker.topics,
+            broker.control,
             DynamicSettings(broker.other, broker.config, 7, CLOCK, lambda: None),
             7,
             VirtualClock(CLOCK.now_ms() + 16 * 60 * 1000),
@@ -407,11 +409,11 @@ def test_old_notifications_are_removed_and_those_of_others_not_followed() -> Non
 
 def test_a_topic_that_a_tool_of_old_has_grown_keeps_its_id() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
-        topic_id = broker.topics.image.topics["t"].topic_id
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        topic_id = broker.control.image.topics["t"].topic_id
         await broker.other.set("/brokers/topics/t", b'{"version":1,"partitions":{"1":[7],"0":[7]}}')
         await broker.until(lambda: broker.partitions("t") == 2)
-        assert broker.topics.image.topics["t"].topic_id == topic_id
+        assert broker.control.image.topics["t"].topic_id == topic_id
         assert TopicZnode.decode("t", broker.store.tree.get("/brokers/topics/t").data).topic_id == topic_id
 
     run(body)
@@ -419,7 +421,7 @@ def test_a_topic_that_a_tool_of_old_has_grown_keeps_its_id() -> None:
 
 def test_tools_are_answered_by_removing_their_nodes(caplog: pytest.LogCaptureFixture) -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
         for _ in range(2):
             moved = ReassignPartitionsZnode.encode({("t", 0): [8, 9], ("t", 1): [7], ("t", -1): [7], ("none", 0): [7]})
             await broker.other.create(ReassignPartitionsZnode.PATH, moved)
@@ -433,7 +435,7 @@ def test_tools_are_answered_by_removing_their_nodes(caplog: pytest.LogCaptureFix
         run(body)
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2 * 4
-    assert "partition t-0 cannot move to brokers 8, 9 and stays" in messages[0]
+    assert messages[0] == "partition t-0 stays as it is: partitions cannot move to other brokers (8, 9) yet"
     assert [name in text for name, text in zip(("t-1", "t--1", "none-0"), messages[1:4], strict=True)] == [True] * 3
 
 
@@ -470,24 +472,24 @@ def test_a_deletion_interrupted_between_its_transactions_is_finished_by_the_next
 
     async def whole() -> None:
         broker = await Broker().started()
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t", 100)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 100)), CreatedTopic)
         await broker.changes.stop()
         losing(broker, lambda count: count > done + 1)  # the first makes the mark
-        refusal = await broker.topics.delete_topic("t")
+        refusal = await broker.control.delete_topic("t")
         assert refusal is not None
         assert refusal.error is ErrorCode.REQUEST_TIMED_OUT
         # The broker ends here, and its session some time later.
         broker.zk.expire(3)
         broker.store.expire_session(3)
-        again = TopicManager(
-            LocalClient(broker.store, 4),
+        again = ControlPlane(
+            ClusterSession(LocalClient(broker.store, 4)),
             broker.config,
             broker_id=7,
             endpoints=[ENDPOINT],
             clock=CLOCK,
-            random=Random(6),
+            randomness=Randomness(6),
         )
-        assert await again.start() is None
+        assert await Startup(again).start() is None
         assert "t" not in again.image.topics
         assert "/brokers/topics/t" not in broker.store.tree.nodes
         assert "/admin/delete_topics/t" not in broker.store.tree.nodes
@@ -498,25 +500,25 @@ def test_a_deletion_interrupted_between_its_transactions_is_finished_by_the_next
 
 def test_a_deletion_that_a_tool_asked_for_goes_on_with_the_connection() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
-        losing(broker, lambda count: count == 2)  # the first finds the mark there
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        losing(broker, lambda count: count == 1)
         await broker.other.create("/admin/delete_topics/t")
         await broker.until(lambda: broker.partitions("t") == 0)
         await broker.until(lambda: broker.changes._running is not None and broker.changes._running.done())
         broker.tell(SessionEvent.CONNECTED)
         await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
         assert "/brokers/topics/t" not in broker.store.tree.nodes
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
 
     run(body)
 
 
 def test_a_topic_found_while_an_election_goes_on_is_taken_up_after_it() -> None:
     async def body(broker: Broker) -> None:
-        membership = broker.topics.membership
+        membership = broker.control.membership
         term, membership.term = membership.term, Term()
         await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
-        await broker.until(lambda: "new" in broker.changes._watched)
+        await broker.until(lambda: bool(broker.changes._due))
         await broker.until(lambda: broker.changes._running is not None and broker.changes._running.done())
         membership.term = term
         broker.tell(SessionEvent.CONNECTED)
@@ -538,12 +540,12 @@ def test_an_election_that_another_disturbs_is_tried_again() -> None:
 
         broker.zk.multi = disturbing  # type: ignore[method-assign]
         broker.zk.expire(2)
-        await broker.until(lambda: broker.topics.membership.term.epoch == 13)
+        await broker.until(lambda: broker.control.membership.term.epoch == 13)
         disturbed = 1
         await broker.other.delete("/controller")
-        await broker.until(lambda: broker.topics.membership.term.epoch == 13)
+        await broker.until(lambda: broker.control.membership.term.epoch == 13)
         await broker.until(lambda: "/controller" in broker.store.tree.nodes)
-        assert isinstance(await broker.topics.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
         assert not broker.fatal
 
     run(body)

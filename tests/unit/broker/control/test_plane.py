@@ -4,22 +4,24 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from random import Random
 from uuid import UUID
 
 import pytest
 
 from ottla.broker.control.adoption import LogFolders
-from ottla.broker.topics import CreatedTopic, TopicManager, generate_broker_id
+from ottla.broker.control.plane import ClusterSession, ControlPlane, NoHost
+from ottla.broker.control.startup import Startup, generate_broker_id
 from ottla.cluster.adoption import KEPT_WHOLE, FoundPartition
+from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.ids import format_uuid
-from ottla.cluster.image import ClusterImage, PartitionImage
+from ottla.cluster.image import HostAction, ImageDelta, PartitionImage, hosted_changes
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, REBALANCE_EVIDENCE_TOPIC, TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import Disk, DiskError
+from ottla.env.randomness import Randomness
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.wire.errors import ErrorCode
@@ -51,6 +53,33 @@ class Folders(LogFolders):
         self.adopting = None
 
 
+class RecordingHost(NoHost):
+    """Notes what a broker is to host; fails over topics when told to."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self.fails_to_begin = self.fails_to_end = False
+
+    async def begin(self, delta: ImageDelta) -> None:
+        new = names(delta, HostAction.LEAD)
+        if new and self.fails_to_begin:
+            raise storage_error()
+        self.begun.extend(new)
+
+    async def end(self, delta: ImageDelta) -> None:
+        gone = names(delta, HostAction.DELETE)
+        if gone and self.fails_to_end:
+            raise storage_error()
+        self.ended.extend(gone)
+
+
+def names(delta: ImageDelta, action: HostAction) -> list[str]:
+    """The partitions with which broker 7 has to do this."""
+    changes = [change for topic in delta.topics for change in hosted_changes(topic, 7)]
+    return [f"{change.topic.name}-{change.partition}" for change in changes if change.action is action]
+
+
 class Cluster:
     """A broker's topics over a disk, with a subscriber that notes what it is told."""
 
@@ -71,26 +100,26 @@ class Cluster:
         self.zk = LocalClient(self.store)
         self.folders = folders or Folders()
         self.folders.found = [FoundPartition(*one) for one in found]
-        self.topics = TopicManager(
-            self.zk,
+        self.control = ControlPlane(
+            ClusterSession(self.zk, is_shared=is_shared),
             config,
             broker_id=broker_id,
             endpoints=[ENDPOINT],
             clock=CLOCK,
-            random=Random(5),
-            stored_cluster_id=stored_cluster_id,
-            folders=self.folders,
-            is_shared=is_shared,
+            randomness=Randomness(5),
         )
-        self.images: list[ClusterImage] = []
-        self.topics.subscribe(self.images.append)
+        self.control.host = self.host = RecordingHost()
+        self.startup = Startup(self.control, stored_cluster_id=stored_cluster_id, folders=self.folders)
+        #: The names of the topics after each change.
+        self.topics: list[set[str]] = []
+        self.control.subscribe(lambda delta: self.topics.append(set(self.control.image.topics)))
 
     async def started(self) -> Cluster:
-        assert await self.topics.start() is None
+        assert await self.startup.start() is None
         return self
 
     async def made(self, name: str, partitions: int = 1) -> None:
-        assert isinstance(await self.topics.create_topic(TopicSpec(name, partitions)), CreatedTopic)
+        assert isinstance(await self.control.create_topic(TopicSpec(name, partitions)), CreatedTopic)
 
     def nodes(self, prefix: str) -> list[str]:
         return sorted(path for path in self.store.tree.nodes if path.startswith(prefix))
@@ -107,12 +136,12 @@ def storage_error() -> DiskError:
 def test_a_new_cluster() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
-        image = cluster.topics.image
+        image = cluster.control.image
         assert len(image.cluster_id) == 22
         assert (image.controller_id, list(image.brokers)) == (7, [7])
         assert image.brokers[7].endpoint("PLAINTEXT") == ENDPOINT
         assert image.brokers[7].endpoint("OTHER") is None
-        assert cluster.images == [image]
+        assert cluster.topics == [set()]
         assert cluster.store.tree.get("/controller_epoch").data == b"1"
 
     run(scenario())
@@ -121,15 +150,15 @@ def test_a_new_cluster() -> None:
 def test_a_topic_is_usable_when_it_was_made() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
-        made = await cluster.topics.create_topic(TopicSpec("t", 2, 1, configs={"retention.ms": "5"}))
+        made = await cluster.control.create_topic(TopicSpec("t", 2, 1, configs={"retention.ms": "5"}))
         assert isinstance(made, CreatedTopic)
         assert made.log_config.retention_ms == 5
-        topic = cluster.topics.image.topics["t"]
+        topic = cluster.control.image.topics["t"]
         assert topic.partitions == (PartitionImage(7, 0, (7,), (7,)),) * 2
-        assert cluster.topics.image.topic_names[topic.topic_id] == "t"
-        assert cluster.topics.log_config("t").retention_ms == 5
-        assert cluster.images[-1] is cluster.topics.image
-        assert cluster.images[-1].version > cluster.images[0].version
+        assert cluster.control.image.topic_names[topic.topic_id] == "t"
+        assert cluster.control.log_config("t").retention_ms == 5
+        assert cluster.topics == [set(), {"t"}]
+        assert cluster.host.begun == ["t-0", "t-1"]
 
     run(scenario())
 
@@ -140,14 +169,14 @@ def test_everything_is_there_after_a_restart() -> None:
         first = await Cluster(disk).started()
         await first.made("t", 3)
         await first.made("gone")
-        await first.topics.create_partitions("t", 5)
-        await first.topics.delete_topic("gone")
-        assert await first.topics.next_producer_id() == 0
+        await first.control.create_partitions("t", 5)
+        await first.control.delete_topic("gone")
+        assert await first.control.producer_ids.next() == 0
         # Killed: nothing is closed.
-        second = await Cluster(disk, stored_cluster_id=first.topics.cluster_id).started()
-        assert second.topics.image.topics == first.topics.image.topics
-        assert second.topics.cluster_id == first.topics.cluster_id
-        assert await second.topics.next_producer_id() == 1000
+        second = await Cluster(disk, stored_cluster_id=first.control.cluster_id).started()
+        assert second.control.image.topics == first.control.image.topics
+        assert second.control.cluster_id == first.control.cluster_id
+        assert await second.control.producer_ids.next() == 1000
         assert second.store.tree.get("/controller_epoch").data == b"2"
 
     run(scenario())
@@ -156,8 +185,8 @@ def test_everything_is_there_after_a_restart() -> None:
 def test_a_folder_of_another_cluster_is_refused() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()
-        known = (await Cluster(disk).started()).topics.cluster_id
-        refusal = await Cluster(disk, stored_cluster_id="other", settings={"log.dirs": "/d"}).topics.start()
+        known = (await Cluster(disk).started()).control.cluster_id
+        refusal = await Cluster(disk, stored_cluster_id="other", settings={"log.dirs": "/d"}).startup.start()
         assert refusal is not None
         assert refusal.error is ErrorCode.INCONSISTENT_CLUSTER_ID
         assert refusal.message.startswith(
@@ -170,9 +199,9 @@ def test_a_folder_of_another_cluster_is_refused() -> None:
 def test_the_folders_cluster_id_is_taken_into_an_empty_tree() -> None:
     async def scenario() -> None:
         cluster = Cluster(stored_cluster_id="sMRGDLxiQcKT7YVaSQ2l3g")
-        assert await cluster.topics.resolve_cluster_id() == "sMRGDLxiQcKT7YVaSQ2l3g"
+        assert await cluster.startup.resolve_cluster_id() == "sMRGDLxiQcKT7YVaSQ2l3g"
         await cluster.started()
-        assert cluster.topics.image.cluster_id == "sMRGDLxiQcKT7YVaSQ2l3g"
+        assert cluster.control.image.cluster_id == "sMRGDLxiQcKT7YVaSQ2l3g"
 
     run(scenario())
 
@@ -181,8 +210,8 @@ def test_folders_that_only_look_like_partitions_are_not_adopted() -> None:
     async def scenario() -> None:
         found = [("backup", None, 20_241_121, -1), ("my data", None, 1, -1), ("orders", None, 0, -1)]
         cluster = await Cluster(found=found).started()
-        assert list(cluster.topics.image.topics) == ["orders"]
-        assert [one.topic for one in cluster.topics.strays] == ["backup", "my data"]
+        assert list(cluster.control.image.topics) == ["orders"]
+        assert [one.topic for one in cluster.startup.strays] == ["backup", "my data"]
 
     run(scenario())
 
@@ -192,14 +221,14 @@ def test_topics_are_adopted_from_their_folders() -> None:
         known = UUID(int=77)
         found = [("old", known, 2, 5), ("old", known, 0, -1), (GROUP_METADATA_TOPIC, None, 0, 3)]
         cluster = await Cluster(found=found).started()
-        topics = cluster.topics.image.topics
+        topics = cluster.control.image.topics
         assert topics["old"].topic_id == known
         assert [partition.leader_epoch for partition in topics["old"].partitions] == [0, 0, 5]
         assert topics[GROUP_METADATA_TOPIC].configs["cleanup.policy"] == "compact"
         assert topics[GROUP_METADATA_TOPIC].is_internal
-        assert cluster.images == [cluster.topics.image]
+        assert cluster.topics == [{"old", GROUP_METADATA_TOPIC}]
         assert "/brokers/topics/old/partitions/2/state" in cluster.store.tree.nodes
-        assert cluster.topics.strays == []
+        assert cluster.startup.strays == []
         assert cluster.folders.adopting is None
 
     run(scenario())
@@ -211,8 +240,8 @@ def test_adopted_topics_are_kept_whole_until_their_settings_are_given(caplog: py
         settings = {"log.cleanup.policy": "compact", "log.retention.ms": "1000", "log.retention.bytes": "1"}
         cluster = await Cluster(disk, settings=settings, found=[("old", None, 0, -1)]).started()
         for adopted in (cluster, await Cluster(disk, settings=settings).started()):
-            assert adopted.topics.image.topics["old"].configs == KEPT_WHOLE
-            kept = adopted.topics.log_config("old")
+            assert adopted.control.image.topics["old"].configs == KEPT_WHOLE
+            kept = adopted.control.log_config("old")
             assert (kept.retention_ms, kept.retention_bytes, kept.compact) == (-1, -1, False)
         [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         assert told.startswith("1 topics were adopted from log folders, and their settings are not known: old. ")
@@ -226,7 +255,7 @@ def test_settings_beside_the_records_hold_again_for_adopted_topics(caplog: pytes
         folders = Folders({"old": {"cleanup.policy": "compact"}, "plain": {}})
         found = [("old", None, 0, -1), ("plain", None, 0, -1)]
         cluster = await Cluster(folders=folders, found=found).started()
-        configs = {name: topic.configs for name, topic in cluster.topics.image.topics.items()}
+        configs = {name: topic.configs for name, topic in cluster.control.image.topics.items()}
         assert configs == {"old": {"cleanup.policy": "compact"}, "plain": {}}
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -239,8 +268,8 @@ def test_folders_are_stray_where_the_tree_has_topics() -> None:
         await (await Cluster(disk).started()).made("t")
         found = [("t", None, 0, -1), ("t", None, 1, -1), ("old", None, 0, -1)]
         again = await Cluster(disk, found=found).started()
-        assert list(again.topics.image.topics) == ["t"]
-        assert [(one.topic, one.partition) for one in again.topics.strays] == [("t", 1), ("old", 0)]
+        assert list(again.control.image.topics) == ["t"]
+        assert [(one.topic, one.partition) for one in again.startup.strays] == [("t", 1), ("old", 0)]
 
     run(scenario())
 
@@ -255,7 +284,7 @@ def test_folders_are_stray_in_a_shared_tree_in_which_a_broker_was(is_shared: boo
         await first.zk.create("/brokers/ids/8")
         await first.zk.delete("/brokers/ids/8")
         again = await Cluster(disk, found=[("old", None, 0, -1)], is_shared=is_shared).started()
-        assert ("old" in again.topics.image.topics, len(again.topics.strays)) == (not is_shared, int(is_shared))
+        assert ("old" in again.control.image.topics, len(again.startup.strays)) == (not is_shared, int(is_shared))
 
     run(scenario())
 
@@ -275,11 +304,11 @@ def test_an_adoption_that_was_interrupted_is_finished() -> None:
 
         cluster.zk.multi = fails_at_b  # type: ignore[method-assign]
         with pytest.raises(DiskError):
-            await cluster.topics.start()
-        await cluster.topics.close()
-        assert folders.adopting == cluster.topics.cluster_id
+            await cluster.startup.start()
+        await cluster.control.close()
+        assert folders.adopting == cluster.control.cluster_id
         again = await Cluster(disk, folders=folders, found=found, is_shared=True).started()
-        assert list(again.topics.image.topics) == ["a", "b"]
+        assert list(again.control.image.topics) == ["a", "b"]
         assert folders.adopting is None
 
     run(scenario())
@@ -290,8 +319,9 @@ def test_a_second_broker_with_the_same_id_is_refused() -> None:
         first = await Cluster().started()
         config = parse_broker_config({"broker.id": "7"})
         assert isinstance(config, BrokerConfig)
-        again = TopicManager(LocalClient(first.store, 2), config, broker_id=7, endpoints=[ENDPOINT], clock=CLOCK)
-        refusal = await again.start()
+        session = ClusterSession(LocalClient(first.store, 2))
+        again = ControlPlane(session, config, broker_id=7, endpoints=[ENDPOINT], clock=CLOCK, randomness=Randomness(6))
+        refusal = await Startup(again).start()
         assert refusal is not None
         assert refusal.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         assert "another broker.id" in refusal.message
@@ -305,7 +335,7 @@ def test_a_damaged_znode_refuses_to_start() -> None:
         cluster = await Cluster(disk).started()
         await cluster.made("t")
         await cluster.zk.set("/brokers/topics/t", b"{}")
-        refusal = await Cluster(disk).topics.start()
+        refusal = await Cluster(disk).startup.start()
         assert refusal is not None
         assert "/brokers/topics/t" in refusal.message
 
@@ -317,7 +347,7 @@ def test_partitions_of_brokers_that_are_gone_have_no_leader() -> None:
         disk = MemoryDisk()
         await (await Cluster(disk).started()).made("t")
         other = await Cluster(disk, broker_id=8).started()
-        assert other.topics.image.topics["t"].partitions[0] == PartitionImage(-1, 0, (7,), (7,))
+        assert other.control.image.topics["t"].partitions[0] == PartitionImage(-1, 0, (7,), (7,))
 
     run(scenario())
 
@@ -330,7 +360,7 @@ def test_a_replica_in_sync_takes_over_leadership() -> None:
         state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":4,"isr":[7]}'
         await cluster.zk.set("/brokers/topics/t/partitions/0/state", state)
         again = await Cluster(disk).started()
-        assert again.topics.image.topics["t"].partitions[0] == PartitionImage(7, 5, (7,), (7,))
+        assert again.control.image.topics["t"].partitions[0] == PartitionImage(7, 5, (7,), (7,))
         assert b'"leader_epoch":5' in (again.store.tree.get("/brokers/topics/t/partitions/0/state").data or b"")
 
     run(scenario())
@@ -340,11 +370,11 @@ def test_validating_only_changes_nothing() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
         before = dict(cluster.store.tree.nodes)
-        made = await cluster.topics.create_topic(TopicSpec("t", 2, 1), validate_only=True)
+        made = await cluster.control.create_topic(TopicSpec("t", 2, 1), validate_only=True)
         assert isinstance(made, CreatedTopic)
         assert len(made.topic.partitions) == 2
         assert cluster.store.tree.nodes == before
-        assert len(cluster.images) == 1
+        assert len(cluster.topics) == 1
 
     run(scenario())
 
@@ -354,17 +384,13 @@ def test_a_log_that_cannot_be_made_takes_the_topic_back() -> None:
         cluster = await Cluster().started()
         before = cluster.nodes("/")
 
-        def fail(image: ClusterImage) -> None:
-            if "t" in image.topics:
-                raise storage_error()
-
-        cluster.topics.subscribe(fail)
-        refusal = await cluster.topics.create_topic(TopicSpec("t"))
+        cluster.host.fails_to_begin = True
+        refusal = await cluster.control.create_topic(TopicSpec("t"))
         assert isinstance(refusal, TopicRefusal)
         assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert "/logs/x-0" in refusal.message
-        assert "t" not in cluster.topics.image.topics
-        assert "t" not in cluster.images[-1].topics, "what was made is to be removed again"
+        assert "t" not in cluster.control.image.topics
+        assert cluster.host.ended == ["t-0"], "what was made is to be removed again"
         assert cluster.nodes("/") == before
 
     run(scenario())
@@ -376,15 +402,11 @@ def test_partitions_that_cannot_be_made_are_taken_back() -> None:
         await cluster.made("t", 2)
         before = cluster.nodes("/")
 
-        def fail(image: ClusterImage) -> None:
-            if len(image.topics["t"].partitions) > 2:
-                raise storage_error()
-
-        cluster.topics.subscribe(fail)
-        refusal = await cluster.topics.create_partitions("t", 4)
+        cluster.host.fails_to_begin = True
+        refusal = await cluster.control.create_partitions("t", 4)
         assert refusal is not None
         assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert len(cluster.topics.image.topics["t"].partitions) == 2
+        assert len(cluster.control.image.topics["t"].partitions) == 2
         assert cluster.nodes("/") == before
 
     run(scenario())
@@ -395,19 +417,19 @@ def test_a_tree_that_cannot_be_written_changes_nothing() -> None:
         disk = FaultyDisk(MemoryDisk())
         cluster = await Cluster(disk).started()
         await cluster.made("t", 2)
-        before, image = cluster.nodes("/"), cluster.topics.image
+        before, version = cluster.nodes("/"), cluster.control.image.version
         disk.capacity = 0
         for refusal in (
-            await cluster.topics.create_topic(TopicSpec("u")),
-            await cluster.topics.create_partitions("t", 4),
-            await cluster.topics.delete_topic("t"),
+            await cluster.control.create_topic(TopicSpec("u")),
+            await cluster.control.create_partitions("t", 4),
+            await cluster.control.delete_topic("t"),
         ):
             assert isinstance(refusal, TopicRefusal)
             assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster.nodes("/") == before
-        assert cluster.topics.image is image
+        assert cluster.control.image.version == version
         disk.heal()
-        assert await cluster.topics.delete_topic("t") is None
+        assert await cluster.control.delete_topic("t") is None
 
     run(scenario())
 
@@ -418,19 +440,15 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start() -> None
         cluster = await Cluster(disk).started()
         await cluster.made("t")
 
-        def fail(image: ClusterImage) -> None:
-            if "t" not in image.topics:
-                raise storage_error()
-
-        cluster.topics.subscribe(fail)
-        refusal = await cluster.topics.delete_topic("t")
+        cluster.host.fails_to_end = True
+        refusal = await cluster.control.delete_topic("t")
         assert refusal is not None
         assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
-        again = await cluster.topics.create_topic(TopicSpec("t"))
+        again = await cluster.control.create_topic(TopicSpec("t"))
         assert again == TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' is marked for deletion.")
 
         restarted = await Cluster(disk, found=[("t", None, 0, -1)]).started()
-        assert ["t" in image.topics for image in restarted.images] == [True, False], "its logs are known, then deleted"
+        assert restarted.topics == [{"t"}, set()], "its logs are known, then deleted"
         assert restarted.nodes("/admin/delete_topics/") == []
         assert restarted.nodes("/brokers/topics/") == []
         await restarted.made("t")
@@ -442,7 +460,7 @@ def test_deletion_can_be_switched_off() -> None:
     async def scenario() -> None:
         cluster = await Cluster(settings={"delete.topic.enable": "false"}).started()
         await cluster.made("t")
-        refusal = await cluster.topics.delete_topic("t")
+        refusal = await cluster.control.delete_topic("t")
         assert refusal == TopicRefusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
 
     run(scenario())
@@ -452,13 +470,13 @@ def test_deletion_can_be_switched_off() -> None:
 def test_topics_made_on_demand_have_the_brokers_defaults() -> None:
     async def scenario() -> None:
         cluster = await Cluster(settings={"num.partitions": "4", "offsets.topic.num.partitions": "9"}).started()
-        assert await cluster.topics.ensure_topic("t") is None
-        assert await cluster.topics.ensure_topic("t") is None
-        assert await cluster.topics.ensure_topic(GROUP_METADATA_TOPIC) is None
-        assert await cluster.topics.ensure_topic(REBALANCE_EVIDENCE_TOPIC) is None
-        sizes = {name: len(topic.partitions) for name, topic in cluster.topics.image.topics.items()}
+        assert await cluster.control.ensure_topic("t") is None
+        assert await cluster.control.ensure_topic("t") is None
+        assert await cluster.control.ensure_topic(GROUP_METADATA_TOPIC) is None
+        assert await cluster.control.ensure_topic(REBALANCE_EVIDENCE_TOPIC) is None
+        sizes = {name: len(topic.partitions) for name, topic in cluster.control.image.topics.items()}
         assert sizes == {"t": 4, GROUP_METADATA_TOPIC: 9, REBALANCE_EVIDENCE_TOPIC: 1}
-        refusal = await cluster.topics.ensure_topic("bad name")
+        refusal = await cluster.control.ensure_topic("bad name")
         assert refusal is not None
         assert refusal.error is ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -468,7 +486,7 @@ def test_topics_made_on_demand_have_the_brokers_defaults() -> None:
 def test_a_replication_factor_that_was_set_is_not_lowered() -> None:
     async def scenario() -> None:
         cluster = await Cluster(settings={"offsets.topic.replication.factor": "3"}).started()
-        refusal = await cluster.topics.ensure_topic(GROUP_METADATA_TOPIC)
+        refusal = await cluster.control.ensure_topic(GROUP_METADATA_TOPIC)
         assert refusal == TopicRefusal(
             ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor: 3 larger than available brokers: 1."
         )
@@ -483,8 +501,8 @@ def test_settings_that_are_not_understood_any_more_are_passed_over() -> None:
         await cluster.made("t")
         await cluster.zk.set("/config/topics/t", b'{"version":1,"config":{"segment.bytes":"5","future":"x"}}')
         again = await Cluster(disk).started()
-        assert again.topics.image.topics["t"].configs == {"segment.bytes": "5", "future": "x"}
-        assert again.topics.log_config("t").segment_bytes == 1 << 30
+        assert again.control.image.topics["t"].configs == {"segment.bytes": "5", "future": "x"}
+        assert again.control.log_config("t").segment_bytes == 1 << 30
 
     run(scenario())
 
@@ -492,9 +510,9 @@ def test_settings_that_are_not_understood_any_more_are_passed_over() -> None:
 def test_changes_at_the_same_time_do_not_mix() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
-        results = await asyncio.gather(*(cluster.topics.create_topic(TopicSpec("t")) for _ in range(5)))
+        results = await asyncio.gather(*(cluster.control.create_topic(TopicSpec("t")) for _ in range(5)))
         assert sum(isinstance(result, CreatedTopic) for result in results) == 1
-        ids = await asyncio.gather(*(cluster.topics.next_producer_id() for _ in range(2500)))
+        ids = await asyncio.gather(*(cluster.control.producer_ids.next() for _ in range(2500)))
         assert sorted(ids) == list(range(2500))
 
     run(scenario())
@@ -504,7 +522,7 @@ def test_leaving_removes_what_says_that_we_are_here() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
         assert cluster.nodes("/brokers/ids/") == ["/brokers/ids/7"]
-        await cluster.topics.close()
+        await cluster.control.close()
         assert cluster.nodes("/brokers/ids/") == []
         assert cluster.nodes("/controller") == ["/controller_epoch"]
 
@@ -528,7 +546,7 @@ def test_topic_ids_never_begin_with_a_dash() -> None:
         cluster = await Cluster().started()
         for number in range(200):
             await cluster.made(f"t{number}")
-        ids = [format_uuid(topic.topic_id) for topic in cluster.topics.image.topics.values()]
+        ids = [format_uuid(topic.topic_id) for topic in cluster.control.image.topics.values()]
         assert len(set(ids)) == 200
         assert not any(text.startswith("-") for text in ids)
 
@@ -543,17 +561,18 @@ def test_the_first_producer_ids_lie_far_above_those_that_adopted_logs_know(seen_
         cluster = await Cluster().started()
         config = parse_broker_config({"broker.id": "8"})
         assert isinstance(config, BrokerConfig)
-        topics = TopicManager(
-            LocalClient(cluster.store, 2),
+        topics = ControlPlane(
+            ClusterSession(LocalClient(cluster.store, 2)),
             config,
             broker_id=8,
             endpoints=[ENDPOINT],
             clock=CLOCK,
+            randomness=Randomness(5),
             highest_producer_id=seen_in_logs,
         )
-        assert await topics.next_producer_id() == first
+        assert await topics.producer_ids.next() == first
         # Once the tree has a block, it alone counts.
-        assert await cluster.topics.next_producer_id() == first + 1000
+        assert await cluster.control.producer_ids.next() == first + 1000
 
     run(scenario())
 
@@ -573,18 +592,18 @@ def test_settings_change_with_their_logs() -> None:
         cluster = await Cluster(disk).started()
         await cluster.made("t")
         told: list[tuple[str, int]] = []
-        cluster.topics.subscribe_configs(lambda name, config: told.append((name, config.retention_ms)))
-        change = cluster.topics.change_configs
+        cluster.control.subscribe_configs(lambda name, config: told.append((name, config.retention_ms)))
+        change = cluster.control.change_configs
         assert await change("t", retention_of("5"), validate_only=True) is None
         assert (told, cluster.nodes("/config/changes/")) == ([], [])
         assert await change("t", retention_of("5"), validate_only=False) is None
         assert (await cluster.zk.get("/config/topics/t"))[0] == b'{"version":1,"config":{"retention.ms":"5"}}'
         assert await change("t", retention_of("5"), validate_only=False) is None
         assert len(cluster.nodes("/config/changes/")) == 1
-        assert (await Cluster(disk).started()).topics.image.topics["t"].configs == {"retention.ms": "5"}
+        assert (await Cluster(disk).started()).control.image.topics["t"].configs == {"retention.ms": "5"}
         assert await change("t", retention_of(None), validate_only=False) is None
         assert told == [("t", 5), ("t", 604_800_000)]
-        assert cluster.images[-1].topics["t"].configs == {}
+        assert cluster.control.image.topics["t"].configs == {}
 
     run(scenario())
 
@@ -603,11 +622,11 @@ def test_settings_that_are_refused_change_nothing(topic: str, name: str, value: 
     async def scenario() -> None:
         cluster = await Cluster().started()
         await cluster.made("t")
-        refusal = await cluster.topics.change_configs(topic, lambda _: {name: value}, validate_only=False)
+        refusal = await cluster.control.change_configs(topic, lambda _: {name: value}, validate_only=False)
         assert refusal is not None
         assert refusal.error is error
-        assert (cluster.topics.image.topics["t"].configs, cluster.nodes("/config/changes/")) == ({}, [])
-        refusal = await cluster.topics.create_topic(TopicSpec("u", configs={name: value}))
+        assert (cluster.control.image.topics["t"].configs, cluster.nodes("/config/changes/")) == ({}, [])
+        refusal = await cluster.control.create_topic(TopicSpec("u", configs={name: value}))
         assert isinstance(refusal, TopicRefusal) is (error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     run(scenario())
@@ -620,11 +639,11 @@ def test_settings_that_the_disk_does_not_take_do_not_hold() -> None:
         cluster = await Cluster(disk).started()
         await cluster.made("t")
         disk.fail("write", "*", errno.ENOSPC)
-        refusal = await cluster.topics.change_configs("t", retention_of("5"), validate_only=False)
+        refusal = await cluster.control.change_configs("t", retention_of("5"), validate_only=False)
         assert refusal is not None
         assert refusal.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert cluster.topics.log_config("t").retention_ms == 604_800_000
+        assert cluster.control.log_config("t").retention_ms == 604_800_000
         disk.heal()
-        assert await cluster.topics.change_configs("t", retention_of("5"), validate_only=False) is None
+        assert await cluster.control.change_configs("t", retention_of("5"), validate_only=False) is None
 
     run(scenario())

@@ -1,8 +1,8 @@
-"""A broker's place in its cluster: registered under `/brokers/ids`, and controller.
+"""A broker's place in its cluster: registered under `/brokers/ids`, and perhaps its controller.
 
-A cluster has one broker so far. It is registered and elected in one transaction, again whenever its session has expired
-or somebody has deleted the controller's node, and stops when another broker has become controller meanwhile. Everything
-it writes as controller demands that nobody was elected since (`Term.fence`), as in Apache Kafka.
+A broker registers in each session anew, and stands for election whenever there is no controller: where it is alone,
+both in one transaction. What it writes as controller demands that nobody was elected since (`Term.fence`), as in Apache
+Kafka. Whether other brokers may be members is for whoever opens the coordination metadata to say.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.cluster_tree import election
+from ottla.broker.control.znodes import election, read_brokers
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError, SessionEvent
@@ -23,12 +23,14 @@ from ottla.zk.tree import (
     Create,
     NodeExistsError,
     NoNodeError,
+    Operation,
     SessionExpiredError,
     Stat,
     ZkError,
 )
 
 if TYPE_CHECKING:
+    from ottla.cluster.controller_events import LiveBroker
     from ottla.env.clock import Clock
     from ottla.zk.client import ZkClient
     from ottla.zk.tree import WatchEvent
@@ -55,7 +57,11 @@ class Term(NamedTuple):
 
 
 class Membership:
-    """Registers a broker and has it elected; `start` once, `join` first."""
+    """Registers a broker, has it elected where there is no controller, and knows the other brokers.
+
+    `join` once, then `start`. With `accepts_others` it is one of several brokers. Without, it refuses to start beside
+    another one; `is_shared` says whether there may be one that lives, and is not just the session of a killed process.
+    """
 
     def __init__(
         self,
@@ -64,40 +70,64 @@ class Membership:
         clock: Clock,
         longest_session_ms: int = 0,
         is_shared: bool = True,
+        accepts_others: bool = False,
     ) -> None:
         self._zk = zk
         self._broker = broker
         self._clock = clock
         #: How long a node of a former process of this broker may outlive it; 0 where there is no such thing.
         self._longest_session_ms = longest_session_ms
-        #: Whether other brokers may live. Where not, a registration is that of a process that was killed.
         self._is_shared = is_shared
+        self._accepts_others = accepts_others
+        #: The present term; epoch 0 while this broker is not the controller.
         self.term = Term()
+        #: The controller's broker id as far as it is known, -1 for none.
+        self.controller_id = -1
+        #: The registered brokers, as far as they are followed.
+        self.brokers: dict[int, LiveBroker] = {}
         self._is_member = False
         #: The session in which the broker is registered.
         self._session_id = 0
-        #: The brokers that were registered when that was last looked at.
-        self._told_of: frozenset[str] = frozenset()
+        #: Other brokers that were complained of.
+        self._told_of: frozenset[int] = frozenset()
         self._joining: asyncio.Task[None] | None = None
         #: Called when there is a connection again, and whether in a new session, in which no watch is set.
         self.on_rejoined: Callable[[bool], None] = lambda is_new: None
+        #: Called when brokers have come or gone, or another one is the controller. Not for this broker's own election.
+        self.on_changed: Callable[[], None] = lambda: None
+        #: Called when this broker has been elected again, after `join`.
+        self.on_elected: Callable[[], None] = lambda: None
         #: Called with the reason when this broker cannot be a member any more.
         self.on_fatal: Callable[[str], None] = log.critical
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker was elected, and has not heard of another since."""
+        return self.term.epoch > 0
 
     # Joining
 
     async def join(self) -> TopicRefusal | None:
-        """Register and become controller, or say why that cannot be.
+        """Register, and become controller where there is none, or say why that cannot be.
 
         Nodes that a former process of this broker has left are waited for, as long as its session may last.
         """
         for name in await self._zk.children(BrokerIdZnode.ROOT):
-            if name == str(self._broker.id):
+            if name == str(self._broker.id) or self._accepts_others:
                 continue
-            path = BrokerIdZnode.path(int(name))
+            path = f"{BrokerIdZnode.ROOT}/{name}"
             if self._is_shared or not await self._is_gone(path, self._longest_session_ms + EXPIRY_MARGIN_MS):
                 return await self._other_broker(name)
-        return await self._take_place()
+        refusal = await self._take_place()
+        if refusal is None:
+            self.brokers = self._members(await read_brokers(self._zk))
+        return refusal
+
+    def _members(self, registered: dict[int, LiveBroker]) -> dict[int, LiveBroker]:
+        """The brokers of the cluster among those registered."""
+        if self._accepts_others:
+            return registered
+        return {broker_id: broker for broker_id, broker in registered.items() if broker_id == self._broker.id}
 
     async def _take_place(self) -> TopicRefusal | None:
         waited_until_ms = self._clock.monotonic_ms() + self._longest_session_ms + EXPIRY_MARGIN_MS
@@ -114,11 +144,13 @@ class Membership:
                     # Registered by a request whose answer was lost: both nodes are made together.
                     await self._read_epoch()
                     return None
+                if error.path == ControllerZnode.PATH and self._accepts_others:
+                    continue  # elected meanwhile: register without standing for election
                 refusal = await self._taken(error.path)
+                left_ms = waited_until_ms - self._clock.monotonic_ms()
+                is_former = refusal is not None and refusal.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
                 if refusal is None:
                     continue
-                left_ms = waited_until_ms - self._clock.monotonic_ms()
-                is_former = refusal.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
                 if not is_former or not self._longest_session_ms or not await self._is_gone(error.path, left_ms):
                     return refusal
             else:
@@ -129,17 +161,39 @@ class Membership:
 
     async def _register(self) -> None:
         now_ms = self._clock.now_ms()
-        epoch, operations = await election(self._zk, self._broker.id, now_ms)
         registration = BrokerIdZnode.encode(self._broker._replace(timestamp_ms=now_ms))
-        path = BrokerIdZnode.path(self._broker.id)
-        results = await self._zk.multi([Create(path, registration, ephemeral=True), *operations])
-        self._elected(epoch, results[-1])
+        registering = Create(BrokerIdZnode.path(self._broker.id), registration, ephemeral=True)
+        controller_id = await self._read_controller() if self._accepts_others else -1
+        if controller_id not in (-1, self._broker.id):
+            await self._zk.multi([registering])
+            self._not_elected(controller_id)
+            return
+        epoch, operations = await election(self._zk, self._broker.id, now_ms)
+        operations = [registering, *operations]
+        self._elected(epoch, (await self._zk.multi(operations))[-1])
+
+    async def _read_controller(self) -> int:
+        """The controller's broker id, -1 where there is none."""
+        try:
+            data, _ = await self._zk.get(ControllerZnode.PATH)
+        except NoNodeError:
+            return -1
+        return ControllerZnode.decode(data)
 
     def _elected(self, epoch: int, stat: object) -> None:
         assert isinstance(stat, Stat)
         self.term = Term(epoch, stat.version)
+        self.controller_id = self._broker.id
+
+    def _not_elected(self, controller_id: int) -> None:
+        self.term = Term()
+        self.controller_id = controller_id
 
     async def _read_epoch(self) -> None:
+        stat = await self._zk.exists(ControllerZnode.PATH)
+        if stat is None or stat.ephemeral_owner != self._zk.session_id:
+            self._not_elected(await self._read_controller())
+            return
         data, stat = await self._zk.get(ControllerEpochZnode.PATH)
         self._elected(ControllerEpochZnode.decode(data), stat)
 
@@ -164,13 +218,11 @@ class Membership:
         """Why a node that is another session's keeps this broker out; None where it is gone."""
         own_id = str(self._broker.id)
         if path == ControllerZnode.PATH:
-            try:
-                data, _ = await self._zk.get(path)
-                controller = str(ControllerZnode.decode(data))
-            except NoNodeError:
+            controller_id = await self._read_controller()
+            if controller_id == -1:
                 return None
-            if controller != own_id:
-                return await self._other_broker(controller)
+            if controller_id != self._broker.id:
+                return await self._other_broker(str(controller_id))
         return TopicRefusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"{path} exists already: a broker with id {own_id} is running on this tree{await self._address(own_id)}. "
@@ -223,7 +275,8 @@ class Membership:
         elif event is SessionEvent.EXPIRED:
             log.warning("the session with ZooKeeper has expired: this broker registers again in a new one")
             self._end_joining()
-            self.term = Term()  # who knows who is elected meanwhile
+            self._not_elected(-1)  # who knows who is elected meanwhile
+            self.on_changed()
         else:
             log.warning("connected to ZooKeeper again")
             self._look_again()
@@ -252,6 +305,8 @@ class Membership:
                     self.on_fatal(f"This broker could not register again: {refusal.message}")
                     return
                 log.warning("registered as broker %d again, controller epoch %d", self._broker.id, self.term.epoch)
+                if self.is_controller:
+                    self.on_elected()
             await self._watch_controller()
             await self._watch_others()
             self._session_id = session_id
@@ -267,20 +322,27 @@ class Membership:
         self.on_rejoined(is_new)
 
     async def _watch_others(self) -> None:
-        """Tell of brokers that have registered in this tree since: nobody makes them leaders or followers."""
-        names = await self._zk.children(BrokerIdZnode.ROOT, self._changed)
-        for name in names:
-            if name != str(self._broker.id) and name not in self._told_of:
+        """Know the registered brokers."""
+        brokers = await read_brokers(self._zk, self._changed)
+        others = frozenset(brokers) - {self._broker.id}
+        if not self._accepts_others:
+            for other in sorted(others - self._told_of):
                 log.error(
-                    "another broker, %s%s, has registered in this tree. Clusters of several brokers are not there yet: "
+                    "another broker, %d%s, has registered in this tree. Clusters of several brokers are not there yet: "
                     "it gets no partitions, and should be stopped",
-                    name,
-                    await self._address(name),
+                    other,
+                    await self._address(str(other)),
                 )
-        self._told_of = frozenset(names)
+            self._told_of = others
+        brokers = self._members(brokers)
+        if brokers != self.brokers:
+            self.brokers = brokers
+            self.on_changed()
 
     async def _watch_controller(self) -> None:
-        """Be elected again where somebody has deleted the controller's node, which is how one asks for an election."""
+        """Stand for election where there is no controller: its session has ended, or somebody has deleted its node,
+        which is how one asks for an election.
+        """
         for _ in range(MOST_ATTEMPTS):
             stat = await self._zk.exists(ControllerZnode.PATH, self._changed)
             if stat is None:
@@ -288,7 +350,16 @@ class Membership:
                 continue
             if stat.ephemeral_owner == self._zk.session_id:
                 # Perhaps elected by a request whose answer was lost.
+                before = self.term
                 await self._read_epoch()
+                if self.term != before:
+                    self.on_elected()
+                return
+            if self._accepts_others:
+                controller_id = await self._read_controller()
+                if controller_id != self.controller_id or self.is_controller:
+                    self._not_elected(controller_id)
+                    self.on_changed()
                 return
             refusal = await self._taken(ControllerZnode.PATH)
             if refusal is not None:
@@ -296,9 +367,11 @@ class Membership:
             return
 
     async def _elect(self) -> None:
+        operations: list[Operation]
         epoch, operations = await election(self._zk, self._broker.id, self._clock.now_ms())
         try:
             self._elected(epoch, (await self._zk.multi(operations))[-1])
         except (NodeExistsError, BadVersionError):
             return  # another was faster
         log.warning("elected as controller again, epoch %d", epoch)
+        self.on_elected()

@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.broker.cluster_tree import read_cluster_id
+from ottla.broker.control.plane import ClusterSession
+from ottla.broker.control.znodes import read_cluster_id
 from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError
 from ottla.zk.client import LARGEST_OVER_THE_WIRE, LARGEST_TRANSACTION, LocalClient, ZkUnreachableError
@@ -42,6 +43,15 @@ class Coordination:
     server: ZooKeeperServer | None = None
     #: Ends the sessions that other processes had while the tree was served.
     expiry: SessionExpiry | None = None
+    #: Whether several brokers may be members of the cluster.
+    accepts_others: bool = False
+
+    @property
+    def session(self) -> ClusterSession:
+        """The session as the control plane takes it."""
+        return ClusterSession(
+            self.zk, self.is_shared, self.accepts_others, self.longest_session_ms, self.transaction_bytes
+        )
 
     @property
     def longest_session_ms(self) -> int:

@@ -1,13 +1,15 @@
-"""What a broker and controller read from and write to Kafka's tree: registration, election, topics, producer ids."""
+"""What a broker reads from Kafka's znodes, and the single changes that any broker makes: election, settings, ids."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from ottla.cluster.controller_events import FoundPartitionState, FoundTopic, LiveBroker
+from ottla.cluster.image import BrokerImage
 from ottla.cluster.topics import is_internal_topic
 from ottla.zk.layout import (
     PERSISTENT_PATHS,
@@ -17,13 +19,10 @@ from ottla.zk.layout import (
     ConfigChangeZnode,
     ControllerEpochZnode,
     ControllerZnode,
-    DeleteTopicZnode,
     FeatureZnode,
-    PartitionState,
     PartitionStateZnode,
     ProducerIdBlock,
     ProducerIdBlockZnode,
-    TopicAssignment,
     TopicConfigZnode,
     TopicZnode,
     ZnodeDataError,
@@ -31,7 +30,9 @@ from ottla.zk.layout import (
 from ottla.zk.tree import BadVersionError, Create, Delete, NodeExistsError, NoNodeError, Operation, Set, parent_of
 
 if TYPE_CHECKING:
-    from ottla.zk.client import ZkClient
+    from ottla.zk.client import Watcher, ZkClient
+
+log = logging.getLogger("ottla.broker")
 
 PRODUCER_IDS_PER_BLOCK = 1000
 #: How far above the ids in adopted logs ours begin. Their first cluster goes on in its own tree with the very next ids,
@@ -116,58 +117,71 @@ async def election(zk: ZkClient, broker_id: int, now_ms: int) -> tuple[int, list
     ]
 
 
-async def read_topics(
-    zk: ZkClient, broker_id: int, controller_epoch: int, new_uuid: Callable[[], UUID]
-) -> tuple[dict[str, TopicImage], list[Operation]]:
-    """All topics of the tree, and what sets right in the tree what a controller must set right (`read_topic`)."""
-    topics: dict[str, TopicImage] = {}
-    repairs: list[Operation] = []
-    names = await zk.children(TopicZnode.ROOT)
+async def read_brokers(zk: ZkClient, watch: Watcher | None = None) -> dict[int, LiveBroker]:
+    """The registered brokers; those whose registration cannot be read are passed over."""
+    brokers: dict[int, LiveBroker] = {}
+    for name in await zk.children(BrokerIdZnode.ROOT, watch):
+        if not name.isdecimal():
+            continue
+        try:
+            data, stat = await zk.get(BrokerIdZnode.path(int(name)))
+            registration = BrokerIdZnode.decode(int(name), data)
+        except NoNodeError:
+            continue  # gone since
+        except ZnodeDataError as error:
+            log.error("a broker is passed over: %s", error)
+            continue
+        image = BrokerImage(registration.id, registration.endpoints, registration.rack)
+        brokers[registration.id] = LiveBroker(image, stat.czxid)
+    return brokers
+
+
+async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[], UUID]) -> list[FoundTopic]:
+    """These topics, as far as they are there. Raises `ZnodeDataError`."""
+    topics: list[FoundTopic] = []
     for start in range(0, len(names), READ_AT_ONCE):
         part = names[start : start + READ_AT_ONCE]
-        found = await asyncio.gather(
-            *(read_topic(zk, name, broker_id, controller_epoch, new_uuid) for name in part), return_exceptions=True
-        )
+        found = await asyncio.gather(*(read_topic(zk, name, new_uuid) for name in part), return_exceptions=True)
         for one in found:
             if isinstance(one, NoNodeError):
                 continue  # deleted since
             if isinstance(one, BaseException):
                 raise one
-            topic, operations = one
-            topics[topic.name] = topic
-            repairs.extend(operations)
-    return topics, repairs
+            topics.append(one)
+    return topics
 
 
-async def read_topic(
-    zk: ZkClient, name: str, broker_id: int, controller_epoch: int, new_uuid: Callable[[], UUID]
-) -> tuple[TopicImage, list[Operation]]:
-    """A topic as it is when what the operations do is done: they give an id where it is missing, and leaders.
+async def read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], watch: Watcher | None = None) -> FoundTopic:
+    """A topic as its znodes have it; `watch` is set on the states of its partitions.
 
     Raises `NoNodeError`, `ZnodeDataError`.
     """
-    repairs: list[Operation] = []
     data, _ = await zk.get(TopicZnode.path(name))
     assignment = TopicZnode.decode(name, data)
-    if assignment.topic_id is None:
-        assignment = assignment._replace(topic_id=new_uuid())
-        repairs.append(Set(TopicZnode.path(name), TopicZnode.encode(assignment)))
-    assert assignment.topic_id is not None
-    if sorted(assignment.partitions) != list(range(len(assignment.partitions))):
+    count = len(assignment.partitions)
+    if sorted(assignment.partitions) != list(range(count)):
         raise ZnodeDataError(
             f"{TopicZnode.path(name)} leaves out numbers of partitions: {sorted(assignment.partitions)}"
         )
-    partitions = []
-    states: list[Operation] = []
-    for index in range(len(assignment.partitions)):
-        state, repair = await _read_partition(zk, name, index, assignment, broker_id, controller_epoch)
-        partitions.append(state)
-        states.extend(repair)
-    if states and await zk.exists(PartitionStateZnode.partitions_path(name)) is None:
-        repairs.append(Create(PartitionStateZnode.partitions_path(name)))
-    repairs.extend(states)
-    config = await read_topic_config(zk, name)
-    return TopicImage(name, assignment.topic_id, tuple(partitions), config, is_internal_topic(name)), repairs
+    partitions = [await _read_partition(zk, name, index, assignment.partitions[index], watch) for index in range(count)]
+    configs = await read_topic_config(zk, name)
+    new_id = assignment.topic_id or new_uuid()
+    return FoundTopic(name, assignment.topic_id, new_id, tuple(partitions), configs, is_internal_topic(name))
+
+
+async def _read_partition(
+    zk: ZkClient, topic: str, index: int, replicas: tuple[int, ...], watch: Watcher | None
+) -> FoundPartitionState:
+    path = PartitionStateZnode.path(topic, index)
+    try:
+        data, stat = await zk.get(path, watch)
+    except NoNodeError:
+        # A partition that was announced and never got a leader.
+        if watch is not None:
+            await zk.exists(path, watch)
+        return FoundPartitionState(replicas)
+    state = PartitionStateZnode.decode(topic, index, data)
+    return FoundPartitionState(replicas, state.leader, state.leader_epoch, state.isr, stat.version)
 
 
 async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
@@ -177,93 +191,6 @@ async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
     except NoNodeError:
         return {}
     return TopicConfigZnode.decode(topic, data)
-
-
-async def _read_partition(
-    zk: ZkClient, topic: str, index: int, assignment: TopicAssignment, broker_id: int, controller_epoch: int
-) -> tuple[PartitionImage, list[Operation]]:
-    """A partition with this broker as leader where it may be, and the operations that make it so in the tree."""
-    replicas = assignment.partitions[index]
-    path = PartitionStateZnode.path(topic, index)
-    try:
-        data, _ = await zk.get(path)
-    except NoNodeError:
-        # A partition that was announced and never got a leader.
-        leader = broker_id if broker_id in replicas else NO_LEADER
-        if leader == NO_LEADER:
-            return PartitionImage(NO_LEADER, 0, replicas, ()), []
-        state = PartitionState(leader, 0, (leader,), controller_epoch)
-        operations: list[Operation] = [Create(path, PartitionStateZnode.encode(state))]
-        if await zk.exists(parent_of(path)) is None:
-            operations.insert(0, Create(parent_of(path)))
-        return _image(state, replicas), operations
-    state = PartitionStateZnode.decode(topic, index, data)
-    if state.leader == broker_id:
-        return _image(state, replicas), []
-    if broker_id not in state.isr:
-        return PartitionImage(NO_LEADER, state.leader_epoch, replicas, state.isr), []
-    state = PartitionState(broker_id, state.leader_epoch + 1, (broker_id,), controller_epoch)
-    return _image(state, replicas), [Set(path, PartitionStateZnode.encode(state))]
-
-
-def _image(state: PartitionState, replicas: tuple[int, ...]) -> PartitionImage:
-    return PartitionImage(state.leader, state.leader_epoch, replicas, state.isr)
-
-
-def _topic_data(topic: TopicImage) -> bytes:
-    replicas = {index: partition.replicas for index, partition in enumerate(topic.partitions)}
-    return TopicZnode.encode(TopicAssignment.of(topic.topic_id, replicas))
-
-
-def _partition_nodes(topic: TopicImage, first: int, controller_epoch: int) -> list[Operation]:
-    operations: list[Operation] = []
-    for index in range(first, len(topic.partitions)):
-        partition = topic.partitions[index]
-        state = PartitionState(partition.leader, partition.leader_epoch, partition.isr, controller_epoch)
-        operations.append(Create(PartitionStateZnode.partition_path(topic.name, index)))
-        operations.append(Create(PartitionStateZnode.path(topic.name, index), PartitionStateZnode.encode(state)))
-    return operations
-
-
-async def creation(zk: ZkClient, topic: TopicImage, controller_epoch: int) -> list[Operation]:
-    """What makes a topic with its settings, replicas and leaders. Settings left over from a former one are replaced."""
-    config_path = TopicConfigZnode.path(topic.name)
-    config = TopicConfigZnode.encode(topic.configs)
-    left_over = await zk.exists(config_path)
-    return [
-        Create(config_path, config) if left_over is None else Set(config_path, config),
-        Create(TopicZnode.path(topic.name), _topic_data(topic)),
-        Create(PartitionStateZnode.partitions_path(topic.name)),
-        *_partition_nodes(topic, 0, controller_epoch),
-    ]
-
-
-def growth(topic: TopicImage, existing: int, controller_epoch: int) -> list[Operation]:
-    """What adds the partitions from `existing` on to a topic."""
-    return [Set(TopicZnode.path(topic.name), _topic_data(topic)), *_partition_nodes(topic, existing, controller_epoch)]
-
-
-def shrinking(topic: TopicImage, grown: TopicImage) -> list[Operation]:
-    """What takes a growth back."""
-    operations: list[Operation] = [Set(TopicZnode.path(topic.name), _topic_data(topic))]
-    for index in range(len(topic.partitions), len(grown.partitions)):
-        operations.append(Delete(PartitionStateZnode.path(topic.name, index)))
-        operations.append(Delete(PartitionStateZnode.partition_path(topic.name, index)))
-    return operations
-
-
-async def deletion(zk: ZkClient, name: str) -> list[Operation]:
-    """What removes a topic's nodes, its settings, and the mark of its deletion: those of them that are there.
-
-    The mark goes last: where they take several transactions, what is left of them is still marked.
-    """
-    paths = [TopicZnode.path(name)] if await zk.exists(TopicZnode.path(name)) is not None else []
-    for path in paths:
-        paths.extend(f"{path}/{child}" for child in await zk.children(path))
-    paths.reverse()
-    others = (TopicConfigZnode.path(name), DeleteTopicZnode.path(name))
-    paths.extend([path for path in others if await zk.exists(path) is not None])
-    return [Delete(path) for path in paths]
 
 
 async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes, now_ms: int) -> list[Operation]:

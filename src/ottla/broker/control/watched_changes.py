@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.broker.tree_refusals import is_passing
+from ottla.broker.control.refusals import is_passing
+from ottla.broker.control.znodes import read_topic
 from ottla.env.disk import DiskError
 from ottla.zk.layout import (
     BrokerConfigZnode,
@@ -29,8 +29,8 @@ from ottla.zk.layout import (
 from ottla.zk.tree import EventType, NoNodeError, WatchEvent, ZkError
 
 if TYPE_CHECKING:
-    from ottla.broker.dynamic_settings import DynamicSettings
-    from ottla.broker.topics import TopicManager
+    from ottla.broker.control.dynamic_settings import DynamicSettings
+    from ottla.broker.control.plane import ControlPlane
     from ottla.env.clock import Clock
     from ottla.zk.client import ZkClient
 
@@ -48,14 +48,14 @@ _TOPIC_CONFIGS = TopicConfigZnode.ROOT.removeprefix("/config/") + "/"
 _BROKER_CONFIGS = BrokerConfigZnode.path("").removeprefix("/config/")
 
 
-class TreeChanges:
+class WatchedChanges:
     """Follows the tree from `start` to `stop`."""
 
     def __init__(
-        self, zk: ZkClient, topics: TopicManager, settings: DynamicSettings, broker_id: int, clock: Clock
+        self, zk: ZkClient, control: ControlPlane, settings: DynamicSettings, broker_id: int, clock: Clock
     ) -> None:
         self._zk = zk
-        self._topics = topics
+        self._control = control
         self._settings = settings
         self._broker_names = (str(broker_id), BrokerConfigZnode.DEFAULT)
         self._clock = clock
@@ -110,11 +110,16 @@ class TreeChanges:
 
     async def _look(self, path: str) -> bool:
         """Look at a node that has changed; tells whether the tree could be asked."""
+        if not (self._control.is_controller or self._control.session.accepts_others):
+            self._due[path] = None  # until it is elected again
+            return False
         try:
             if path == TopicZnode.ROOT:
                 await self._look_at_topics()
             elif path == DeleteTopicZnode.ROOT:
-                await self._topics.finish_deletions(await self._zk.children(path, self._changed))
+                marked = await self._zk.children(path, self._changed)
+                if self._control.is_controller:
+                    await self._control.finish_deletions(marked)
             elif path == ConfigChangeZnode.ROOT:
                 await self._look_at_config_changes()
             elif path in _REQUESTS:
@@ -134,12 +139,25 @@ class TreeChanges:
             if name not in self._watched:
                 self._due[TopicZnode.path(name)] = None
 
+    def look_at_topic(self, name: str) -> None:
+        """Look whether a change of the topic was made: its answer was lost."""
+        self._due[TopicZnode.path(name)] = None
+        self._due[DeleteTopicZnode.ROOT] = None
+        self._wake()
+
     async def _look_at_topic(self, path: str) -> None:
-        name = path.rpartition("/")[2]
+        name = path.removeprefix(f"{TopicZnode.ROOT}/").partition("/")[0]
+        control = self._control
         try:
-            data, _ = await self._zk.get(path, self._changed)
+            data, _ = await self._zk.get(TopicZnode.path(name), self._changed)
+            self._watched.add(name)
+            if not control.is_controller:
+                await control.follow(await read_topic(self._zk, name, control.new_uuid, self._changed))
+                return
         except NoNodeError:
-            if name in self._topics.image.topics:
+            if not control.is_controller:
+                await control.follow_deletion(name)
+            elif name in control.image.topics:
                 log.error(
                     "the node of topic %s was removed from the tree. Its records are kept, and it is served until this "
                     "broker ends; to delete a topic, mark it in %s",
@@ -147,32 +165,24 @@ class TreeChanges:
                     DeleteTopicZnode.ROOT,
                 )
             return
-        self._watched.add(name)
-        known = self._topics.image.topics.get(name)
+        known = control.image.topics.get(name)
         if known is None or len(TopicZnode.decode(name, data).partitions) > len(known.partitions):
-            with suppress(NoNodeError):  # gone again
-                await self._topics.take_over(name)
+            await control.take_over(name)
 
     async def _look_at_request(self, path: str) -> None:
-        """Answer a tool by removing its node, as a controller does: the only broker has and leads all that it may."""
-        if await self._zk.exists(path, self._changed) is None:
+        """Do what a tool asks by way of a node, and remove the node, as a controller does."""
+        if not self._control.is_controller or await self._zk.exists(path, self._changed) is None:
             return
         with suppress(NoNodeError):
             data, stat = await self._zk.get(path)
             if path == ReassignPartitionsZnode.PATH:
-                self._tell_what_stays(ReassignPartitionsZnode.decode(data))
+                wanted = ReassignPartitionsZnode.decode(data)
+                reasons = await self._control.reassign(wanted)
+            else:
+                reasons = await self._control.elect_preferred(PreferredReplicaElectionZnode.decode(data))
+            for (topic, number), reason in reasons.items():
+                log.error("partition %s-%d stays as it is: %s", topic, number, reason)
             await self._zk.delete(path, stat.version)
-
-    def _tell_what_stays(self, wanted: Mapping[tuple[str, int], tuple[int, ...]]) -> None:
-        for (topic, number), replicas in wanted.items():
-            known = self._topics.image.topics.get(topic)
-            if known is None or not 0 <= number < len(known.partitions):
-                log.error("partition %s-%d cannot move: it is not there", topic, number)
-            elif replicas != known.partitions[number].replicas:
-                log.error(
-                    "partition %s-%d cannot move to brokers %s and stays: this broker is the only one of its cluster",
-                    *(topic, number, ", ".join(map(str, replicas)) or "(none)"),
-                )
 
     async def _look_at_config_changes(self) -> None:
         entities: dict[str, None] = {}
@@ -193,7 +203,7 @@ class TreeChanges:
             last = max(last, int(number))
         for entity in entities:
             if entity.startswith(_TOPIC_CONFIGS):
-                await self._topics.reload_config(entity.removeprefix(_TOPIC_CONFIGS))
+                await self._control.reload_config(entity.removeprefix(_TOPIC_CONFIGS))
             elif entity.startswith(_BROKER_CONFIGS) and entity.removeprefix(_BROKER_CONFIGS) in self._broker_names:
                 await self._settings.reload()
         # Only now: where the connection was lost before all of them were followed, all are read again.

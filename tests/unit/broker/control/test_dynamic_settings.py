@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping
 
 import pytest
 
-from ottla.broker.dynamic_settings import MOST_WARNINGS, DynamicSettings
+from ottla.broker.control.dynamic_settings import MOST_WARNINGS, DynamicSettings
 from ottla.cluster.configs import LONGEST_TEXT
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig

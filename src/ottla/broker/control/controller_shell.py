@@ -1,0 +1,194 @@
+"""Runs the controller's state machine: gives it events in their order, and does its effects.
+
+Everything that the machine decides from comes through here: clock, randomness and znodes are the shell's. One task
+works on the queue while there is something in it; whoever asked waits for a future, and may go away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.broker.control.refusals import TREE_ERRORS, tree_refusal
+from ottla.cluster.controller_events import (
+    Answer,
+    Effect,
+    Event,
+    Notified,
+    Notify,
+    ReadBack,
+    Report,
+    SetTimer,
+    TimerFired,
+    Write,
+)
+from ottla.cluster.refusal import TopicRefusal
+from ottla.env.futures import settle
+from ottla.wire.errors import ErrorCode
+from ottla.zk.layout import ZnodeDataError
+
+if TYPE_CHECKING:
+    from ottla.broker.control.membership import Membership
+    from ottla.broker.control.metadata_writes import MetadataWriter
+    from ottla.broker.slices import LoopSlices
+    from ottla.cluster.controller import Controller
+    from ottla.cluster.image import ImageDelta
+    from ottla.env.clock import Clock
+    from ottla.env.disk import DiskError
+    from ottla.zk.tree import ZkError
+
+log = logging.getLogger("ottla.controller")
+
+ReadEvent: TypeAlias = "Callable[[], Awaitable[Event]]"
+"""Reads znodes and makes an event of them. May raise `ZkError`, `ZnodeDataError`."""
+
+
+class ControllerShell:
+    """The controller of one broker, as far as it is elected.
+
+    `apply` has the broker apply a change of the image; `read_back` reads a topic's znodes and posts what it finds.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        membership: Membership,
+        writer: MetadataWriter,
+        clock: Clock,
+        slices: LoopSlices,
+        apply: Callable[[ImageDelta], Awaitable[None]],
+        read_back: Callable[[str], None],
+    ) -> None:
+        self.controller = controller
+        self._membership = membership
+        self._writer = writer
+        self._clock = clock
+        self._slices = slices
+        self._apply = apply
+        self._read_back = read_back
+        #: What is to be handled in turn: events, reads that give one, and the futures of those who wait for their turn.
+        self._events: deque[Event | ReadEvent | asyncio.Future[None]] = deque()
+        #: Outcomes of effects: their turn is before that of other events.
+        self._outcomes: deque[Event] = deque()
+        self._asked: dict[int, asyncio.Future[object]] = {}
+        self._last_token = 0
+        self._working: asyncio.Task[None] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._is_stopped = False
+        #: The first error of the disk or of ZooKeeper since it was forgotten.
+        self._error: DiskError | ZkError | ZnodeDataError | None = None
+
+    def post(self, event: Event) -> None:
+        """Something has become of the cluster."""
+        self._events.append(event)
+        self._wake()
+
+    def post_read(self, read: ReadEvent) -> None:
+        """Read znodes when it is their turn, so that no change is under way, and handle what was found."""
+        self._events.append(read)
+        self._wake()
+
+    async def ask(self, event_of: Callable[[int], Event]) -> object:
+        """Post what a client asks, made with a token, and wait for the answer. Whoever is cancelled undoes nothing."""
+        self._last_token += 1
+        token = self._last_token
+        answer = self._asked[token] = asyncio.get_running_loop().create_future()
+        self.post(event_of(token))
+        return await answer
+
+    def forget_error(self) -> None:
+        """Have `check` raise errors from now on only."""
+        self._error = None
+
+    def check(self) -> None:
+        """Raise the first error since `forget_error`: `DiskError`, `ZkError`, `ZnodeDataError`."""
+        if self._error is not None:
+            raise self._error
+
+    async def settled(self) -> None:
+        """Wait until everything that was posted so far is done."""
+        barrier: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._events.append(barrier)
+        self._wake()
+        await barrier
+
+    async def stop(self) -> None:
+        """End. What was begun and not finished is finished by the next controller."""
+        self._is_stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+        for waiting in (*self._asked.values(), *self._events):
+            if isinstance(waiting, asyncio.Future):
+                waiting.cancel()
+
+    def _wake(self) -> None:
+        if not self._is_stopped and (self._working is None or self._working.done()):
+            self._working = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        self._slices.begin()
+        while self._outcomes or self._events:
+            event = self._outcomes.popleft() if self._outcomes else self._events.popleft()
+            try:
+                await self._handle(event)
+            except (*TREE_ERRORS, ZnodeDataError) as error:
+                self._error = self._error or error
+            except Exception:
+                log.exception("the controller failed over %s", type(event).__name__)
+                self._fail_all()
+            await self._slices.point()
+
+    async def _handle(self, event: Event | ReadEvent | asyncio.Future[None]) -> None:
+        if isinstance(event, asyncio.Future):
+            settle(event, None)
+            return
+        if callable(event):
+            event = await event()
+        for effect in self.controller.handle(event, self._clock.now_ms()):
+            await self._do(effect)
+
+    async def _do(self, effect: Effect) -> None:
+        if isinstance(effect, Write):
+            self._outcomes.append(await self._writer.write(effect, self._membership.term))
+            self._error = self._error or self._writer.error
+        elif isinstance(effect, Notify):
+            self._outcomes.append(await self._notify(effect))
+        elif isinstance(effect, Answer):
+            answer = self._asked.pop(effect.token, None)
+            if answer is not None:
+                settle(answer, effect.result)
+        elif isinstance(effect, ReadBack):
+            self._read_back(effect.name)
+        elif isinstance(effect, SetTimer):
+            self._set_timer(effect)
+        elif isinstance(effect, Report):
+            log.log(logging.ERROR if effect.is_error else logging.INFO, "%s", effect.message)
+
+    async def _notify(self, effect: Notify) -> Notified:
+        try:
+            await self._apply(effect.delta)
+        except TREE_ERRORS as error:
+            self._error = self._error or error
+            return Notified(effect.notify_id, tree_refusal(error))
+        return Notified(effect.notify_id)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        former = self._timers.pop(effect.name, None)
+        if former is not None:
+            former.cancel()
+        delay_s = max(0.0, (effect.at_ms - self._clock.now_ms()) / 1000.0)
+        loop = asyncio.get_running_loop()
+        self._timers[effect.name] = loop.call_later(delay_s, self.post, TimerFired(effect.name))
+
+    def _fail_all(self) -> None:
+        """A bug: whoever waits gets an error, and is not left waiting."""
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        asked, self._asked = self._asked, {}
+        for answer in asked.values():
+            settle(answer, TopicRefusal(error, error.message))

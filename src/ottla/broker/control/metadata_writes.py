@@ -1,0 +1,196 @@
+"""The controller's changes as operations on Kafka's znodes, guarded by its epoch, in slices.
+
+A change whose operations fit into one transaction is done or not done. A larger one takes several, so that the loop is
+not held up and ZooKeeper's limit on requests is kept; each is guarded. What is left unfinished by the loss of a broker
+is finished by the next controller, which finds partitions without leaders, or the mark of a deletion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ottla.broker.control.refusals import TREE_ERRORS, is_passing, tree_refusal
+from ottla.cluster.controller_events import (
+    AddPartitions,
+    AssignTopicId,
+    CreateTopic,
+    DeleteTopic,
+    MarkDeletion,
+    MetadataChange,
+    PutState,
+    RemovePartitions,
+    Write,
+    WriteFailure,
+    Written,
+)
+from ottla.zk.client import in_transactions
+from ottla.zk.layout import (
+    ControllerEpochZnode,
+    DeleteTopicZnode,
+    PartitionState,
+    PartitionStateZnode,
+    TopicAssignment,
+    TopicConfigZnode,
+    TopicZnode,
+)
+from ottla.zk.tree import BadVersionError, Create, Delete, NodeExistsError, Operation, Set
+
+if TYPE_CHECKING:
+    from ottla.broker.control.membership import Term
+    from ottla.broker.slices import LoopSlices
+    from ottla.cluster.image import PartitionImage, TopicImage
+    from ottla.env.disk import DiskError
+    from ottla.zk.client import ZkClient
+    from ottla.zk.tree import ZkError
+
+log = logging.getLogger("ottla.controller")
+
+#: Operations of one transaction: what the loop does in one go. A topic of up to 240 partitions is made in one.
+MOST_OPERATIONS = 500
+
+
+class MetadataWriter:
+    """Does the controller's `Write` effects."""
+
+    def __init__(self, zk: ZkClient, slices: LoopSlices, transaction_bytes: int) -> None:
+        self._zk = zk
+        self._slices = slices
+        self._transaction_bytes = transaction_bytes
+        #: Why the last write failed, None where it did not.
+        self.error: DiskError | ZkError | None = None
+
+    async def write(self, effect: Write, term: Term) -> Written:
+        """Do it, as the controller of this term; the outcome is an event."""
+        self.error = None
+        try:
+            if term.epoch != effect.epoch:
+                raise BadVersionError(ControllerEpochZnode.PATH, "another was elected since")
+            for change in effect.changes:
+                await self._write(change, effect.epoch, term)
+        except TREE_ERRORS as error:
+            self.error = error
+            return _failed(effect.write_id, error)
+        return Written(effect.write_id)
+
+    async def _write(self, change: MetadataChange, epoch: int, term: Term) -> None:
+        operations = await self._operations(change, epoch)
+        for part in in_transactions(operations, self._transaction_bytes, MOST_OPERATIONS):
+            await self._zk.multi([term.fence(), *part])
+            await self._slices.point()
+
+    async def _operations(self, change: MetadataChange, epoch: int) -> Iterable[Operation]:
+        if isinstance(change, CreateTopic):
+            path = TopicConfigZnode.path(change.topic.name)
+            # Settings left over from a former topic of that name are replaced.
+            is_left_over = await self._zk.exists(path) is not None
+            return _creation(change.topic, is_left_over, epoch)
+        if isinstance(change, PutState) and change.version < 0:
+            return await self._first_state(change, epoch)
+        if isinstance(change, DeleteTopic):
+            return await self._deletion(change.name)
+        return _simple(change, epoch)
+
+    async def _first_state(self, change: PutState, epoch: int) -> list[Operation]:
+        """The state of a partition that has none, with the nodes above it."""
+        path = PartitionStateZnode.path(change.topic, change.partition)
+        above = [
+            PartitionStateZnode.partitions_path(change.topic),
+            PartitionStateZnode.partition_path(change.topic, change.partition),
+        ]
+        missing: list[Operation] = [Create(parent) for parent in above if await self._zk.exists(parent) is None]
+        return [*missing, Create(path, _state(change.state, epoch))]
+
+    async def _deletion(self, name: str) -> list[Operation]:
+        """What removes a topic's nodes, its settings, and the mark of its deletion: those of them that are there.
+
+        The mark goes last: where they take several transactions, what is left of them is still marked.
+        """
+        paths = [TopicZnode.path(name)] if await self._zk.exists(TopicZnode.path(name)) is not None else []
+        for path in paths:
+            paths.extend(f"{path}/{child}" for child in await self._zk.children(path))
+            await self._slices.point()
+        paths.reverse()
+        others = (TopicConfigZnode.path(name), DeleteTopicZnode.path(name))
+        paths.extend([path for path in others if await self._zk.exists(path) is not None])
+        return [Delete(path) for path in paths]
+
+
+async def announcement(zk: ZkClient, topic: TopicImage) -> list[Operation]:
+    """What makes a topic without leaders, as brokers write it that are not the controller."""
+    config_path = TopicConfigZnode.path(topic.name)
+    config = TopicConfigZnode.encode(topic.configs)
+    is_left_over = await zk.exists(config_path) is not None
+    return [
+        Set(config_path, config) if is_left_over else Create(config_path, config),
+        Create(TopicZnode.path(topic.name), _topic_data(topic)),
+    ]
+
+
+def _simple(change: MetadataChange, epoch: int) -> Iterable[Operation]:
+    """The operations of a change that needs no look at what is there."""
+    if isinstance(change, AddPartitions):
+        return _growth(change.topic, change.existing, epoch)
+    if isinstance(change, RemovePartitions):
+        return _shrinking(change.topic, change.grown)
+    if isinstance(change, AssignTopicId):
+        return [Set(TopicZnode.path(change.topic.name), _topic_data(change.topic))]
+    if isinstance(change, PutState):
+        path = PartitionStateZnode.path(change.topic, change.partition)
+        return [Set(path, _state(change.state, epoch), change.version)]
+    if isinstance(change, MarkDeletion):
+        return [Create(DeleteTopicZnode.path(change.name))]
+    assert not isinstance(change, CreateTopic | DeleteTopic)
+    return [Delete(DeleteTopicZnode.path(change.name))]
+
+
+def _failed(write_id: int, error: DiskError | ZkError) -> Written:
+    refusal = tree_refusal(error)
+    if isinstance(error, NodeExistsError):
+        return Written(write_id, WriteFailure.EXISTS, refusal)
+    is_unknown = is_passing(error) and not isinstance(error, BadVersionError)
+    return Written(write_id, WriteFailure.UNKNOWN if is_unknown else WriteFailure.REFUSED, refusal)
+
+
+def _creation(topic: TopicImage, is_left_over: bool, epoch: int) -> Iterator[Operation]:
+    config_path = TopicConfigZnode.path(topic.name)
+    config = TopicConfigZnode.encode(topic.configs)
+    yield Set(config_path, config) if is_left_over else Create(config_path, config)
+    yield Create(TopicZnode.path(topic.name), _topic_data(topic))
+    yield Create(PartitionStateZnode.partitions_path(topic.name))
+    yield from _partition_nodes(topic, 0, epoch)
+
+
+def _growth(topic: TopicImage, existing: int, epoch: int) -> Iterator[Operation]:
+    yield Set(TopicZnode.path(topic.name), _topic_data(topic))
+    yield from _partition_nodes(topic, existing, epoch)
+
+
+def _shrinking(topic: TopicImage, grown: TopicImage) -> Iterator[Operation]:
+    yield Set(TopicZnode.path(topic.name), _topic_data(topic))
+    for index in range(len(topic.partitions), len(grown.partitions)):
+        yield Delete(PartitionStateZnode.path(topic.name, index))
+        yield Delete(PartitionStateZnode.partition_path(topic.name, index))
+
+
+def _partition_nodes(topic: TopicImage, first: int, epoch: int) -> Iterator[Operation]:
+    for index in range(first, len(topic.partitions)):
+        yield Create(PartitionStateZnode.partition_path(topic.name, index))
+        yield Create(PartitionStateZnode.path(topic.name, index), _state(topic.partitions[index], epoch))
+
+
+def _topic_data(topic: TopicImage) -> bytes:
+    replicas = {index: partition.replicas for index, partition in enumerate(topic.partitions)}
+    return TopicZnode.encode(TopicAssignment.of(topic.topic_id, replicas))
+
+
+def _state(state: PartitionImage, epoch: int) -> bytes:
+    return _encoded_state(PartitionState(state.leader, state.leader_epoch, state.isr, epoch))
+
+
+@lru_cache(maxsize=256)
+def _encoded_state(state: PartitionState) -> bytes:
+    """The partitions of a topic share few states."""
+    return PartitionStateZnode.encode(state)

@@ -1,0 +1,446 @@
+"""The control plane of a broker: what it knows of the cluster, and how it has the cluster changed.
+
+The broker's image changes by deltas. Where this broker is the controller they come from the controller's state machine,
+else from the znodes. Each delta is applied to the partitions that the broker hosts, then to the image, then given to
+the subscribers; only then is whoever asked for the change answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from ottla.broker.control.controller_shell import ControllerShell
+from ottla.broker.control.membership import Membership
+from ottla.broker.control.metadata_writes import MetadataWriter, announcement
+from ottla.broker.control.producer_ids import ProducerIds
+from ottla.broker.control.refusals import TREE_ERRORS, tree_refusal
+from ottla.broker.control.znodes import read_topic_config, read_topics, reconfiguration
+from ottla.broker.slices import LoopSlices
+from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
+from ottla.cluster.controller import Controller
+from ottla.cluster.controller_events import (
+    BrokersChanged,
+    ConfigsChanged,
+    CreatedTopic,
+    DeletionAsked,
+    DeletionsMarked,
+    Elected,
+    ElectionAsked,
+    FoundTopic,
+    PartitionKey,
+    PartitionsAsked,
+    ReassignmentAsked,
+    ReplicasOffline,
+    Resigned,
+    TopicAsked,
+    TopicsFound,
+    Unapplied,
+)
+from ottla.cluster.ids import format_uuid
+from ottla.cluster.image import (
+    ClusterImage,
+    ImageDelta,
+    PartitionImage,
+    TopicDelta,
+    TopicImage,
+    offline_delta,
+)
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import Chance, TopicSpec, already_exists, internal_topic_spec, plan_topic
+from ottla.config.broker import ConfigRefusal
+from ottla.config.topic import LogConfig
+from ottla.wire.errors import ErrorCode
+from ottla.zk.client import LARGEST_TRANSACTION
+from ottla.zk.layout import BrokerRegistration, TopicConfigZnode, TopicZnode, ZnodeDataError
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.listeners import Endpoint
+    from ottla.env.clock import Clock
+    from ottla.env.randomness import Randomness
+    from ottla.zk.client import ZkClient
+
+log = logging.getLogger("ottla.topics")
+
+
+class Host(Protocol):
+    """Applies changes of the image to the partitions that the broker hosts."""
+
+    async def begin(self, delta: ImageDelta) -> None:
+        """Make what is new. Raises `DiskError`."""
+        ...
+
+    async def end(self, delta: ImageDelta) -> None:
+        """Remove what is gone. Raises `DiskError`."""
+        ...
+
+
+class NoHost:
+    """Hosts nothing: for tools and tests of the control plane alone."""
+
+    async def begin(self, delta: ImageDelta) -> None:
+        """See `Host.begin`."""
+
+    async def end(self, delta: ImageDelta) -> None:
+        """See `Host.end`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSession:
+    """How the broker takes part in its cluster: its session with the metadata, and who else may be there."""
+
+    zk: ZkClient
+    #: Whether others may change the metadata.
+    is_shared: bool = False
+    #: Whether other brokers may be members beside this one.
+    accepts_others: bool = False
+    #: How long the registration of a killed process may last.
+    longest_session_ms: int = 0
+    #: Bytes of one transaction, as `operation_bytes` counts them.
+    transaction_bytes: int = LARGEST_TRANSACTION
+
+
+class ControlPlane:
+    """The cluster as this broker knows it, and every change of it that this broker is asked for."""
+
+    def __init__(
+        self,
+        session: ClusterSession,
+        config: BrokerConfig,
+        *,
+        broker_id: int,
+        endpoints: Sequence[Endpoint],
+        clock: Clock,
+        randomness: Randomness,
+        slices: LoopSlices | None = None,
+        highest_producer_id: int = -1,
+    ) -> None:
+        self.broker_id = broker_id
+        self.image = ClusterImage()
+        self.config = config
+        self.endpoints = tuple(endpoints)
+        self.session = session
+        self.host: Host = NoHost()
+        self._zk = session.zk
+        self._clock = clock
+        self._randomness = randomness
+        registration = BrokerRegistration(broker_id, self.endpoints, config.get_string_or_none("broker.rack"))
+        self.membership = Membership(
+            session.zk, registration, clock, session.longest_session_ms, session.is_shared, session.accepts_others
+        )
+        self.membership.on_changed = self._members_changed
+        self.membership.on_elected = self._elected_again
+        self.producer_ids = ProducerIds(session.zk, broker_id, highest_producer_id)
+        slices = slices if slices is not None else LoopSlices(clock.monotonic_ms)
+        self.writer = MetadataWriter(session.zk, slices, session.transaction_bytes)
+        self.controller = ControllerShell(
+            Controller(broker_id, config),
+            self.membership,
+            self.writer,
+            clock,
+            slices,
+            self.apply,
+            lambda name: self.on_unknown_outcome(name),
+        )
+        #: Called with a topic of which nobody knows whether a change of it was made.
+        self.on_unknown_outcome: Callable[[str], None] = lambda name: None
+        self._applying = asyncio.Lock()
+        self._configuring = asyncio.Lock()
+        self._subscribers: list[Callable[[ImageDelta], None]] = []
+        self._config_subscribers: list[Callable[[str, LogConfig], None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id; empty before the start."""
+        return self.image.cluster_id
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller."""
+        return self.membership.is_controller
+
+    def subscribe(self, callback: Callable[[ImageDelta], None]) -> None:
+        """Have `callback(delta)` called inside every change of the image, after the hosted partitions follow it."""
+        self._subscribers.append(callback)
+
+    def subscribe_configs(self, callback: Callable[[str, LogConfig], None]) -> None:
+        """Have `callback(topic, log_config)` called inside every change of a topic's settings, before it returns."""
+        self._config_subscribers.append(callback)
+
+    def log_config(self, topic: str) -> LogConfig:
+        """The configuration of a topic's logs; the broker's value where the topic's own cannot be understood."""
+        known = self.image.topics.get(topic)
+        return self.log_config_of(topic, known.configs if known is not None else {})
+
+    def log_config_of(self, topic: str, configs: Mapping[str, str]) -> LogConfig:
+        """The configuration of the logs of a topic with these settings of its own."""
+        config, problems = LogConfig.in_force(self.config, configs)
+        if problems:
+            log.error("some settings of topic %s are not used: %s", topic, "; ".join(problems))
+        return config
+
+    async def close(self) -> None:
+        """Leave the cluster: the broker's ephemeral nodes go."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.controller.stop()
+        await self.membership.stop()
+        await self._zk.close()
+
+    # The image
+
+    async def apply(self, delta: ImageDelta) -> None:
+        """Follow a change: host what is new, change the image, tell the subscribers, remove what is gone.
+
+        Raises `DiskError`; what is new and cannot be hosted is not in the image then.
+        """
+        async with self._applying:
+            delta = self._with_own_configs(delta)
+            await self.host.begin(delta)
+            self.image.apply(delta)
+            for subscriber in self._subscribers:
+                subscriber(delta)
+            await self.host.end(delta)
+
+    def _with_own_configs(self, delta: ImageDelta) -> ImageDelta:
+        """Settings are not the controller's: while it worked on a change of the topic they may have become others."""
+        topics = []
+        for before, after in delta.topics:
+            known = self.image.topics.get(after.name) if after is not None else None
+            if after is not None and known is not None and known.topic_id == after.topic_id:
+                after = after._replace(configs=known.configs)
+            topics.append(TopicDelta(before, after))
+        return delta._replace(topics=tuple(topics))
+
+    def take_offline(self, keys: Iterable[PartitionKey]) -> None:
+        """The log directory of these replicas has failed: they have no leader until the broker starts with it again."""
+        partitions = list(keys)
+        if self.is_controller:
+            self.controller.post(ReplicasOffline(self.broker_id, partitions))
+        else:
+            self._spawn(self.apply(offline_delta(self.image, self.broker_id, partitions)))
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # The cluster's members
+
+    def _members_changed(self) -> None:
+        membership = self.membership
+        if membership.is_controller:
+            self.controller.post(BrokersChanged(membership.brokers))
+            return
+        if self.controller.controller.epoch:
+            self.controller.post(Resigned())
+        brokers = {broker_id: broker.image for broker_id, broker in membership.brokers.items()}
+        self._spawn(self.apply(ImageDelta(brokers=brokers, controller_id=membership.controller_id)))
+
+    def _elected_again(self) -> None:
+        self._spawn(self._take_office())
+
+    async def _take_office(self) -> None:
+        """Become the controller after the start: read everything, put it in order."""
+
+        async def read() -> Elected:
+            names = await self._zk.children(TopicZnode.ROOT)
+            return self.elected(await read_topics(self._zk, names, self.new_uuid))
+
+        self.controller.forget_error()
+        self.controller.post_read(read)
+        await self.controller.settled()
+        try:
+            self.controller.check()
+        except (*TREE_ERRORS, ZnodeDataError) as error:
+            log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)
+
+    def elected(self, topics: Sequence[FoundTopic]) -> Elected:
+        """The event of this broker's election, with these topics."""
+        return Elected(self.membership.term.epoch, self.membership.brokers, topics, self.image)
+
+    # Changes that clients ask for
+
+    async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> CreatedTopic | TopicRefusal:
+        """Make a topic, or say why not. It has leaders and logs when this returns."""
+        brokers = max(1, len(self.image.brokers))
+        chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
+        topic_id = self.new_uuid()
+        made = await self.controller.ask(lambda token: TopicAsked(token, spec, chance, topic_id, validate_only))
+        assert isinstance(made, CreatedTopic | TopicRefusal)
+        return made
+
+    async def ensure_topic(self, name: str) -> TopicRefusal | None:
+        """Make a topic with the broker's defaults (or, for an internal one, its own settings) where it is missing."""
+        if name in self.image.topics:
+            return None
+        spec = internal_topic_spec(name, self.config, len(self.image.brokers))
+        if not self.is_controller and self.session.accepts_others:
+            return await self._announce(spec)
+        made = await self.create_topic(spec)
+        if isinstance(made, TopicRefusal) and made != already_exists(name):
+            return made
+        return None
+
+    async def _announce(self, spec: TopicSpec) -> TopicRefusal | None:
+        """Write a topic as brokers do that are not the controller, which then gives it leaders."""
+        brokers = max(1, len(self.image.brokers))
+        chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
+        plan = plan_topic(spec, self.image, self.config, chance)
+        if isinstance(plan, TopicRefusal):
+            return None if plan == already_exists(spec.name) else plan
+        partitions = tuple(PartitionImage(-1, 0, replicas, ()) for _, replicas in sorted(plan.assignment.items()))
+        topic = TopicImage(spec.name, self.new_uuid(), partitions, plan.configs, False)
+        try:
+            await self._zk.multi(await announcement(self._zk, topic))
+        except TREE_ERRORS as error:
+            return tree_refusal(error)
+        return TopicRefusal(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE.message)
+
+    async def create_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> TopicRefusal | None:
+        """Bring a topic to `count` partitions, or say why not."""
+        asked = await self.controller.ask(lambda token: PartitionsAsked(token, name, count, assignments, validate_only))
+        return _refusal(asked)
+
+    async def delete_topic(self, name: str) -> TopicRefusal | None:
+        """Delete a topic with its logs, or say why not."""
+        return _refusal(await self.controller.ask(lambda token: DeletionAsked(token, name)))
+
+    async def change_configs(
+        self, name: str, change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal], *, validate_only: bool
+    ) -> TopicRefusal | None:
+        """Give a topic the settings that `change` makes of its present ones, or say why not.
+
+        They hold for its logs when this returns. Any broker does this, as in Apache Kafka, and tells the others by a
+        node under `/config/changes`.
+        """
+        async with self._configuring:
+            topic = self.image.topics.get(name)
+            if topic is None:
+                return unknown_topic(name)
+            configs = change(topic.configs)
+            if isinstance(configs, TopicRefusal):
+                return configs
+            log_config = LogConfig.of(self.config, configs)
+            if isinstance(log_config, ConfigRefusal):
+                return topic_refusal(name, log_config)
+            path, data = TopicConfigZnode.path(name), TopicConfigZnode.encode(configs)
+            refusal = oversized(configs, len(data))
+            if refusal is not None:
+                return refusal
+            if validate_only or configs == topic.configs:
+                return None
+            try:
+                now_ms = self._clock.now_ms()
+                operations = await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms)
+                fence = () if self.session.accepts_others else (self.membership.term.fence(),)
+                await self._zk.multi([*fence, *operations])
+            except TREE_ERRORS as error:
+                return tree_refusal(error)
+            self._configured(name, configs)
+            return None
+
+    async def reload_config(self, name: str) -> None:
+        """Another has changed the settings of this topic. Raises `ZkError`, `ZnodeDataError`."""
+        async with self._configuring:
+            topic = self.image.topics.get(name)
+            if topic is None:
+                return
+            configs = await read_topic_config(self._zk, name)
+            if configs != topic.configs:
+                self._configured(name, configs)
+
+    def _configured(self, name: str, configs: Mapping[str, str]) -> None:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return  # deleted meanwhile
+        delta = ImageDelta((TopicDelta(topic, topic._replace(configs=configs)),))
+        self.image.apply(delta)
+        self.controller.post(ConfigsChanged(name, configs))
+        for subscriber in self._subscribers:
+            subscriber(delta)
+        log_config = self.log_config(name)
+        for callback in self._config_subscribers:
+            callback(name, log_config)
+
+    async def reassign(self, wanted: Mapping[PartitionKey, tuple[int, ...]]) -> Mapping[PartitionKey, str]:
+        """Give partitions other replicas; why that was not done for some."""
+        return _reasons(await self.controller.ask(lambda token: ReassignmentAsked(token, wanted)))
+
+    async def elect_preferred(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, str]:
+        """Make the preferred replicas leaders; why that was not done for some."""
+        return _reasons(await self.controller.ask(lambda token: ElectionAsked(token, partitions)))
+
+    # What others have changed in the znodes
+
+    async def take_over(self, name: str) -> None:
+        """Another has made this topic in the znodes, or added partitions to it: make it usable.
+
+        Raises `ZkError`, `ZnodeDataError`.
+        """
+
+        async def read() -> TopicsFound:
+            return TopicsFound(await read_topics(self._zk, [name], self.new_uuid))
+
+        self.controller.forget_error()
+        self.controller.post_read(read)
+        await self.controller.settled()
+        self.controller.check()
+
+    async def follow(self, found: FoundTopic) -> None:
+        """Where another broker is the controller: take a topic as the controller has written it. Raises `DiskError`."""
+        if found.topic_id is None:
+            return  # the controller gives it one
+        states = tuple(
+            PartitionImage(state.leader, state.leader_epoch, state.replicas, state.isr) for state in found.partitions
+        )
+        topic = TopicImage(found.name, found.topic_id, states, found.configs, found.is_internal)
+        known = self.image.topics.get(found.name)
+        if known != topic:
+            await self.apply(ImageDelta((TopicDelta(known, topic),)))
+
+    async def follow_deletion(self, name: str) -> None:
+        """Where another broker is the controller: a topic's znodes are gone. Raises `DiskError`."""
+        known = self.image.topics.get(name)
+        if known is not None:
+            await self.apply(ImageDelta((TopicDelta(known, None),)))
+
+    async def finish_deletions(self, marked: Sequence[str]) -> None:
+        """These topics are marked for deletion: delete them, or take the mark away where that is not allowed.
+
+        Raises `DiskError`, `ZkError`.
+        """
+        self.controller.forget_error()
+        self.controller.post(DeletionsMarked(tuple(marked)))
+        await self.controller.settled()
+        self.controller.check()
+
+    def new_uuid(self) -> UUID:
+        """A random id that, as in Kafka, does not begin with a dash, which tools would take for an option."""
+        while True:
+            value = self._randomness.uuid()
+            if not format_uuid(value).startswith("-"):
+                return value
+
+
+def _reasons(answer: object) -> Mapping[PartitionKey, str]:
+    return answer.reasons if isinstance(answer, Unapplied) else {}
+
+
+def _refusal(answer: object) -> TopicRefusal | None:
+    assert answer is None or isinstance(answer, TopicRefusal)
+    return answer

@@ -1,0 +1,231 @@
+"""How a broker takes its place in a cluster: whose cluster it is, registration, adoption, the first image."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.broker.control.adoption import LogFolders, told_of_adoption
+from ottla.broker.control.znodes import (
+    no_broker_was_registered,
+    read_cluster_id,
+    read_topics,
+    write_persistent_paths,
+)
+from ottla.cluster.adoption import Adoption, FoundPartition, plan_adoption, stray_partitions
+from ottla.cluster.controller_events import (
+    CreateTopic,
+    DeletionsMarked,
+    FoundPartitionState,
+    FoundTopic,
+    PartitionKey,
+    ReplicasOffline,
+    Write,
+)
+from ottla.cluster.ids import format_uuid
+from ottla.cluster.image import ImageDelta
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
+from ottla.zk.layout import BrokerSequenceZnode, ClusterIdZnode, DeleteTopicZnode, TopicZnode, ZnodeDataError
+from ottla.zk.tree import NodeExistsError
+
+if TYPE_CHECKING:
+    from ottla.broker.control.plane import ControlPlane
+    from ottla.cluster.image import TopicImage
+    from ottla.config.broker import BrokerConfig
+    from ottla.zk.client import ZkClient
+
+log = logging.getLogger("ottla.topics")
+
+
+class FoundLogs(Protocol):
+    """The logs that the broker found at its start, before it knows what it is to do with them."""
+
+    def set_strays_aside(self, strays: Sequence[FoundPartition]) -> None:
+        """These logs are of no partition of this broker. Raises `DiskError`."""
+        ...
+
+    def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
+        """Those of this broker's replicas whose logs are missing or another topic's; they are told offline.
+
+        Raises `DiskError`.
+        """
+        ...
+
+
+class NoLogs:
+    """No logs at all."""
+
+    def set_strays_aside(self, strays: Sequence[FoundPartition]) -> None:
+        """See `FoundLogs.set_strays_aside`."""
+
+    def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
+        """See `FoundLogs.unservable`."""
+        return []
+
+
+class Startup:
+    """Starts a control plane, once. `folders` are the log folders that may have to be adopted."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        stored_cluster_id: str | None = None,
+        folders: LogFolders | None = None,
+        logs: FoundLogs | None = None,
+    ) -> None:
+        self._plane = plane
+        self._zk = plane.session.zk
+        self._stored_cluster_id = stored_cluster_id
+        self._folders = folders if folders is not None else LogFolders()
+        self._logs: FoundLogs = logs if logs is not None else NoLogs()
+        #: Log folders of partitions that are not this broker's; known from `start` on.
+        self.strays: list[FoundPartition] = []
+
+    async def resolve_cluster_id(self) -> str | TopicRefusal:
+        """The cluster's id: the znode's, else that of meta.properties, else a new one, which is then in the znode.
+
+        Refuses, in Kafka's words, a folder that belongs to another cluster.
+        """
+        known = await read_cluster_id(self._zk)
+        stored = self._stored_cluster_id
+        if known is None:
+            known = stored if stored is not None else format_uuid(self._plane.new_uuid())
+            try:
+                await self._zk.create(ClusterIdZnode.PATH, ClusterIdZnode.encode(known), make_parents=True)
+            except NodeExistsError:
+                return await self.resolve_cluster_id()  # another broker was faster
+        elif stored is not None and stored != known:
+            return TopicRefusal(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Invalid cluster.id in: {self._plane.config.log_dirs[0]}/meta.properties. "
+                f"Expected {known}, but read {stored}. The folder belongs to another cluster: give this broker another "
+                "folder, or the coordination data that belongs to this one.",
+            )
+        self._plane.image.cluster_id = known
+        return known
+
+    async def start(self) -> TopicRefusal | None:
+        """Register, become controller where there is none, adopt topics, host what is this broker's.
+
+        Raises `DiskError` where the metadata or a log cannot be written, `ZkError`.
+        """
+        try:
+            return await self._start()
+        except ZnodeDataError as error:
+            return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The tree of coordination data is damaged: {error}")
+
+    async def _start(self) -> TopicRefusal | None:
+        plane, zk = self._plane, self._zk
+        cluster_id = await self.resolve_cluster_id()
+        if isinstance(cluster_id, TopicRefusal):
+            return cluster_id
+        await write_persistent_paths(zk)
+        is_first = not plane.session.is_shared or await no_broker_was_registered(zk)
+        refusal = await plane.membership.join()
+        if refusal is not None:
+            return refusal
+        names = await zk.children(TopicZnode.ROOT)
+        marked = await zk.children(DeleteTopicZnode.ROOT)
+        if plane.is_controller:
+            names += await self._adopt(cluster_id, names, marked, is_first=is_first)
+        topics = await read_topics(zk, names, plane.new_uuid)
+        if plane.is_controller:
+            topics += self._ending(names, marked)
+        self._look_at_logs(topics)
+        if plane.is_controller:
+            plane.controller.post(plane.elected(topics))
+            # Deletions that were interrupted are done again from their beginning, so that no log stays behind.
+            plane.controller.post(DeletionsMarked(tuple(marked)))
+            await plane.controller.settled()
+            plane.controller.check()
+        else:
+            await self._follow(topics)
+        await plane.membership.start()
+        return None
+
+    async def _follow(self, topics: Sequence[FoundTopic]) -> None:
+        plane = self._plane
+        brokers = {broker_id: broker.image for broker_id, broker in plane.membership.brokers.items()}
+        await plane.apply(ImageDelta(brokers=brokers, controller_id=plane.membership.controller_id))
+        for topic in topics:
+            await plane.follow(topic)
+
+    # Log folders
+
+    async def _adopt(
+        self, cluster_id: str, names: Sequence[str], marked: Sequence[str], *, is_first: bool
+    ) -> list[str]:
+        """Register topics that have log folders but no znode: the folders came from elsewhere, or metadata was lost.
+
+        Only where the metadata has no topics and no other broker was ever registered, or where that was interrupted.
+        Else such folders are stray. Returns the names of the topics adopted.
+        """
+        folders = self._folders
+        unknown = [one for one in folders.found if one.topic not in names and one.topic not in marked]
+        if not unknown or not ((is_first and not names) or folders.is_adopting(cluster_id)):
+            return []
+        folders.begin_adopting(cluster_id)
+        adoption = self._plan_adoption(unknown)
+        term = self._plane.membership.term
+        for topic in adoption.topics:
+            await self._plane.writer.write(Write(0, term.epoch, (CreateTopic(topic),)), term)
+            if self._plane.writer.error is not None:
+                raise self._plane.writer.error
+            log.info("adopted topic %s with %d partitions from its folders", topic.name, len(topic.partitions))
+        folders.end_adopting()
+        if adoption.kept_whole:
+            log.warning("%s", told_of_adoption(adoption.kept_whole, self._plane.endpoints))
+        return [topic.name for topic in adoption.topics]
+
+    def _ending(self, names: Sequence[str], marked: Sequence[str]) -> list[FoundTopic]:
+        """Topics whose znodes are deleted already, and whose logs are not: hosted, they are found and removed."""
+        ending = set(marked).difference(names)
+        adoption = self._plan_adoption([one for one in self._folders.found if one.topic in ending])
+        return [_as_found(topic) for topic in adoption.topics]
+
+    def _plan_adoption(self, found: Sequence[FoundPartition]) -> Adoption:
+        plane = self._plane
+        return plan_adoption(
+            found,
+            (),
+            broker_id=plane.broker_id,
+            config=plane.config,
+            settings_of=self._folders.settings_of,
+            new_uuid=plane.new_uuid,
+        )
+
+    def _look_at_logs(self, topics: Sequence[FoundTopic]) -> None:
+        """Set aside the logs that are not this broker's, and know those of its replicas that cannot be served."""
+        plane = self._plane
+        placed = {topic.name: [state.replicas for state in topic.partitions] for topic in topics}
+        self.strays = stray_partitions(self._folders.found, placed, plane.broker_id)
+        self._logs.set_strays_aside(self.strays)
+        replicas = [
+            (topic, index)
+            for topic in topics
+            for index, state in enumerate(topic.partitions)
+            if plane.broker_id in state.replicas
+        ]
+        unservable = self._logs.unservable(replicas)
+        if unservable:
+            plane.controller.post(ReplicasOffline(plane.broker_id, unservable))
+
+
+def _as_found(topic: TopicImage) -> FoundTopic:
+    states = tuple(
+        FoundPartitionState(state.replicas, state.leader, state.leader_epoch, state.isr, 0)
+        for state in topic.partitions
+    )
+    return FoundTopic(topic.name, topic.topic_id, topic.topic_id, states, topic.configs, topic.is_internal)
+
+
+async def generate_broker_id(zk: ZkClient, config: BrokerConfig) -> int:
+    """A broker id that was never given out: above `reserved.broker.max.id`, counted by a znode's version."""
+    with suppress(NodeExistsError):
+        await zk.create(BrokerSequenceZnode.PATH, make_parents=True)
+    stat = await zk.set(BrokerSequenceZnode.PATH, b"")
+    return config.get_int("reserved.broker.max.id") + stat.version

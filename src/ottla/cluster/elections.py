@@ -1,0 +1,75 @@
+"""Who leads a partition, and which ISR is accepted: `PartitionLeaderElectionAlgorithms`, AlterPartition. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.cluster.image import NO_LEADER, PartitionImage
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.cluster.controller_events import IsrProposed, LiveBroker
+
+
+def elect(state: PartitionImage, live: Collection[int]) -> PartitionImage:
+    """The state of a partition whose leader is dead or none: the first live replica in sync leads.
+
+    Where no replica in sync is alive there is no leader, and the ISR stays: nobody else has all records.
+    """
+    if state.leader in live:
+        return state
+    leader = next((broker for broker in state.replicas if broker in live and broker in state.isr), NO_LEADER)
+    if leader == NO_LEADER:
+        # Not written: the epoch is that of the dead leader, who leads on where it comes back first.
+        return state._replace(leader=NO_LEADER)
+    isr = tuple(broker for broker in state.isr if broker in live)
+    return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)
+
+
+def first_state(replicas: tuple[int, ...], live: Collection[int]) -> PartitionImage:
+    """The state of a new partition: its first live replica leads, and all live ones are in sync."""
+    alive = tuple(broker for broker in replicas if broker in live)
+    return PartitionImage(alive[0] if alive else NO_LEADER, 0, replicas, alive)
+
+
+def prefer(state: PartitionImage, live: Collection[int]) -> PartitionImage | str:
+    """The state with the preferred replica as leader, or why that cannot be; the same where it leads already."""
+    preferred = state.replicas[0]
+    if state.leader == preferred:
+        return state
+    if preferred not in live:
+        return f"its preferred replica, broker {preferred}, is not alive"
+    if preferred not in state.isr:
+        return f"its preferred replica, broker {preferred}, is not in sync"
+    return state._replace(leader=preferred, leader_epoch=state.leader_epoch + 1)
+
+
+def isr_refusal(
+    proposed: IsrProposed, state: PartitionImage | None, version: int, live: Mapping[int, LiveBroker]
+) -> ErrorCode:
+    """Why a leader's ISR is refused; NONE where it is to be written, or is in force already.
+
+    The order of the checks is Kafka's (`KafkaController.tryProcessAlterPartition`).
+    """
+    broker = live.get(proposed.broker_id)
+    if broker is None or broker.epoch != proposed.broker_epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    if state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if proposed.leader_epoch > state.leader_epoch or proposed.partition_epoch > version:
+        # This controller is behind: another one was elected, and has changed it.
+        return ErrorCode.NOT_CONTROLLER
+    if proposed.leader_epoch < state.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if set(proposed.isr) == set(state.isr):
+        return ErrorCode.NONE
+    if proposed.partition_epoch < version:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if proposed.broker_id != state.leader or proposed.broker_id not in proposed.isr:
+        return ErrorCode.INVALID_REQUEST
+    if any(replica not in state.replicas for replica in proposed.isr):
+        return ErrorCode.INVALID_REQUEST
+    if any(replica not in live for replica in proposed.isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE

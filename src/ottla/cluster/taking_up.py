@@ -1,0 +1,85 @@
+"""Topics as the controller finds them in the znodes: what is new of them, and what must be written for it.
+
+A controller gives an id to a topic that has none, and leaders to partitions without a live one: a topic that another
+broker or a tool has made has neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cluster.controller_events import AssignTopicId, FoundPartitionState, FoundTopic, MetadataChange, PutState
+from ottla.cluster.elections import elect, first_state
+from ottla.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from ottla.cluster.topics import MOST_PARTITIONS, topic_name_problem
+
+if TYPE_CHECKING:
+    from ottla.cluster.controller_state import ControllerState
+
+
+class TakenUp(NamedTuple):
+    """The topics as they are once `changes` are written, and why some others are not served."""
+
+    topics: list[TopicImage]
+    changes: list[MetadataChange]
+    problems: list[str]
+
+
+def take_up(found: Iterable[FoundTopic], state: ControllerState) -> TakenUp:
+    """What of these topics the controller did not know yet. Replicas edited in the znodes are not followed."""
+    taken_up = TakenUp([], [], [])
+    for topic in found:
+        problem = topic_name_problem(topic.name)
+        if problem is None and len(topic.partitions) > MOST_PARTITIONS:
+            problem = "it has too many partitions"
+        if problem is not None:
+            taken_up.problems.append(f"topic {topic.name!r} in the metadata is not served: {problem}")
+            continue
+        known = state.image.topics.get(topic.name)
+        # Tools of 0.8.2 that add partitions drop the topic's id.
+        if known is None or topic.topic_id in (None, known.topic_id):
+            _take_up(topic, known, taken_up, state)
+    return taken_up
+
+
+def _take_up(found: FoundTopic, known: TopicImage | None, taken_up: TakenUp, state: ControllerState) -> None:
+    states = list(known.partitions) if known is not None else []
+    writes: list[MetadataChange] = []
+    for index, partition in enumerate(found.partitions):
+        offline = state.offline_replicas(found.name, index)
+        if index < len(states) and (offline or states[index].replicas != partition.replicas):
+            continue
+        now = _offline(partition, offline) if offline else _state_of(partition, state)
+        if now.leader != NO_LEADER and now != _as_found(partition):
+            writes.append(PutState(found.name, index, now, partition.version))
+        if partition.version > 0:
+            state.versions[found.name, index] = partition.version
+        if index == len(states):
+            states.append(now)
+        elif now != states[index]:
+            states[index] = now
+    topic_id = known.topic_id if known is not None else found.topic_id or found.new_id
+    configs = known.configs if known is not None else found.configs
+    topic = TopicImage(found.name, topic_id, tuple(states), configs, found.is_internal)
+    if found.topic_id is None:
+        taken_up.changes.append(AssignTopicId(topic))
+    taken_up.changes.extend(writes)
+    if known is None or topic.partitions != known.partitions:
+        taken_up.topics.append(topic)
+
+
+def _as_found(partition: FoundPartitionState) -> PartitionImage | None:
+    if partition.version < 0:
+        return None
+    return PartitionImage(partition.leader, partition.leader_epoch, partition.replicas, partition.isr)
+
+
+def _state_of(partition: FoundPartitionState, state: ControllerState) -> PartitionImage:
+    found = _as_found(partition)
+    return first_state(partition.replicas, state.live) if found is None else elect(found, state.live)
+
+
+def _offline(partition: FoundPartitionState, brokers: tuple[int, ...]) -> PartitionImage:
+    """Nothing is written: at the next start its broker leads as before."""
+    return PartitionImage(NO_LEADER, partition.leader_epoch, partition.replicas, partition.isr, brokers)

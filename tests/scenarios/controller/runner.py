@@ -1,0 +1,269 @@
+"""Runs transcripts of the controller: `> command` lines, each followed by the effects of the event. Commands:
+
+elected EPOCH [BROKERS] [TOPIC ..]       found topics, as in `found`
+resigned
+brokers 1 2 3@7                          those registered now; @ is another epoch than 1
+found TOPIC [TOPIC ..]                   t=1+2,2+3 without leaders; with: 1+2:LEADER/EPOCH/ISR/VERSION
+create t [partitions=1] [factor=1] [assigned=1+2,2+3] [validate] [setting=value ..]
+grow t COUNT | delete t | marked t u | configs t setting=value
+offline BROKER t-0 .. | prefer t-0 .. | move t-0 2+3
+isr t-0 1+2 [from=1] [broker-epoch=1] [epoch=0] [partition-epoch=0]
+written [refused|unknown|exists]         the outcome of the oldest write that is under way
+applied [refused]                        the outcome of the oldest notice
+timer NAME
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import deque
+from collections.abc import Sequence
+from uuid import UUID
+
+from ottla.cluster import controller_events as events
+from ottla.cluster.controller import Controller
+from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import Chance, TopicSpec
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.wire.errors import ErrorCode
+
+BROKER = 1
+NOW_MS = 1_000
+
+
+class Transcript:
+    """A controller and what is under way; a broker that follows its notices when `applied` says so."""
+
+    def __init__(self) -> None:
+        config = parse_broker_config({"broker.id": str(BROKER)})
+        assert isinstance(config, BrokerConfig)
+        self.controller = Controller(BROKER, config)
+        self.applied = ClusterImage()
+        self.writes: deque[int] = deque()
+        self.notices: deque[events.Notify] = deque()
+        self.tokens = 0
+        self.ids = 0
+
+    def run(self, line: str) -> list[str]:
+        """The effects of a command, a line each."""
+        command, *words = shlex.split(line)
+        event = getattr(self, f"_{command}")(words)
+        effects = self.controller.handle(event, NOW_MS)
+        self.controller.check_invariants()
+        lines = [text for effect in effects for text in self._told(effect)]
+        return lines or ["(nothing)"]
+
+    # Events
+
+    def _elected(self, words: list[str]) -> events.Event:
+        epoch, brokers, *topics = [*words, "1"][: max(2, len(words))]
+        found = [self._topic(text) for text in topics]
+        return events.Elected(int(epoch), live(brokers.split(",")), found, self.applied)
+
+    def _resigned(self, words: list[str]) -> events.Event:
+        return events.Resigned()
+
+    def _brokers(self, words: list[str]) -> events.Event:
+        return events.BrokersChanged(live(words))
+
+    def _found(self, words: list[str]) -> events.Event:
+        return events.TopicsFound([self._topic(text) for text in words])
+
+    def _topic(self, text: str) -> events.FoundTopic:
+        name, _, partitions = text.partition("=")
+        has_no_id = name.endswith("?")
+        name = name.rstrip("?")
+        known = self.controller.image.topics.get(name)
+        topic_id = known.topic_id if known is not None else self._new_id()
+        states = tuple(map(_state, partitions.split(",")))
+        return events.FoundTopic(name, None if has_no_id else topic_id, topic_id, states, {}, False)
+
+    def _create(self, words: list[str]) -> events.Event:
+        name, options = words[0], dict(word.partition("=")[::2] for word in words[1:])
+        assigned = options.pop("assigned", "")
+        assignments = {index: numbers(text) for index, text in enumerate(assigned.split(",")) if text}
+        validate = options.pop("validate", None) is not None
+        default = "-1" if assignments else "1"
+        spec = TopicSpec(
+            name,
+            int(options.pop("partitions", default)),
+            int(options.pop("factor", default)),
+            assignments,
+            dict(options),
+        )
+        return events.TopicAsked(self._token(), spec, Chance(0, 0), self._new_id(), validate)
+
+    def _grow(self, words: list[str]) -> events.Event:
+        return events.PartitionsAsked(self._token(), words[0], int(words[1]))
+
+    def _delete(self, words: list[str]) -> events.Event:
+        return events.DeletionAsked(self._token(), words[0])
+
+    def _marked(self, words: list[str]) -> events.Event:
+        return events.DeletionsMarked(tuple(words))
+
+    def _configs(self, words: list[str]) -> events.Event:
+        return events.ConfigsChanged(words[0], dict(word.partition("=")[::2] for word in words[1:]))
+
+    def _offline(self, words: list[str]) -> events.Event:
+        return events.ReplicasOffline(int(words[0]), [key(word) for word in words[1:]])
+
+    def _prefer(self, words: list[str]) -> events.Event:
+        return events.ElectionAsked(self._token(), [key(word) for word in words])
+
+    def _move(self, words: list[str]) -> events.Event:
+        return events.ReassignmentAsked(self._token(), {key(words[0]): numbers(words[1])})
+
+    def _isr(self, words: list[str]) -> events.Event:
+        options = dict(word.partition("=")[::2] for word in words[2:])
+        return events.IsrProposed(
+            self._token(),
+            int(options.get("from", "1")),
+            int(options.get("broker-epoch", "1")),
+            *key(words[0]),
+            int(options.get("epoch", "0")),
+            int(options.get("partition-epoch", "0")),
+            numbers(words[1]),
+        )
+
+    def _written(self, words: list[str]) -> events.Event:
+        write_id = self.writes.popleft()
+        if not words:
+            return events.Written(write_id)
+        refusal = TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, words[0])
+        return events.Written(write_id, events.WriteFailure(words[0]), refusal)
+
+    def _applied(self, words: list[str]) -> events.Event:
+        notice = self.notices.popleft()
+        if words:
+            return events.Notified(notice.notify_id, TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, "disk full"))
+        self.applied.apply(notice.delta)
+        return events.Notified(notice.notify_id)
+
+    def _timer(self, words: list[str]) -> events.Event:
+        return events.TimerFired(words[0])
+
+    def _token(self) -> int:
+        self.tokens += 1
+        return self.tokens
+
+    def _new_id(self) -> UUID:
+        self.ids += 1
+        return UUID(int=self.ids)
+
+    # Effects
+
+    def _told(self, effect: events.Effect) -> list[str]:
+        if isinstance(effect, events.Write):
+            self.writes.append(effect.write_id)
+            return [f"write in epoch {effect.epoch}: {change_text(change)}" for change in effect.changes]
+        if isinstance(effect, events.Notify):
+            self.notices.append(effect)
+            return [f"notify {effect.broker_id}: {text}" for text in delta_texts(effect.delta)]
+        if isinstance(effect, events.Answer):
+            return [f"answer {effect.token}: {result_text(effect.result)}"]
+        if isinstance(effect, events.SetTimer):
+            return [f"timer {effect.name} in {effect.at_ms - NOW_MS} ms"]
+        if isinstance(effect, events.ReadBack):
+            return [f"read back {effect.name}"]
+        return [f"{'error' if effect.is_error else 'info'}: {effect.message}"]
+
+
+def live(words: Sequence[str]) -> dict[int, events.LiveBroker]:
+    """Brokers by id: `3@7` is broker 3 in epoch 7."""
+    brokers = {}
+    for word in words:
+        number, _, epoch = word.partition("@")
+        brokers[int(number)] = events.LiveBroker(BrokerImage(int(number), ()), int(epoch or 1))
+    return brokers
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split("+") if number)
+
+
+def key(text: str) -> tuple[str, int]:
+    topic, _, index = text.rpartition("-")
+    return topic, int(index)
+
+
+def _state(text: str) -> events.FoundPartitionState:
+    replicas, _, rest = text.partition(":")
+    if not rest:
+        return events.FoundPartitionState(numbers(replicas))
+    leader, epoch, isr, version = rest.split("/")
+    return events.FoundPartitionState(numbers(replicas), int(leader), int(epoch), numbers(isr), int(version))
+
+
+def state_text(state: PartitionImage) -> str:
+    offline = f" offline={join(state.offline)}" if state.offline else ""
+    return f"leader={state.leader} epoch={state.leader_epoch} isr={join(state.isr)} of {join(state.replicas)}{offline}"
+
+
+def join(brokers: Sequence[int]) -> str:
+    return "+".join(map(str, brokers)) or "none"
+
+
+def topic_text(topic: TopicImage) -> str:
+    return "; ".join(f"{topic.name}-{index} {state_text(state)}" for index, state in enumerate(topic.partitions))
+
+
+def change_text(change: events.MetadataChange) -> str:
+    if isinstance(change, events.CreateTopic):
+        configs = " ".join(f"{name}={value}" for name, value in change.topic.configs.items())
+        return f"create {topic_text(change.topic)}{' with ' if configs else ''}{configs}"
+    if isinstance(change, events.AddPartitions):
+        return f"add partitions from {change.existing}: {topic_text(change.topic)}"
+    if isinstance(change, events.RemovePartitions):
+        return f"remove partitions: {topic_text(change.topic)}"
+    if isinstance(change, events.AssignTopicId):
+        return f"give {change.topic.name} an id"
+    if isinstance(change, events.PutState):
+        condition = "new" if change.version < 0 else f"if version {change.version}"
+        return f"state of {change.topic}-{change.partition} {state_text(change.state)} ({condition})"
+    verbs = {
+        events.MarkDeletion: "mark for deletion",
+        events.UnmarkDeletion: "take the mark from",
+        events.DeleteTopic: "delete",
+    }
+    return f"{verbs[type(change)]} {change.name}"
+
+
+def delta_texts(delta: ImageDelta) -> list[str]:
+    texts = []
+    if delta.brokers is not None:
+        texts.append(f"brokers {join(sorted(delta.brokers))}")
+    if delta.controller_id is not None:
+        texts.append(f"controller {delta.controller_id}")
+    texts.extend(f"{topic.name} is gone" if topic.after is None else topic_text(topic.after) for topic in delta.topics)
+    return texts or ["no change"]
+
+
+def result_text(result: object) -> str:
+    if result is None:
+        return "done"
+    if isinstance(result, events.CreatedTopic):
+        return f"created {result.topic.name}"
+    if isinstance(result, TopicRefusal):
+        return f"{result.error.name} {result.message}"
+    if isinstance(result, events.IsrAccepted):
+        return f"ISR {join(result.state.isr)}, partition epoch {result.partition_epoch}"
+    if isinstance(result, events.IsrRefused):
+        return ErrorCode(result.error_code).name
+    assert isinstance(result, events.Unapplied)
+    reasons = "; ".join(f"{topic}-{index}: {reason}" for (topic, index), reason in result.reasons.items())
+    return f"done{', but ' if reasons else ''}{reasons}"
+
+
+def rerun(text: str) -> str:
+    """The transcript as it is now: comments and commands are kept, what follows them is written anew."""
+    transcript = Transcript()
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("> "):
+            lines.append(line)
+            lines.extend(f"  {told}" for told in transcript.run(line[2:]))
+        elif not line.startswith("  "):
+            lines.append(line)
+    return "\n".join(lines) + "\n"
