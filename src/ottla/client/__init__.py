@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.client.model import OffsetAndTimestamp as OffsetAndTimestamp
     from ottla.client.model import RecordMetadata as RecordMetadata
     from ottla.client.model import TopicPartition as TopicPartition
+    from ottla.client.producer.bulk_future import BulkFuture as BulkFuture
     from ottla.client.producer.futures import RecordFuture as RecordFuture
     from ottla.client.producer.producer import Producer as Producer
     from ottla.client.producer.record import ProducerRecord as ProducerRecord
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 #: Where each public name is defined.
 _EXPORTS = {
     "Admin": "ottla.client.admin",
+    "BulkFuture": "ottla.client.producer.bulk_future",
     "ClientError": "ottla.client.errors",
     "ConfigOperation": "ottla.client.admin",
     "ConfigResource": "ottla.client.admin",

@@ -216,7 +216,7 @@ def test_refusals_have_classes_of_their_own(code, kind):
 def test_a_topic_that_is_not_there_is_told_with_the_nearest_one(fake, facade):
     fake.topic("payments", 0)
     with (
-        facade.producer({"bootstrap.servers": fake.bootstrap, **QUICK, **PATIENT}) as producer,
+        facade.producer({"bootstrap.servers": fake.bootstrap, **QUICK, **PATIENT, "max.block.ms": 1000}) as producer,
         pytest.raises(UnknownTopicError, match=r"did you mean payments\?") as caught,
     ):
         producer.partitions_for("Payments")

@@ -32,8 +32,8 @@ RATIO_MARGIN = 1.05
 """Batches are filled as if their records compressed a little less well than is estimated."""
 SMALLEST_RATIO = 0.05
 """However well records compress, a batch takes at most so many times its size of them."""
-SMALLEST_LIMIT = 256
-"""Bytes of records that a batch takes at least, however small `batch.size` is."""
+SMALLEST_LIMIT = 1
+"""Bytes of records that a batch takes at least, where `batch.size` leaves none: each record goes alone."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -209,6 +209,9 @@ class Accumulator:
                     break
                 if partition >= 0:
                     batch.other_bytes += batch.builder.size - before
+                if batch.builder.size >= batch.builder.limit:
+                    queue.close_open()  # full: it need not linger
+                    has_news = True
                 future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
                 if callback is not None:
                     batch.result.add_callback(callback, future)

@@ -37,6 +37,13 @@ WITHOUT_KEY = -1
 Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
 
 
+def interrupted(steps: Steps, future: BulkFuture, error: BaseException) -> None:
+    """Give up `steps` where their caller was cancelled or interrupted; a note of the error says how much was sent."""
+    if not isinstance(error, Exception):
+        steps.close()
+        error.add_note(f"{future.count} records were handed over before that, and will be sent; the others were not")
+
+
 class _Batches:
     """The open batches of one topic.
 
@@ -134,9 +141,8 @@ class Bulk:
         largest = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
         self._limit = max(min(max(config.batch_size, BULK_BATCH_BYTES), largest), 1)
 
-    def many(self, records: Iterable[Any], topic: str | None) -> Steps:
+    def many(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
         """Records, or pairs of key and value for `topic`. What was taken before a record that is refused is sent."""
-        future = BulkFuture()
         self._core.check_open()
         if self._core.needs_each_record:
             yield from self._each(records, topic, future)
@@ -302,9 +308,10 @@ class Bulk:
             future.add_record(outcome)
         return future
 
-    def arrow(self, data: Any, topic: str | None, columns: dict[str, str | None], partition: int | None) -> Steps:
+    def arrow(
+        self, data: Any, topic: str | None, columns: dict[str, str | None], partition: int | None, future: BulkFuture
+    ) -> Steps:
         """A table or record batch; `columns` names those for key, value, partition, timestamp, headers and topic."""
-        future = BulkFuture()
         self._core.check_open()
         self._core.check_no_partitioner("send_arrow")
         table = _as_arrow(data)
@@ -423,12 +430,31 @@ def _source(found: dict[str, Any], now_ms: int) -> Any:
     from ottla.records.from_arrow import source_of
 
     try:
-        return source_of(found["value"], found["key"], found["timestamp"], found["headers"], timestamp=now_ms)
+        source = source_of(found["value"], found["key"], found["timestamp"], found["headers"], timestamp=now_ms)
     except (ValueError, pyarrow.ArrowException) as error:
         types = ", ".join(f"{role}: {column.type}" for role, column in found.items() if column is not None)
         raise InvalidArgumentError(
             f"the columns cannot be sent ({types}): {error}; keys and values are binary or string, cast them"
         ) from error
+    if found["timestamp"] is not None:
+        _check_times(found["timestamp"])
+    return source
+
+
+def _check_times(column: Any) -> None:
+    """InvalidArgumentError for a timestamp before 1970: a record's is not negative, as in Java's producer."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    earliest = compute.min(column)
+    if pyarrow.types.is_timestamp(earliest.type):
+        earliest = earliest.cast(pyarrow.int64())
+    if earliest.is_valid and earliest.as_py() < 0:
+        row = compute.index(column, compute.min(column)).as_py()
+        raise InvalidArgumentError(
+            f"column timestamp: that of row {row} is {column[row]}, and a timestamp is a number of "
+            "milliseconds since 1970"
+        )
 
 
 def _partitions(found: dict[str, Any], partition: int | None, count: int, *, ignores_keys: bool) -> Any:

@@ -21,6 +21,7 @@ from ottla.client.errors import (
     ForkedError,
     InvalidArgumentError,
     RecordTooLargeError,
+    UnknownTopicError,
 )
 from ottla.client.interceptors import ProducerInterceptors
 from ottla.client.model import TopicMetadata
@@ -259,31 +260,56 @@ class ProducerCore:
     # Waiting, in the event loop
 
     async def find_topic(self, topic: str, timeout_ms: float | None = None) -> TopicMetadata:
-        """The topic's metadata, asked for where they are missing, again while that may help (max.block.ms).
+        """The topic's metadata, asked for where they are missing, again and again for max.block.ms.
 
+        A topic that does not exist is waited for, too, as somebody may be creating it: the log says so after a while.
         Raises UnknownTopicError and other ClientErrors.
         """
+        return await self._find_topic(topic, self.config.max_block_ms if timeout_ms is None else timeout_ms, [])
+
+    async def _find_topic(self, topic: str, timeout_ms: float, missing: list[UnknownTopicError]) -> TopicMetadata:
+        """As `find_topic`; `missing` gets the error of a topic that was not there so far."""
+        now_ms = self.cluster.clock.monotonic_ms
+        deadline_ms = now_ms() + timeout_ms
+        patience_ms = min(self.cluster.settings.unknown_topic_timeout_ms, ceil(timeout_ms / 2))
 
         async def ask() -> list[TopicMetadata]:
-            return await self.cluster.topics([topic], allow_auto_topic_creation=True)
+            return await self.cluster.topics([topic], allow_auto_topic_creation=True, patience_ms=patience_ms)
 
-        longest_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
-        (found,) = await self.cluster.retry(f"looking up topic {topic}", ask, ceil(longest_ms))
-        return found
+        while True:
+            left_ms = max(ceil(deadline_ms - now_ms()), 0)
+            try:
+                (found,) = await self.cluster.retry(f"looking up topic {topic}", ask, left_ms)
+            except UnknownTopicError as error:
+                left_ms = patience_ms = ceil(deadline_ms - now_ms())
+                if left_ms <= 0:
+                    raise
+                if not missing:
+                    logger.warning("%s; it is asked for again for max.block.ms, %d ms more", error, left_ms)
+                missing.append(error)
+            except ClientTimeoutError:
+                if missing:
+                    raise missing[0] from None
+                raise
+            else:
+                return found
 
     async def find_topic_within(self, topic: str, timeout_ms: float) -> bool:
         """As `find_topic`; False where the time is up before.
 
         Then the broker is asked all the same: who never waits (`max.block.ms` 0) learns of the topic in the meantime.
         """
+        missing: list[UnknownTopicError] = []
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self.find_topic(topic, timeout_ms)
+                await self._find_topic(topic, timeout_ms, missing)
         except ClientTimeoutError:
             self._look_up(topic)
             raise
         except TimeoutError:
             self._look_up(topic)
+            if missing:
+                raise missing[0] from None
             return False
         return True
 

@@ -93,6 +93,21 @@ class RoundRobinPartitioner:
         return counter % len(cluster.partitions_for_topic(topic))
 
 
+class KeyOrRoundRobinPartitioner(RoundRobinPartitioner):
+    """A key's hash decides; records without a key go to one available partition after the other.
+
+    Kafka's default before 2.4 (KIP-480), there called DefaultPartitioner, too.
+    """
+
+    def partition(
+        self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None, cluster: ClusterView
+    ) -> int:
+        """The partition of the key, else the next one of the topic."""
+        if key_bytes is not None:
+            return partition_for_key(key_bytes, len(cluster.partitions_for_topic(topic)))
+        return super().partition(topic, key, key_bytes, value, value_bytes, cluster)
+
+
 class UniformStickyPartitioner:
     """One partition until its batch is complete, then another available one at random; keys are ignored (KIP-480)."""
 
@@ -139,9 +154,10 @@ class DefaultPartitioner(UniformStickyPartitioner):
 
 
 BUILT_IN: Mapping[str, type] = {
-    each.__name__: each for each in (RoundRobinPartitioner, UniformStickyPartitioner, DefaultPartitioner)
+    each.__name__: each
+    for each in (RoundRobinPartitioner, KeyOrRoundRobinPartitioner, UniformStickyPartitioner, DefaultPartitioner)
 }
-"""Kafka's partitioners by the names of Java's classes."""
+"""Kafka's partitioners by the names of Java's classes; `KeyOrRoundRobinPartitioner` is our name."""
 
 
 class _Called:

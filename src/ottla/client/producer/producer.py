@@ -16,7 +16,7 @@ from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Steps
+from ottla.client.producer.bulk import Bulk, Steps, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
@@ -136,7 +136,9 @@ class Producer(MethodHints, Generic[K, V]):
                 return outcome
             return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, told)
 
-    async def send_many(self, records: Iterable[Any], topic: str | None = None) -> BulkFuture:
+    async def send_many(
+        self, records: Iterable[Any], topic: str | None = None, *, into: BulkFuture | None = None
+    ) -> BulkFuture:
         """Send many records: ProducerRecords, or pairs of key and value for `topic`. One future is for all of them.
 
         The records of a partition keep their order, with and without keys. Faster than `send`, and in batches of up to
@@ -144,8 +146,18 @@ class Producer(MethodHints, Generic[K, V]):
         RecordTooLargeError, SerializationError, UnknownTopicError) are sent, and so are those before an error of
         `records` itself. With a ClientTimeoutError (`max.block.ms`) what has no room in `buffer.memory` is not; a note
         of the error says how many they are. `flush` tells what became of the others.
+
+        A call that is cancelled or interrupted drops what it has not handed over. A note of the error says how much it
+        was, and so does the `count` of a future that is given as `into`, which is then filled in place of a new one:
+
+            sent = BulkFuture()
+            try:
+                await asyncio.wait_for(producer.send_many(records, "clicks", into=sent), 5)
+            finally:
+                print(sent.count, await sent)
         """
-        return await self._drive(Bulk(self._core).many(records, topic))
+        future = BulkFuture() if into is None else into
+        return await self._drive(Bulk(self._core).many(records, topic, future), future)
 
     async def send_arrow(
         self,
@@ -159,6 +171,7 @@ class Producer(MethodHints, Generic[K, V]):
         headers_column: str | None = "headers",
         topic_column: str | None = "topic",
         partition: int | None = None,
+        into: BulkFuture | None = None,
     ) -> BulkFuture:
         """Send the rows of a pyarrow Table or RecordBatch, or a frame of Polars or pandas; one future is for all.
 
@@ -166,7 +179,7 @@ class Producer(MethodHints, Generic[K, V]):
         lists of structs of key and value (headers), string (topic); those that are not there, but for the value, are
         done without. Rows of a partition keep their order. Serializers and interceptors are not asked, and no Python
         object is made for a record. Where rows were sent before an error, a note of it says how many, and `flush` what
-        became of them.
+        became of them; `into` is as with `send_many`.
         """
         columns = {
             "key": key_column,
@@ -176,7 +189,8 @@ class Producer(MethodHints, Generic[K, V]):
             "headers": headers_column,
             "topic": topic_column,
         }
-        return await self._drive(Bulk(self._core).arrow(data, topic, columns, partition))
+        future = BulkFuture() if into is None else into
+        return await self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
 
     def _check_loop(self) -> None:
         """IllegalStateError in another event loop than the producer's; the first to use it is that."""
@@ -184,8 +198,8 @@ class Producer(MethodHints, Generic[K, V]):
         self._core.cluster.check_loop()
         self._has_no_loop = asyncio.get_running_loop().is_closed
 
-    async def _drive(self, steps: Steps) -> BulkFuture:
-        """Wait for what the steps say; what they return at last."""
+    async def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
+        """Wait for what the steps say; `future`, which they fill."""
         self._check_loop()
         try:
             step = next(steps)
@@ -201,9 +215,11 @@ class Producer(MethodHints, Generic[K, V]):
                     step = steps.throw(error)
                 else:
                     step = next(steps)
-        except StopIteration as ended:
-            future: BulkFuture = ended.value
+        except StopIteration:
             return future
+        except BaseException as error:
+            interrupted(steps, future, error)
+            raise
 
     async def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
         timeout_ms = self.config.max_block_ms

@@ -26,7 +26,7 @@ from ottla.client.errors import (
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Steps
+from ottla.client.producer.bulk import Bulk, Steps, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
@@ -137,9 +137,12 @@ class Producer(MethodHints, Generic[K, V]):
                 return outcome
             return self._send_later(outcome, topic, partition, timestamp, key, value, headers, told)
 
-    def send_many(self, records: Iterable[Any], topic: str | None = None) -> BulkFuture:
+    def send_many(
+        self, records: Iterable[Any], topic: str | None = None, *, into: BulkFuture | None = None
+    ) -> BulkFuture:
         """As `ottla.client.Producer.send_many`."""
-        return self._drive(Bulk(self._core).many(records, topic))
+        future = BulkFuture() if into is None else into
+        return self._drive(Bulk(self._core).many(records, topic, future), future)
 
     def send_arrow(
         self,
@@ -153,6 +156,7 @@ class Producer(MethodHints, Generic[K, V]):
         headers_column: str | None = "headers",
         topic_column: str | None = "topic",
         partition: int | None = None,
+        into: BulkFuture | None = None,
     ) -> BulkFuture:
         """As `ottla.client.Producer.send_arrow`."""
         columns = {
@@ -163,10 +167,11 @@ class Producer(MethodHints, Generic[K, V]):
             "headers": headers_column,
             "topic": topic_column,
         }
-        return self._drive(Bulk(self._core).arrow(data, topic, columns, partition))
+        future = BulkFuture() if into is None else into
+        return self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
 
-    def _drive(self, steps: Steps) -> BulkFuture:
-        """Wait for what the steps say; what they return at last."""
+    def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
+        """Wait for what the steps say; `future`, which they fill."""
         try:
             step = next(steps)
             while True:
@@ -178,9 +183,11 @@ class Producer(MethodHints, Generic[K, V]):
                     step = steps.throw(error)
                 else:
                     step = next(steps)
-        except StopIteration as ended:
-            future: BulkFuture = ended.value
+        except StopIteration:
             return future
+        except BaseException as error:
+            interrupted(steps, future, error)
+            raise
 
     def _send_later(self, outcome: Any, topic: str, *rest: Any) -> RecordFuture:
         clock = self._core.cluster.clock

@@ -100,7 +100,7 @@ def test_a_batch_that_is_full_is_told_of_even_if_the_next_goes_into_another_that
     partitions = tuple(PartitionMetadata(number, 1, 0, (1,), (1,)) for number in range(2))
     topic = accumulator.topic(TopicMetadata("t", partitions, False))
     accumulator.append(topic, 1, 0, None, b"v", (), -1, 1, 30)
-    accumulator.append(topic, -1, 0, None, b"v" * 935, (), -1, 935, 970)
+    accumulator.append(topic, -1, 0, None, b"v" * 900, (), -1, 900, 935)
     topic.sticky.produced_bytes = 500  # it had had others
     assert len(woken) == 2
     accumulator.append(topic, -1, 0, None, b"v" * 100, (), -1, 100, 130)

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import defaultdict
 
 import pyarrow
 import pytest
 
+from ottla.client import BulkFuture, ProducerRecord
 from ottla.client import Producer as AsyncProducer
-from ottla.client import ProducerRecord
 from ottla.client.errors import (
     ClientError,
     ClientTimeoutError,
@@ -334,3 +335,75 @@ def test_rows_that_were_sent_before_an_error_are_told_of(fake, producer):
     with pytest.raises(InvalidArgumentError) as told:
         producer.send_arrow(table, "t", value_column="nothing")
     assert not hasattr(told.value, "__notes__")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pyarrow.array([5, None, -1], pyarrow.int64()),
+        pyarrow.array([5, None, -1], pyarrow.int32()),
+        pyarrow.array([5, None, -1], pyarrow.timestamp("us")),
+        pyarrow.array([5, None, -1], pyarrow.timestamp("s", "UTC")),
+    ],
+)
+def test_arrow_timestamps_before_1970_are_refused(fake, producer, times):
+    [p] = fake.topic("t", 0)
+    table = pyarrow.table({"value": [b"1", b"2", b"3"], "timestamp": times})
+    with pytest.raises(InvalidArgumentError, match=r"that of row 2 is .* milliseconds since 1970"):
+        producer.send_arrow(table, "t")
+    assert producer.send_arrow(table.slice(0, 2), "t").result(5)[0].record_count == 2
+    unknown = table.set_column(1, "timestamp", pyarrow.nulls(3))
+    assert producer.send_arrow(unknown, "t").result(5)[0].record_count == 3
+    assert len(written(fake, p)) == 5
+
+
+@pytest.mark.parametrize("form", ["many", "arrow"])
+def test_a_call_that_is_cancelled_tells_how_much_was_sent(fake, form):
+    [p] = fake.topic("t", 0)
+    sent, release = BulkFuture(), threading.Event()
+
+    def late(request):
+        release.wait(20)
+        return fake.on_produce(0, request, None)
+
+    async def work():
+        settings = {**QUICK, "max_block_ms": 60_000, "buffer_memory": 50_000, "max_request_size": 10_000}
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, **settings) as producer:
+            await (await producer.send("t", b"first"))
+            fake.faults[ApiKey.PRODUCE].append(late)
+            if form == "many":
+                calling = asyncio.create_task(producer.send_many([(None, bytes(1000))] * 500, "t", into=sent))
+            else:
+                table = pyarrow.table({"value": [bytes(1000)] * 500})
+                calling = asyncio.create_task(producer.send_arrow(table, "t", into=sent))
+            while not producer._core.accumulator._space_waiters:  # noqa: ASYNC110 - the call itself makes it true
+                await asyncio.sleep(0)
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await calling
+            assert 0 < sent.count < 100
+            assert caught.value.__notes__ == [
+                f"{sent.count} records were handed over before that, and will be sent; the others were not"
+            ]
+            release.set()
+            [told] = await asyncio.wait_for(sent, 10)
+            assert (told.start, told.record_count) == (1, sent.count)
+
+    asyncio.run(work())
+    assert len(written(fake, p)) == 1 + sent.count
+
+
+def test_a_call_that_is_interrupted_tells_how_much_was_sent(fake, producer):
+    [p] = fake.topic("t", 0)
+    sent = BulkFuture()
+
+    def records():
+        for _ in range(5000):
+            yield None, bytes(1000)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        producer.send_many(records(), "t", into=sent)
+    assert 0 < sent.count < 5000
+    assert f"{sent.count} records were handed over" in caught.value.__notes__[0]
+    assert sum(each.record_count for each in sent.result(5)) == sent.count == len(written(fake, p))

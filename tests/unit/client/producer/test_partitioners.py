@@ -10,6 +10,7 @@ from ottla.client.model import PartitionMetadata, TopicMetadata
 from ottla.client.producer.partitioners import (
     ClusterView,
     DefaultPartitioner,
+    KeyOrRoundRobinPartitioner,
     RoundRobinPartitioner,
     UniformStickyPartitioner,
     partition_for_key,
@@ -93,6 +94,17 @@ def test_sticky_where_there_is_no_choice():
 @pytest.mark.spec("P3")
 def test_the_former_default_hashes_keys():
     assert chosen(DefaultPartitioner(), topic(0, -1, 0), 1, key=b"foobar") == [partition_for_key(b"foobar", 3)]
+
+
+@pytest.mark.spec("P3")
+def test_the_default_before_2_4_hashes_keys_and_goes_round_robin_without():
+    there = topic(0, -1, 0, 0)
+    partitioner = KeyOrRoundRobinPartitioner(lambda: 4)
+    assert chosen(partitioner, there, 2) == [2, 3]
+    assert chosen(partitioner, there, 2, key=b"foobar") == [partition_for_key(b"foobar", 4)] * 2
+    assert chosen(partitioner, there, 3) == [0, 2, 3]
+    assert chosen(KeyOrRoundRobinPartitioner(lambda: 4), topic(-1, -1, -1), 4) == [1, 2, 0, 1]
+    assert isinstance(partitioner_of("KeyOrRoundRobinPartitioner", {}), KeyOrRoundRobinPartitioner)
 
 
 @pytest.mark.spec("P3")

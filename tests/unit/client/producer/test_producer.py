@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -15,9 +16,11 @@ from ottla.client.errors import (
     UnknownTopicError,
 )
 from ottla.client.sync import Producer
+from ottla.records.batch import parse_batch_header
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support.fake_cluster import DROP, SILENT
+from support.waiting import wait_until
 
 QUICK = {
     "request_timeout_ms": 2000,
@@ -136,12 +139,41 @@ def test_what_cannot_be_sent_is_refused_at_once(fake):
                 producer.send("t", **wrong)
         with pytest.raises(RecordTooLargeError):
             producer.send("t", bytes(2000))
-        with pytest.raises(UnknownTopicError):
-            producer.send("nowhere", b"v")
         assert producer.send("t", bytearray(b"fits")).result(5).offset == 0
     with pytest.raises(ClientClosedError, match="closed"):
         producer.send("t", b"v")
     producer.close()
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_not_there_is_waited_for_as_long_as_max_block_ms_says(fake, facade, caplog):
+    fake.topic("there", 0)
+    settings = {**QUICK, "max_block_ms": 1000}
+    begun = time.monotonic()
+    with facade.producer(bootstrap_servers=fake.bootstrap, **settings) as producer:
+        for call in (
+            lambda: producer.send("Where", b"v"),
+            lambda: producer.partitions_for("Where"),
+            lambda: producer.send_many([(None, b"v")], "Where"),
+        ):
+            with pytest.raises(UnknownTopicError, match="did you mean there"):
+                call()
+    assert time.monotonic() - begun > 2.9
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_created_meanwhile_is_found(fake, facade, caplog):
+    def create():
+        wait_until(lambda: "asked for again for max.block.ms" in caplog.text, "the warning")
+        fake.topic("late", 0)
+
+    creating = threading.Thread(target=create)
+    creating.start()
+    with facade.producer(bootstrap_servers=fake.bootstrap, **{**QUICK, "max_block_ms": 20_000}) as producer:
+        future = producer.send("late", b"v")
+        producer.flush()
+        assert future.result().offset == 0
+    creating.join()
 
 
 @pytest.mark.slow
@@ -208,3 +240,23 @@ def test_the_blocking_producers_futures_in_a_loop(fake):
             assert [each.offset for each in await asyncio.gather(*futures)] == [*range(100)]
 
     asyncio.run(work())
+
+
+@pytest.mark.spec("P2")
+@pytest.mark.parametrize(("batch_size", "per_batch"), [(0, 1), (1, 1), (61, 1), (62, 1), (90, 1), (150, 2), (316, 6)])
+def test_small_batches_are_as_small_as_batch_size_says(fake, facade, batch_size, per_batch):
+    [p] = fake.topic("t", 0)
+    with facade.producer(bootstrap_servers=fake.bootstrap, batch_size=batch_size, linger_ms=30, **QUICK) as producer:
+        for _ in range(12):
+            producer.send("t", bytes(34))  # 40 bytes as a record
+    counts = [parse_batch_header(batch).records_count for batch in fake.logs[p].batches]
+    assert counts == [per_batch] * (12 // per_batch)
+
+
+@pytest.mark.spec("P2")
+def test_a_full_batch_does_not_linger(fake, facade):
+    fake.topic("t", 0)
+    settings = {"batch_size": 0, "linger_ms": 60_000, "delivery_timeout_ms": 120_000}
+    with facade.producer(bootstrap_servers=fake.bootstrap, **{**QUICK, **settings}) as producer:
+        future = producer.send("t", b"v")
+        wait_until(future.done, "the record")
