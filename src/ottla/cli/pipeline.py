@@ -36,12 +36,18 @@ class PipelineName(StrEnum):
 def pipeline(
     name: Annotated[PipelineName, typer.Argument(help="Which pipeline.")],
     config: Annotated[Path, typer.Argument(help="Its settings, a TOML file (topic, group_id, checkpoint, …).")],
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server", "-b", help="The cluster, where the file names none.", envvar="OTTLA_BOOTSTRAP_SERVER"
+        ),
+    ] = None,
 ) -> None:
     """Run one pipeline on a local Spark until Ctrl-C, or until it is done where its file says `once = true`."""
 
     def work() -> int:
         require("pipelines", ("pyspark", "pyarrow"), "spark")
-        return _run(_starter(name, config))
+        return _run(_starter(name, config, {} if servers is None else {"bootstrap_servers": servers}))
 
     COMMAND.run(work, _expected())
 
@@ -54,18 +60,18 @@ def _expected() -> tuple[type[Exception], ...]:
     return (ClientError, JavaNotFound, PipelineConfigError)
 
 
-def _starter(name: PipelineName, path: Path) -> Starter:
+def _starter(name: PipelineName, path: Path, defaults: dict[str, str]) -> Starter:
     """What starts the pipeline, its settings read. Raises PipelineConfigError."""
     from ottla.spark.pipelines import archive, mirror, online
     from ottla.spark.pipelines.config import load_config
 
     if name is PipelineName.online:
-        totals = load_config(online.OnlineConfig, path)
+        totals = load_config(online.OnlineConfig, path, defaults)
         return lambda spark: online.start(spark, totals)
     if name is PipelineName.archive:
-        folders = load_config(archive.ArchiveConfig, path)
+        folders = load_config(archive.ArchiveConfig, path, defaults)
         return lambda spark: archive.start(spark, folders)
-    target = load_config(mirror.MirrorConfig, path)
+    target = load_config(mirror.MirrorConfig, path, defaults)
     return lambda spark: mirror.start(spark, target)
 
 

@@ -43,15 +43,15 @@ class PipelineConfig:
 Config = TypeVar("Config", bound=PipelineConfig)
 
 
-def load_config(kind: type[Config], path: Path) -> Config:
-    """Read a pipeline's TOML file. Raises PipelineConfigError."""
+def load_config(kind: type[Config], path: Path, defaults: Mapping[str, Any] | None = None) -> Config:
+    """Read a pipeline's TOML file; `defaults` are for what it does not set. Raises PipelineConfigError."""
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise PipelineConfigError(f"cannot read {path}: {problem.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise PipelineConfigError(f"{path} is not TOML: {problem}") from None
-    return parse_config(kind, settings)
+    return parse_config(kind, {**(defaults or {}), **settings})
 
 
 def parse_config(kind: type[Config], settings: Mapping[str, Any]) -> Config:
