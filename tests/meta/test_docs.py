@@ -100,3 +100,12 @@ def test_decisions_are_numbered_and_listed() -> None:
     assert len(numbers) == len(set(numbers)), "each has a number of its own; gaps are decisions that are still open"
     index = (PROJECT / "docs" / "index.md").read_text()
     assert [path.name for path in files if f"decisions/{path.name}" not in index] == []
+
+
+def test_decisions_say_whether_they_hold() -> None:
+    """Each has a status; one that is superseded, wholly or in part, links what supersedes it."""
+    for path in sorted((PROJECT / "docs" / "decisions").glob("*.md")):
+        status = re.search(r"^\*\*Status:\*\* (.+?)\n\n", path.read_text(), re.DOTALL | re.MULTILINE)
+        assert status is not None, path.name
+        assert status[1].startswith(("accepted", "superseded", "proposed")), path.name
+        assert "superseded" not in status[1] or re.search(r"\[decision \d+\]\(\d{4}-", status[1]), path.name

@@ -1,7 +1,10 @@
 """A fetcher: reads the partitions that one broker leads, chunk by chunk, into the queues of their streams.
 
-Source: Apache Kafka 0.8.2.2, `AbstractFetcherThread` and `ConsumerFetcherThread`. There, a fetcher waits with a chunk
-in its hand while a queue is full; here, partitions whose queue is full are left out of the request.
+Source: Apache Kafka 0.8.2.2, `AbstractFetcherThread` and `ConsumerFetcherThread`. There, a fetcher that meets a full
+queue waits, and all other partitions of its broker wait with it. Here, partitions whose queue is full are left out of
+the request. One response may bring several partitions of one queue, so a queue may exceed `queued.max.message.chunks`
+by one chunk for each of them. While partitions are left out the broker is not asked to wait for records, since a queue
+may have room at any moment; the fetcher waits instead, and is woken by the thread that made room.
 """
 
 from __future__ import annotations

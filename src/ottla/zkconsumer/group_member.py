@@ -1,6 +1,7 @@
 """A consumer in its group: registered, watching, and rebalancing in one task however many events arrive. Pure.
 
-The connector runs it, and so does the simulator, on virtual time.
+It sees a `ZkClient`, a `FetchControl`, a store of offsets and a `sleep`; neither threads, sockets nor a clock. So the
+same code runs in the connector (in its thread's event loop), in tests on virtual time, and in the simulator.
 """
 
 from __future__ import annotations

@@ -119,7 +119,8 @@ class ConsumerIdZnode:
 class PartitionOwnerZnode:
     """`/consumers/<group>/owners/<topic>/<partition>`, ephemeral: the thread that consumes a partition.
 
-    Its data is the thread's id, `<consumer>-<number of the thread>`.
+    Its data is the thread's id, `<consumer>-<number of the thread>`. Some descriptions call the parent `owner`; Apache
+    Kafka 0.8.2.2, its tools included, reads and writes `owners` only.
     """
 
     @staticmethod

@@ -80,3 +80,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("a = ")
     with pytest.raises(PipelineConfigError, match=r"bad\.toml is not TOML"):
         load_config(MirrorConfig, tmp_path / "bad.toml")
+
+
+def test_defaults_are_for_what_the_file_does_not_set(tmp_path: Path) -> None:
+    path = tmp_path / "archive.toml"
+    path.write_text(FILE)
+    assert load_config(ArchiveConfig, path, {"bootstrap_servers": "elsewhere:1"}) == load_config(ArchiveConfig, path)
+    path.write_text("\n".join(line for line in FILE.splitlines() if not line.startswith("bootstrap_servers")))
+    assert load_config(ArchiveConfig, path, {"bootstrap_servers": "elsewhere:1"}).bootstrap_servers == "elsewhere:1"
