@@ -17,7 +17,8 @@ from ottla.groups.events import (
     SyncResult,
 )
 from ottla.groups.group import JOIN, SYNC, GroupLimits
-from ottla.groups.machine import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupMachine
+from ottla.groups.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
+from ottla.groups.machine import GroupMachine
 from ottla.groups.records import GroupRecord
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
