@@ -10,7 +10,7 @@ import asyncio
 import logging
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from difflib import get_close_matches
 from math import nan
 from typing import Any, TypeVar
@@ -419,13 +419,20 @@ class Cluster:
     async def nearest_topic(self, name: str) -> str | None:
         """The name of the topic that is most similar to one that does not exist, None where none is or can be asked."""
         try:
-            answer: MetadataResponse = await self.request_any(MetadataRequest(topics=None))
+            return (await self.nearest_topics([name])).get(name)
         except ClientError:
             return None
-        known = [topic.name for topic in answer.topics if topic.name]
-        by_folded = {each.casefold(): each for each in known}
-        similar = get_close_matches(name.casefold(), by_folded, n=1, cutoff=SIMILAR_ENOUGH)
-        return by_folded[similar[0]] if similar else None
+
+    async def nearest_topics(self, names: Iterable[str]) -> dict[str, str]:
+        """The topic that is most similar to each of these names, for those that are similar to one."""
+        answer: MetadataResponse = await self.request_any(MetadataRequest(topics=None))
+        by_folded = {topic.name.casefold(): topic.name for topic in answer.topics if topic.name}
+        nearest = {}
+        for name in names:
+            if similar := get_close_matches(name.casefold(), by_folded, n=1, cutoff=SIMILAR_ENOUGH):
+                nearest[name] = by_folded[similar[0]]
+            await asyncio.sleep(0)  # with thousands of topics each takes milliseconds
+        return nearest
 
     async def leader(self, partition: TopicPartition) -> int:
         """The node id of the partition's leader. Raises NotLeaderError (retriable) while there is none."""

@@ -82,6 +82,24 @@ def test_the_walk(topics, join, unique):
     ]
 
 
+@pytest.mark.spec("G10")
+def test_health_of_a_member_whose_topic_does_not_exist(topics, join, unique, caplog):
+    """It is the topic that is missing, and not partitions for one more member."""
+    topics.create(unique)
+    missing = f"{unique}x"
+    member = join("c1", [missing], allow_auto_create_topics=False)
+    named = f"topic {missing} does not exist"
+    poll_until([member], lambda: any(named in each.getMessage() for each in caplog.records))
+    health = member.consumer.health()
+    assert ([each.cause for each in health.findings], health.is_progressing) == ([HealthCause.TOPIC_MISSING], False)
+    assert f"{named} at " in health.reasons[0]
+    assert f"did you mean {unique}? Otherwise create it first" in health.reasons[0]
+    topics.create(missing)
+    settle([member], [0, 1, 2])
+    poll_until([member], lambda: not member.consumer.health().findings)
+    assert len([each for each in caplog.records if named in each.getMessage()]) == 1
+
+
 @pytest.mark.spec("G5")
 def test_two_rebalances(topics, join, broker, unique):
     topics.create(unique)

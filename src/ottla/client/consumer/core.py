@@ -8,7 +8,7 @@ position only when the caller is back for more (`settle`), so a call that is int
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator
 from typing import Any, TypeVar
 
 from ottla.client.client_metrics import Metrics
@@ -22,6 +22,7 @@ from ottla.client.consumer.figures import ConsumerFigures
 from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.handed_out import HandedOut
 from ottla.client.consumer.health import (
+    WHY_NOT_FETCHING,
     ConsumerHealth,
     Finding,
     HealthCause,
@@ -252,27 +253,45 @@ class ConsumerCore:
     def health(self) -> ConsumerHealth:
         """Whether records reach the user and, if not, why."""
         partitions, now_ms = self.subscriptions.snapshot(), self.cluster.clock.monotonic_ms()
-        findings, reads = partition_findings(partitions)
+        unknown = self.keeper.unknown.errors
+        findings, reads = partition_findings({each: at for each, at in partitions.items() if each.topic not in unknown})
+        findings += [Finding(HealthCause.TOPIC_MISSING, str(error)) for error in unknown.values()]
         state = self.subscriptions.type.value
         if self.subscriptions.has_no_subscription_or_user_assignment:
             nothing = "the consumer reads nothing: call subscribe or assign"
             findings.append(Finding(HealthCause.NOTHING_SUBSCRIBED, nothing))
         if self.coordinator is not None and self.subscriptions.has_auto_assigned_partitions:
             state = self.coordinator.client_state.name.lower().replace("_", " ")
-            findings += group_findings(self.coordinator.membership, now_ms, has_partitions=bool(partitions))
+            # Where none of the topics exists it is no wonder that there are no partitions.
+            has_partitions = bool(partitions) or (bool(unknown) and self.subscriptions.subscription <= unknown.keys())
+            findings += group_findings(self.coordinator.membership, now_ms, has_partitions=has_partitions)
         polled_at_ms = self.figures.last_poll_at_ms
         since_s = None if polled_at_ms is None else (now_ms - polled_at_ms) / 1000
         late = since_s is not None and since_s * 1000 > self.config.max_poll_interval_ms
         if late:
             not_polled = f"poll was not called for {since_s:.0f} s, longer than max.poll.interval.ms"
             findings.append(Finding(HealthCause.NOT_POLLED, not_polled))
-        problems = [*self.fetcher.problems.values(), self.keeper.problem, self.positions.problem]
-        findings += [problem_finding(each) for each in problems if each is not None]
+        findings += [problem_finding(each) for each in self._problems(unknown)]
         lags = self.figures.lags()
         lag = sum(lags.values()) if lags else None
         blocked = late or self.keeper.problem is not None or (bool(self.fetcher.problems) and not self.buffer)
         blocked = blocked or any(each.cause is HealthCause.FENCED for each in findings)
         return ConsumerHealth(reads and not blocked, tuple(findings), state, len(partitions), lag, since_s)
+
+    def _problems(self, unknown: Container[str]) -> list[ClientError]:
+        """What failed last, but for what is told of topics that do not exist."""
+        partitions = self.subscriptions.snapshot()
+        problems = [
+            problem
+            for of, problem in self.fetcher.problems.items()
+            if not isinstance(of, TopicPartition) or of.topic not in unknown
+        ]
+        if self.keeper.problem is not None:
+            problems.append(self.keeper.problem)
+        waiting = [each.topic for each, at in partitions.items() if at.fetch_state in WHY_NOT_FETCHING]
+        if self.positions.problem is not None and not (waiting and all(each in unknown for each in waiting)):
+            problems.append(self.positions.problem)
+        return problems
 
     @property
     def needs_loop(self) -> bool:

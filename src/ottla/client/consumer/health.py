@@ -38,6 +38,8 @@ class HealthCause(Enum):
     PAUSED = "paused"
     NO_POSITION = "no position"
     """Positions are being looked up or validated."""
+    TOPIC_MISSING = "topic missing"
+    """Topics that are subscribed to, or assigned, do not exist."""
     NO_LEADER = "no leader"
     """Partitions that have no leader at the moment, or do not exist."""
     BROKER = "broker"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ottla.client.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, SubscriptionType
+from ottla.client.consumer.unknown_topics import UnknownTopics
 from ottla.client.errors import BrokerError, ClientError, as_client_error
 from ottla.client.model import TopicPartition
 from ottla.peer.cluster import Cluster
@@ -45,6 +46,8 @@ class MetadataKeeper:
         self._backoff_ms = 0.0
         self._complete = False
         self._closed = False
+        #: Topics to read that do not exist.
+        self.unknown = UnknownTopics(cluster)
 
     async def close(self) -> None:
         """Ask no more."""
@@ -54,6 +57,7 @@ class MetadataKeeper:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await self.unknown.close()
 
     def request_update(self) -> None:
         """What is known turned out to be wrong: ask as soon as the pause allows."""
@@ -123,6 +127,7 @@ class MetadataKeeper:
         else:
             self.problem = None
             self._note_refusals()
+            self.unknown.note([] if topics is None else self._subscriptions.metadata_topics())
             self.version += 1
             self._complete = topics is None
             self._backoff_ms = settings.retry_backoff_ms
