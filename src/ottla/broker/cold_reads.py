@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.env.warmth import bring, without_waiting
+from ottla.env.warmth import Range, bring, without_waiting
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -43,3 +44,20 @@ def _attempt(context: RequestContext, work: Callable[[], None], rounds_left: int
     broker = context.broker
     broker.dispatcher.cold_reads += 1
     broker.executor.call(partial(bring, broker.disk, cold), brought)
+
+
+async def bring_in(context: RequestContext, cold: Sequence[Range]) -> None:
+    """Have a disk thread bring ranges of files into the page cache, and wait until it is done.
+
+    What fails shows when it is read again.
+    """
+    broker = context.broker
+    broker.dispatcher.cold_reads += 1
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def brought(_result: None, _error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    broker.executor.call(partial(bring, broker.disk, cold), brought)
+    await done

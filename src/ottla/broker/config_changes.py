@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType
 from ottla.broker.loggers import change_levels
-from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, Change, Resource, repeated, request_problem
+from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, Change, Resource, request_problem
+from ottla.cluster.refusal import TopicRefusal
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
     from ottla.broker.server import Broker
-    from ottla.cluster.refusal import TopicRefusal
 
 Settle: TypeAlias = "Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal]"
 """Makes the settings wanted of the present ones."""
@@ -26,24 +28,42 @@ class Asked(NamedTuple):
 
 
 async def change_all(
-    broker: Broker, asked: Sequence[Asked], validate_only: bool, *, loggers: bool = False
-) -> Iterable[tuple[Resource, TopicRefusal | None]]:
+    context: RequestContext, asked: Collection[Asked], validate_only: bool, *, loggers: bool = False
+) -> list[tuple[Resource, TopicRefusal | None]]:
     """Change each resource, one after the other, and tell what became of it: None where it was done.
 
-    `loggers` says whether levels of loggers can be changed by this request.
+    `loggers` says whether levels of loggers can be changed by this request. When the client goes away, what is left
+    stays as it is.
     """
-    twice = repeated(one.resource for one in asked)
+    broker = context.broker
+    seen: set[Resource] = set()
+    twice: set[Resource] = set()
+    for one in asked:
+        await broker.slices.point()
+        (twice if one.resource in seen else seen).add(one.resource)
     results: list[tuple[Resource, TopicRefusal | None]] = []
     for one in asked:
+        await broker.slices.point()
+        if context.is_gone:
+            break
         refusal: TopicRefusal | None = NAMED_TWICE
         if one.resource not in twice:
-            refusal = request_problem(one.resource, one.changes, broker.id, loggers=loggers)
+            refusal = _refused_access(context, one.resource) or request_problem(
+                one.resource, one.changes, broker.id, loggers=loggers
+            )
         if refusal is None:
             refusal = await _change(broker, one, validate_only)
         results.append((one.resource, refusal))
-        # Where nothing had to be waited for, the others' requests get their turn.
-        await asyncio.sleep(0)
     return results
+
+
+def _refused_access(context: RequestContext, resource: Resource) -> TopicRefusal | None:
+    if resource.kind == TOPIC:
+        if not context.permits(Operation.ALTER_CONFIGS, ResourceType.TOPIC, resource.name):
+            return TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    elif not context.permits(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        return TopicRefusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    return None
 
 
 async def _change(broker: Broker, one: Asked, validate_only: bool) -> TopicRefusal | None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
+from ottla.broker.authorization import Access
+from ottla.broker.error_answers import error_response
+from ottla.net.connection import ANONYMOUS
 from ottla.wire.apis import API
 from ottla.wire.codec import encode
+from ottla.wire.stepwise import encode_steps
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization import Operation, ResourceType
     from ottla.broker.server import Broker
-    from ottla.net.connection import Part, PlaintextConnection
+    from ottla.net.connection import Connection, Part, Principal
+    from ottla.wire.errors import ErrorCode
     from ottla.wire.framing import RequestHeader
     from ottla.wire.schema import Message
 
@@ -48,13 +54,32 @@ class Pending:
 class RequestContext:
     """A request in work. Exactly one of the `reply…` methods is called for it, at once or later."""
 
-    __slots__ = ("api_version", "broker", "connection", "header")
+    __slots__ = ("api_version", "broker", "connection", "header", "permitted", "throttle_ms")
 
-    def __init__(self, broker: Broker, connection: PlaintextConnection, header: RequestHeader) -> None:
+    def __init__(self, broker: Broker, connection: Connection, header: RequestHeader) -> None:
         self.broker = broker
         self.connection = connection
         self.header = header
         self.api_version = header.api_version
+        #: What of the handler's `accesses` is permitted; None where everything is.
+        self.permitted: Collection[Access] | None = None
+        #: What the answer tells as its throttle time (KIP-219).
+        self.throttle_ms = 0
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
+        return self.connection.principal or ANONYMOUS
+
+    def permits(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do this; the handler's `accesses` must have named it."""
+        permitted = self.permitted
+        return permitted is None or Access(operation, resource_type, name) in permitted
+
+    def throttle(self, throttle_ms: int) -> None:
+        """Tell the client to wait, and take up nothing of it for so long; called before the answer (KIP-219)."""
+        self.throttle_ms = throttle_ms
+        self.connection.mute_for(throttle_ms)
 
     @property
     def client_id(self) -> str:
@@ -79,18 +104,45 @@ class RequestContext:
         return state
 
     def reply(self, response: Message) -> None:
-        """Answer with a message, encoded for the request's version.
+        """Answer with a message, encoded for the request's version, at once: for those that are short.
 
         One that cannot be encoded closes the connection: whoever answers late, from a timer or for another client,
         must neither fail over it nor leave this client waiting.
         """
+        if self.throttle_ms:
+            self._tell_throttle(response)
         try:
             body = encode(response, self.api_version)
-        except Exception:
-            log.exception("closing the connection of %s: its answer cannot be written", self.client_host)
-            self.disconnect()
+        except Exception as error:
+            self._cannot_write(error)
             return
         self.reply_body(body)
+
+    def reply_in_steps(self, response: Message) -> None:
+        """Answer with a message that may be long, whose arrays may be `mapped`; it is encoded in slices.
+
+        A short one is sent before this returns. Otherwise as `reply`.
+        """
+        self.run(self.replied(response))
+
+    async def replied(self, response: Message) -> None:
+        """The same for work that runs in slices itself."""
+        if self.throttle_ms:
+            self._tell_throttle(response)
+        try:
+            parts, length = await self.broker.slices.through(encode_steps(response, self.api_version))
+        except Exception as error:
+            self._cannot_write(error)
+            return
+        self.reply_parts(parts, length)
+
+    def _tell_throttle(self, response: Any) -> None:
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = self.throttle_ms
+
+    def _cannot_write(self, error: Exception) -> None:
+        log.error("closing the connection of %s: its answer cannot be written", self.client_host, exc_info=error)
+        self.disconnect()
 
     def reply_body(self, body: bytes) -> None:
         """Answer with a body that is encoded already."""
@@ -100,9 +152,22 @@ class RequestContext:
         """Answer with a body in parts (bytes and file ranges) of `length` bytes together."""
         first = parts[0]
         if type(first) is bytes:
-            self.connection.send((self._head(length) + first, *parts[1:]))
+            if len(parts) == 1:
+                self.connection.send_bytes(self._head(length) + first)
+            else:
+                self.connection.send((self._head(length) + first, *parts[1:]))
         else:
             self.connection.send((self._head(length), *parts))
+
+    def answer_error(self, error: ErrorCode, request: Message | None) -> None:
+        """Answer with an error wherever the response has a place for one, for each part of the request if it is
+        given; where there is no such place, close the connection.
+        """
+        response = error_response(self.header.api_key, self.api_version, request, error)
+        if response is None:
+            self.disconnect()
+        else:
+            self.reply_in_steps(response)
 
     def no_reply(self) -> None:
         """Finish without an answer (Produce with acks=0)."""

@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import API_VERSIONS, ClientState, Pending, RequestContext
+from ottla.broker.intercept import AnswerError, Disconnect, Drop, Throttle
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
 from ottla.env.disk import DiskError
-from ottla.wire.apis import API
+from ottla.net.queued import QueuedBytes
+from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import decode_prefix
-from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.framing import RequestHeader, parse_request_header
-from ottla.wire.hot import decode_fetch, decode_heartbeat, decode_produce
+from ottla.wire.errors import ErrorCode, TooManyElementsError, WireError
+from ottla.wire.framing import RequestHeader, api_name, parse_request_header
+from ottla.wire.hot import decode_heartbeat, read_usual_fetch, read_usual_produce
+from ottla.wire.stepwise import decode_steps
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
-    from ottla.broker.served import Handle
+    from ottla.broker.authorization import Access, Authorizer
+    from ottla.broker.intercept import Intercept
+    from ottla.broker.served import Handler
     from ottla.broker.server import Broker
     from ottla.env.disk import DiskFile
-    from ottla.net.connection import PlaintextConnection
+    from ottla.net.connection import Connection, Principal
 
 log = logging.getLogger("ottla.broker")
 
@@ -32,12 +38,18 @@ READ_AHEAD_CHUNK = 256 * 1024
 #: How a request of HTTP begins, whatever its method.
 HTTP_METHODS = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI "))
 
-#: Hand-tuned decoders of the requests that come by the thousand.
+#: Hand-tuned decoders of the requests that come by the thousand; they give None for any but the usual shape.
 HOT_DECODERS: dict[int, Callable[[memoryview, int, int], Any]] = {
-    0: decode_produce,
-    1: decode_fetch,
+    0: read_usual_produce,
+    1: read_usual_fetch,
     12: decode_heartbeat,
 }
+#: Requests up to this size are decoded in one go; they hold at most as many elements as bytes.
+DECODED_AT_ONCE_BYTES = 4096
+#: What a client may ask before it is authenticated.
+BEFORE_AUTHENTICATION = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
+#: Accesses that an authorizer is asked about at a time.
+ACCESSES_PER_STEP = 64
 
 
 class RunningWork(Pending):
@@ -56,24 +68,35 @@ class RunningWork(Pending):
 class Dispatcher:
     """Takes the frames of all connections to their handlers (`net.connection.Service`)."""
 
-    def __init__(self, broker: Broker, frame_limit: int) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._frame_limit = frame_limit
-        self._handles: dict[int, Handle] = {}
+        self._frame_limit = broker.config.get_int("socket.request.max.bytes")
+        self._element_limit = broker.config.get_int("ottla.request.max.elements")
+        self._monotonic_ms = broker.clock.monotonic_ms
+        #: The bytes of requests that are kept while they are worked on.
+        self.queued = QueuedBytes(broker.config.get_long("queued.max.request.bytes"))
+        self._handlers: dict[int, Handler] = {}
+        self._authorizer: Authorizer | None = None
+        self._intercept: Intercept | None = None
+        #: Whether an authorizer or an intercept is set.
+        self._is_gated = False
         self._tasks: set[asyncio.Task[None]] = set()
         #: Requests by API key, for the metrics.
         self.requests: dict[int, int] = dict.fromkeys(SERVED, 0)
         self.refused_frames = 0
         self.cold_reads = 0
 
-    def frame_limit(self, connection: PlaintextConnection) -> int:
+    def frame_limit(self, principal: Principal | None) -> int:
         """`socket.request.max.bytes`."""
         return self._frame_limit
 
-    def refuse_frame(self, connection: PlaintextConnection, size: int) -> None:
+    def refuse_frame(self, connection: Connection, size: int) -> None:
         """A size that Kafka too answers by closing the connection."""
         self.refused_frames += 1
-        what = "negative" if size < 0 else f"larger than socket.request.max.bytes={self._frame_limit}"
+        limit = (
+            "socket.request.max.bytes" if connection.principal is not None else "what is taken before authentication"
+        )
+        what = "negative" if size < 0 else f"larger than {limit}={connection.frame_limit}"
         log.warning(
             "closing the connection of %s:%d: a request of %d bytes is %s%s",
             connection.peer_host,
@@ -98,45 +121,44 @@ class Dispatcher:
 
         self._broker.conversions.run(work, told)
 
-    def connection_closed(self, connection: PlaintextConnection) -> None:
+    def connection_closed(self, connection: Connection) -> None:
         """Forget the connection and what it waited for."""
         state = connection.state
         if isinstance(state, ClientState) and state.pending is not None:
             state.pending.cancel()
         self._broker.connections.remove(connection)
 
-    def handle_frame(self, connection: PlaintextConnection, frame: memoryview) -> None:
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Parse and work on one request. Never raises: a bug in a handler is logged and closes the connection."""
         try:
             header, offset = parse_request_header(frame)
-            handle = self._handle_for(header, connection)
-            if handle is None:
+            handler = self._handler_for(header, connection)
+            if handler is None:
                 return
-            key = header.api_key
+            key, version = header.api_key, header.api_version
             hot = HOT_DECODERS.get(key)
-            if hot is not None:
-                request = hot(frame, header.api_version, offset)
-            else:
+            request = hot(frame, version, offset) if hot is not None else None
+            if request is None and len(frame) > DECODED_AT_ONCE_BYTES:
+                self._take_up_in_steps(connection, header, handler, frame, offset)
+                return
+            if request is None:
                 # Whatever follows is ignored, as in Kafka: librdkafka sends three bytes too many with Metadata 12.
-                request, _ = decode_prefix(API[key].request, frame, header.api_version, offset)
+                request, _ = decode_prefix(API[key].request, frame, version, offset)
         except WireError as error:
-            self.refused_frames += 1
-            log.warning(
-                "closing the connection of %s:%d: its request cannot be read: %s",
-                connection.peer_host,
-                connection.peer_port,
-                error,
-            )
-            connection.close()
+            self._cannot_read(connection, error)
             return
         except Exception:
             log.exception("a request of %s:%d could not be taken up", connection.peer_host, connection.peer_port)
             connection.close()
             return
         self.requests[key] += 1
-        connection.last_active_ms = self._broker.clock.monotonic_ms()
+        connection.last_active_ms = self._monotonic_ms()
         try:
-            handle(RequestContext(self._broker, connection, header), request)
+            context = RequestContext(self._broker, connection, header)
+            if self._is_gated:
+                self._pass_gates(handler, context, request)
+            else:
+                handler.handle(context, request)
         except DiskError as error:
             log.error("a request of %s:%d failed: %s", connection.peer_host, connection.peer_port, error)
             connection.close()
@@ -144,21 +166,157 @@ class Dispatcher:
             log.exception("a request of %s:%d failed", connection.peer_host, connection.peer_port)
             connection.close()
 
-    def _handle_for(self, header: RequestHeader, connection: PlaintextConnection) -> Handle | None:
+    def _handler_for(self, header: RequestHeader, connection: Connection) -> Handler | None:
         """The request's handler; None where the request was refused here."""
         key = header.api_key
-        served = SERVED.get(key)
-        if served is None or not served.min_version <= header.api_version <= served.max_version:
+        handler = self._handlers.get(key)
+        if handler is None and key in SERVED:
+            handler = self._handlers[key] = SERVED[key].load()
+        if handler is None or not handler.min_version <= header.api_version <= handler.max_version:
             self._refuse_version(header, connection)
+            return None
+        if connection.principal is None and key not in BEFORE_AUTHENTICATION:
+            self._refuse_unauthenticated(header, connection)
             return None
         if connection.state is None:
             connection.state = ClientState()
-        handle = self._handles.get(key)
-        if handle is None:
-            handle = self._handles[key] = served.load()
-        return handle
+        return handler
 
-    def _refuse_version(self, header: RequestHeader, connection: PlaintextConnection) -> None:
+    def _cannot_read(self, connection: Connection, error: WireError) -> None:
+        self.refused_frames += 1
+        log.warning(
+            "closing the connection of %s:%d: its request cannot be read: %s",
+            connection.peer_host,
+            connection.peer_port,
+            error,
+        )
+        connection.close()
+
+    # Large requests
+
+    def _take_up_in_steps(
+        self, connection: Connection, header: RequestHeader, handler: Handler, frame: memoryview, offset: int
+    ) -> None:
+        """Decode a request that may have very many elements in slices; its frame is kept until it is answered."""
+        self.requests[header.api_key] += 1
+        connection.last_active_ms = self._monotonic_ms()
+        connection.keep_frame()
+        context = RequestContext(self._broker, connection, header)
+        self.run(context, self._decode_and_handle(context, handler, frame, offset))
+
+    async def _decode_and_handle(
+        self, context: RequestContext, handler: Handler, frame: memoryview, offset: int
+    ) -> None:
+        header = context.header
+        steps = decode_steps(API[header.api_key].request, frame, header.api_version, offset, self._element_limit)
+        try:
+            request, _ = await self._broker.slices.through(steps)
+        except TooManyElementsError as error:
+            self._refuse_elements(context, error)
+            return
+        except WireError as error:
+            self._cannot_read(context.connection, error)
+            return
+        if self._is_gated:
+            self._pass_gates(handler, context, request)
+        else:
+            handler.handle(context, request)
+
+    def _refuse_elements(self, context: RequestContext, error: TooManyElementsError) -> None:
+        """Refuse a request that names too much; where the response has no place for an error of the whole, the
+        connection is closed.
+        """
+        self.refused_frames += 1
+        key, version = context.header.api_key, context.api_version
+        log.warning(
+            "refusing a request of %s: %s (%d) version %d: %s; ask for less at a time, or raise "
+            "ottla.request.max.elements",
+            context.client_host,
+            API[key].name,
+            key,
+            version,
+            error,
+        )
+        context.answer_error(ErrorCode.INVALID_REQUEST, None)
+
+    # Authorization and faults
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Who decides what clients may do; None permits everything."""
+        return self._authorizer
+
+    @authorizer.setter
+    def authorizer(self, authorizer: Authorizer | None) -> None:
+        self._authorizer = authorizer
+        self._is_gated = self._authorizer is not None or self._intercept is not None
+
+    @property
+    def intercept(self) -> Intercept | None:
+        """Asked about every request before its handler (`ottla.broker.intercept`)."""
+        return self._intercept
+
+    @intercept.setter
+    def intercept(self, intercept: Intercept | None) -> None:
+        self._intercept = intercept
+        self._is_gated = self._authorizer is not None or self._intercept is not None
+
+    def _pass_gates(self, handler: Handler, context: RequestContext, request: Any) -> None:
+        verdict = self._intercept(context, request) if self._intercept is not None else None
+        if verdict is None:
+            self._authorize(handler, context, request)
+        elif isinstance(verdict, Throttle):
+            context.throttle(verdict.throttle_ms)
+            self._authorize(handler, context, request)
+        elif isinstance(verdict, AnswerError):
+            context.answer_error(verdict.error, request)
+        elif isinstance(verdict, Drop):
+            context.no_reply()
+        elif isinstance(verdict, Disconnect):
+            context.disconnect()
+        else:
+            context.connection.keep_frame()
+            context.spawn(self._delayed(verdict.delay_ms, handler, context, request))
+
+    async def _delayed(self, delay_ms: float, handler: Handler, context: RequestContext, request: Any) -> None:
+        await asyncio.sleep(delay_ms / 1000)
+        if not context.is_gone:
+            self._authorize(handler, context, request)
+
+    def _authorize(self, handler: Handler, context: RequestContext, request: Any) -> None:
+        if self._authorizer is None:
+            handler.handle(context, request)
+        else:
+            context.connection.keep_frame()
+            context.run(self._authorize_and_handle(self._authorizer, handler, context, request))
+
+    async def _authorize_and_handle(
+        self, authorizer: Authorizer, handler: Handler, context: RequestContext, request: Any
+    ) -> None:
+        """Find out what of the handler's declaration is permitted, then let it work on that."""
+        permitted: set[Access] = set()
+        accesses = iter(handler.accesses(context, request))
+        principal, host = context.principal, context.connection.peer_host
+        while some := list(islice(accesses, ACCESSES_PER_STEP)):
+            permitted.update(authorizer.permitted(principal, host, some))
+            await self._broker.slices.point()
+        context.permitted = permitted
+        handler.handle(context, request)
+
+    # Refusals
+
+    def _refuse_unauthenticated(self, header: RequestHeader, connection: Connection) -> None:
+        """Only who has said who he is may ask for anything; Kafka closes the connection, too."""
+        self.refused_frames += 1
+        log.warning(
+            "closing the connection of %s:%d: it sent %s before it was authenticated",
+            connection.peer_host,
+            connection.peer_port,
+            api_name(header.api_key),
+        )
+        connection.close()
+
+    def _refuse_version(self, header: RequestHeader, connection: Connection) -> None:
         """ApiVersions from the future is told our range in version 0; everything else is disconnected (KIP-511)."""
         if header.api_key == API_VERSIONS:
             from ottla.broker.handlers.api_versions import unsupported_version
@@ -220,23 +378,13 @@ def _failed(context: RequestContext, error: Exception) -> None:
     """Log what work for a request raised, and answer it."""
     if isinstance(error, DiskError):
         log.error("a request of %s failed: %s", context.client_host, error)
-        _fail(context, ErrorCode.KAFKA_STORAGE_ERROR)
+        context.answer_error(ErrorCode.KAFKA_STORAGE_ERROR, None)
     elif isinstance(error, ZkError):
         log.error("a request of %s failed: %s", context.client_host, error)
-        _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)
+        context.answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     else:
         log.error("a request of %s failed", context.client_host, exc_info=error)
-        _fail(context, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _fail(context: RequestContext, error: ErrorCode) -> None:
-    """Answer with an error where the response as a whole can carry one, else close the connection."""
-    response = API[context.header.api_key].response()
-    if hasattr(response, "error_code"):
-        response.error_code = int(error)
-        context.reply(response)
-    else:
-        context.disconnect()
+        context.answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 def _touch(file: DiskFile, position: int, length: int) -> None:

@@ -183,6 +183,10 @@ class FetchSessionCache:
         is_hosted = self._is_hosted
         return sum(1 for partition in partitions if not is_hosted(partition))
 
+    def get(self, session_id: int) -> FetchSession | None:
+        """The session, whatever its epoch."""
+        return self._sessions.get(session_id)
+
     def remove(self, session_id: int) -> None:
         """End a session, if it is there."""
         session = self._sessions.pop(session_id, None)

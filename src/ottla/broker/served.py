@@ -5,14 +5,25 @@ Kept apart from the handlers so that start-up imports none of them; a test holds
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
     Handle = Callable[[RequestContext, Any], None]
+    Accesses = Callable[[RequestContext, Any], Iterable[Access]]
+
+
+class Handler(NamedTuple):
+    """How requests of an API are handled, and what a client needs to be allowed for one."""
+
+    min_version: int
+    max_version: int
+    handle: Handle
+    accesses: Accesses
 
 
 class Served(NamedTuple):
@@ -22,10 +33,10 @@ class Served(NamedTuple):
     max_version: int
     module: str
 
-    def load(self) -> Handle:
-        """The handler, imported on first use."""
-        handle: Handle = import_module(f"ottla.broker.handlers.{self.module}").handle
-        return handle
+    def load(self) -> Handler:
+        """The handler, imported on first use. One that does not declare its accesses raises AttributeError."""
+        module = import_module(f"ottla.broker.handlers.{self.module}")
+        return Handler(self.min_version, self.max_version, module.handle, module.accesses)
 
 
 SERVED: dict[int, Served] = {

@@ -34,6 +34,7 @@ from ottla.env.executor import DiskExecutor, Executor
 from ottla.env.network import ListeningSocket, NetworkError, ServerNetwork, SystemServerNetwork
 from ottla.env.randomness import Randomness
 from ottla.net.listener import Acceptor, ConnectionSet
+from ottla.net.plaintext import PlaintextConnection
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager
 from ottla.storage.settings import StorageSettings
@@ -44,6 +45,7 @@ from ottla.zk.tree import ZkError
 if TYPE_CHECKING:
     from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.config.broker import BrokerConfig
+    from ottla.net.connection import Connect
 
 log = logging.getLogger("ottla.broker")
 
@@ -82,9 +84,12 @@ class Broker:
         executor: Executor | None = None,
         randomness: Randomness | None = None,
         network: ServerNetwork | None = None,
+        connect: Connect = PlaintextConnection,
     ) -> None:
         self.config = config
         self._network: ServerNetwork = network if network is not None else SystemServerNetwork()
+        #: Makes the connections of its listeners.
+        self._connect = connect
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.disk: Disk = disk if disk is not None else RealDisk()
         self.executor: Executor = executor if executor is not None else DiskExecutor(DISK_THREADS)
@@ -101,7 +106,7 @@ class Broker:
             lambda asked: self.partitions.hosts(asked.topic, asked.index),
         )
         self.connections = ConnectionSet(self._most_connections(), config.get_int("max.connections.per.ip"))
-        self.dispatcher = Dispatcher(self, config.get_int("socket.request.max.bytes"))
+        self.dispatcher = Dispatcher(self)
         #: The endpoints listened on, ports resolved.
         self.listening: list[Endpoint] = []
         self.logs = LogManager(
@@ -182,6 +187,7 @@ class Broker:
                 self.connections,
                 log.warning,
                 self.clock.monotonic_ms,
+                self._connect,
             )
             for listening, endpoint in sockets
         ]

@@ -164,9 +164,10 @@ class ReceiveBuffer:
             self._start = self._end = 0
             self._replace(bytearray(INITIAL_CAPACITY))
 
-    def release(self) -> None:
-        """Give the buffer back for good, when its connection closes."""
-        self._give_back()
+    def release(self, *, reuse: bool = True) -> None:
+        """Give the buffer up, when its connection closes; with `reuse`, nobody looks at its content any more."""
+        if reuse:
+            self._give_back()
         self._memory = bytearray()
         self._view = memoryview(self._memory)
         self._capacity = 0

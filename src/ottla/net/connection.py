@@ -1,51 +1,137 @@
-"""A plaintext connection of the broker: frames in, parts out, on the loop's readiness callbacks.
+"""A connection as the broker sees it, whatever carries its bytes.
 
-Kafka's channel in one object: it reads whole requests, has one of them in work at a time (Kafka mutes the channel
-meanwhile), and sends answers in order. What it must not do is wait, copy record bytes, or let one client take the loop.
+There are several kinds: plaintext sockets (`ottla.net.plaintext`), TLS, and simulated ones. Listeners get a function
+that makes the kind they need of a stream (`Connect`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from ottla.env.disk import DiskError, DiskFile, FileSlice
-from ottla.env.network import MORE_FOLLOWS, EventLoop, StreamSocket
-from ottla.net.buffers import BufferPool, ReceiveBuffer
+from ottla.env.disk import DiskFile, FileSlice
+from ottla.env.network import EventLoop, StreamSocket
+from ottla.net.buffers import BufferPool
 from ottla.net.parts import MadePart
-
-#: Requests that one connection may have answered in one turn of the loop before others get theirs.
-REQUESTS_PER_TURN = 64
-#: Bytes of requests and answers that one connection may have handled in one turn.
-REQUEST_BYTES_PER_TURN = 4 * 1024 * 1024
-#: Bytes of one answer that are sent in one turn: all of what the Java consumer asks of a partition (1 MiB), head too.
-SEND_BYTES_PER_TURN = (1024 + 64) * 1024
-#: The same for a range that had to be read from the disk: whoever reads old data is in no hurry, and those who wait for
-#: new records meanwhile should not notice.
-COLD_BYTES_PER_TURN = 128 * 1024
-#: Byte parts that go to the kernel in one call (its own limit is 1,024).
-PARTS_PER_CALL = 512
-#: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
-WAITING_BYTES_LIMIT = 64 * 1024
+from ottla.net.queued import QueuedBytes
 
 Part = bytes | bytearray | memoryview | FileSlice | MadePart
-_NOT_IN_MEMORY = (FileSlice, MadePart)
+
+#: The largest request in bytes from a client that is not authenticated yet (Kafka's `sasl.server.max.receive.size`).
+FRAME_LIMIT_BEFORE_AUTHENTICATION: Final = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a client is (KafkaPrincipal): a type, nearly always `User`, and a name."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+#: Everybody on a listener without authentication.
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+
+
+class Connection(Protocol):
+    """One client's connection: whole requests in, one in work at a time, answers out in order.
+
+    The request in work is finished by exactly one call of `send`, `send_bytes` or `complete`, or by `close`.
+    """
+
+    listener_name: str
+    peer_host: str
+    peer_port: int
+    #: Who the client is; None before it is authenticated, on a listener that asks for it.
+    principal: Principal | None
+    #: The largest request in bytes that is accepted now.
+    frame_limit: int
+    #: What the broker keeps with this connection.
+    state: object
+    #: When a request came last, on the broker's monotonic clock.
+    last_active_ms: float
+    closed: bool
+    bytes_in: int
+    bytes_out: int
+
+    def authenticate(self, principal: Principal, frame_limit: int) -> None:
+        """The client is who it says: larger requests are accepted from now on."""
+        ...
+
+    def keep_frame(self) -> None:
+        """Keep the frame of the request in work as it is until the request is finished.
+
+        Without this its memory is used again when the handler returns. What is kept counts as queued bytes.
+        """
+        ...
+
+    def mute_for(self, duration_ms: float) -> None:
+        """Take up no further request, and read nothing, for so long (KIP-219). Called before the request in work is
+        answered; the answer goes out at once.
+        """
+        ...
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Send the answer to the request in work, its size field included, and then take up the next request.
+
+        The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped, a
+        `MadePart` by its own rules.
+        """
+        ...
+
+    def send_bytes(self, data: bytes) -> None:
+        """The same for an answer of one part."""
+        ...
+
+    def complete(self) -> None:
+        """The request in work is done without an answer (Produce with acks=0)."""
+        ...
+
+    def close_when_sent(self) -> None:
+        """Take no further request, and close once the answer given to `send` is sent."""
+        ...
+
+    def close(self) -> None:
+        """Close now; what was not sent is dropped and its file ranges released. Closing twice does nothing."""
+        ...
+
+    def close_if_broken(self) -> None:
+        """Close a connection that was reset without the loop telling."""
+        ...
+
+    def idle_ms(self, now_ms: float) -> float:
+        """For how long no request has come and, as far as calls of this can tell, no byte was received or sent."""
+        ...
+
+    def close_if_idle(self) -> None:
+        """Close a connection that has nothing to do, or whose client sends or takes no more in the middle."""
+        ...
+
+    def shrink_if_idle(self) -> None:
+        """Give back a large receive buffer of a connection that has nothing to do."""
+        ...
 
 
 class Service(Protocol):
     """What a connection needs of the broker that owns it."""
 
-    def handle_frame(self, connection: PlaintextConnection, frame: memoryview) -> None:
-        """Work on one request; its bytes are valid during the call only. Answers by `send` or `complete`."""
+    #: The bytes of requests that are kept while they are worked on.
+    queued: QueuedBytes
+
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Work on one request; its bytes are valid during the call, or until the answer if they are kept."""
         ...
 
-    def frame_limit(self, connection: PlaintextConnection) -> int:
-        """The largest request in bytes that is accepted now (`socket.request.max.bytes`)."""
+    def frame_limit(self, principal: Principal | None) -> int:
+        """The largest request in bytes that is accepted from such a client (`socket.request.max.bytes`)."""
         ...
 
-    def refuse_frame(self, connection: PlaintextConnection, size: int) -> None:
-        """Told of a request whose size cannot be accepted, before the connection is closed."""
+    def refuse_frame(self, connection: Connection, size: int) -> None:
+        """Called for a request whose size is not accepted, before the connection is closed."""
         ...
 
     def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
@@ -56,417 +142,10 @@ class Service(Protocol):
         """Make the next piece of an answer away from the loop, then call `done(piece, error)` on the loop."""
         ...
 
-    def connection_closed(self, connection: PlaintextConnection) -> None:
-        """Told once when the connection is gone, whoever closed it."""
+    def connection_closed(self, connection: Connection) -> None:
+        """Called once when the connection is gone, whoever closed it."""
         ...
 
 
-class PlaintextConnection:
-    """One client's connection; see the module's text for its rules."""
-
-    __slots__ = (
-        "_answered",
-        "_buffer",
-        "_close_when_sent",
-        "_in_turn",
-        "_in_work",
-        "_loop",
-        "_moved_bytes",
-        "_outgoing",
-        "_reading",
-        "_reading_ahead",
-        "_scheduled",
-        "_service",
-        "_socket",
-        "_warm_bytes",
-        "_was_cold",
-        "_writing",
-        "bytes_in",
-        "bytes_out",
-        "closed",
-        "last_active_ms",
-        "listener_name",
-        "peer_host",
-        "peer_port",
-        "state",
-    )
-
-    def __init__(
-        self, loop: EventLoop, stream: StreamSocket, service: Service, listener_name: str, pool: BufferPool
-    ) -> None:
-        self._loop = loop
-        self._socket = stream
-        self._service = service
-        self._buffer = ReceiveBuffer(pool)
-        self._outgoing: deque[Part] = deque()
-        self._in_work = False
-        self._in_turn = False
-        self._answered = False
-        self._reading = True
-        self._writing = False
-        self._warm_bytes = 0
-        #: Whether the range that is being sent had to be read from the disk first.
-        self._was_cold = False
-        self._reading_ahead = False
-        self._scheduled = False
-        self._close_when_sent = False
-        self.listener_name = listener_name
-        self.peer_host = stream.peer_host
-        self.peer_port = stream.peer_port
-        self.bytes_in = 0
-        self.bytes_out = 0
-        #: When a request came, or `idle_ms` last saw bytes come or go.
-        self.last_active_ms = 0.0
-        self._moved_bytes = 0
-        self.closed = False
-        #: What the broker keeps with this connection (client software, principal).
-        self.state: object = None
-        loop.add_reader(stream.fd, self._on_readable)
-
-    @property
-    def unsent_parts(self) -> int:
-        """Parts of answers that wait for the client to read."""
-        return len(self._outgoing)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is in work, received or unsent."""
-        return not self._in_work and not self._outgoing and not len(self._buffer)
-
-    # Receiving
-
-    def _on_readable(self) -> None:
-        buffer = self._buffer
-        try:
-            received = buffer.fill(self._socket.recv_into)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            self.close()
-            return
-        if received == 0:
-            self.close()
-            return
-        self.bytes_in += received
-        if self._in_work or self._scheduled:
-            self._limit_waiting()
-        else:
-            self._work()
-
-    def _limit_waiting(self) -> None:
-        """Stop reading where enough bytes wait already for the request in work to be answered."""
-        buffer = self._buffer
-        if self._reading and (len(buffer) >= WAITING_BYTES_LIMIT or not buffer.has_room):
-            self._loop.remove_reader(self._socket.fd)
-            self._reading = False
-
-    def _work(self) -> None:
-        """Handle the frames that have arrived whole, one at a time, within this turn's budget."""
-        buffer = self._buffer
-        service = self._service
-        requests_left = REQUESTS_PER_TURN
-        bytes_left = REQUEST_BYTES_PER_TURN
-        while True:
-            size = buffer.next_frame_size()
-            if size is None:
-                buffer.make_room(0)
-                break
-            if size < 0 or size > service.frame_limit(self):
-                service.refuse_frame(self, size)
-                self.close()
-                return
-            frame = buffer.frame(size)
-            if frame is None:
-                buffer.make_room(size)
-                break
-            if requests_left <= 0 or bytes_left <= 0:
-                self._schedule()
-                self._limit_waiting()
-                return
-            requests_left -= 1
-            sent_before = self.bytes_out
-            self._in_work = self._in_turn = True
-            service.handle_frame(self, frame)
-            self._in_turn = False
-            if self.closed:
-                return
-            bytes_left -= size + self.bytes_out - sent_before
-            more = buffer.consume(size)
-            if self._in_work:
-                self._limit_waiting()
-                return
-            if self._close_when_sent:
-                self.close()
-                return
-            if not more:
-                break
-        if not self._reading:
-            self._reading = True
-            self._loop.add_reader(self._socket.fd, self._on_readable)
-
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._resume)
-
-    def _resume(self) -> None:
-        self._scheduled = False
-        if not self.closed and not self._in_work:
-            self._work()
-
-    # Answering
-
-    def send(self, parts: Sequence[Part]) -> None:
-        """Send the answer to the request in work, its size field included, and then take up the next request.
-
-        The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped, a
-        `MadePart` by its own rules.
-        Requests that follow wait until the client has taken this answer, so a client that does not read holds up
-        nobody but itself.
-        """
-        if self.closed:
-            _release(parts)
-            return
-        self._outgoing.extend(parts)
-        self._flush()
-        if self._outgoing:
-            self._answered = True
-        else:
-            self.complete()
-
-    def send_bytes(self, data: bytes) -> None:
-        """The same for an answer of one part; most take this shorter way."""
-        if self.closed:
-            return
-        try:
-            sent = self._socket.send(data, 0)
-        except (BlockingIOError, InterruptedError):
-            sent = 0
-        except OSError:
-            self.close()
-            return
-        self.bytes_out += sent
-        if sent < len(data):
-            self._outgoing.append(memoryview(data)[sent:])
-            self._answered = True
-            self._want_write()
-        elif self._in_turn:
-            self._in_work = False
-        else:
-            self.complete()
-
-    def complete(self) -> None:
-        """The request in work is done, answered or not (Produce with acks=0 has no answer)."""
-        self._in_work = False
-        if self.closed or self._in_turn:
-            return
-        if self._close_when_sent:
-            self.close()
-        elif not self._reading or len(self._buffer):
-            self._schedule()
-
-    def close_when_sent(self) -> None:
-        """Take no further request, and close once the answer given to `send` is sent."""
-        self._close_when_sent = True
-        if not self._outgoing:
-            self.close()
-
-    def _flush(self) -> None:
-        """Send from the queue until it is empty, the client is slow, the disk is, or this turn's budget is spent."""
-        budget = COLD_BYTES_PER_TURN if self._was_cold else SEND_BYTES_PER_TURN
-        outgoing = self._outgoing
-        try:
-            while outgoing and budget > 0 and not self._reading_ahead:
-                part = outgoing[0]
-                if isinstance(part, FileSlice):
-                    sent = self._send_slice(part, min(part.length, budget))
-                elif isinstance(part, MadePart):
-                    self._make_more(part)
-                    continue
-                else:
-                    sent = self._send_bytes()
-                self.bytes_out += sent
-                budget -= sent
-                if self.closed:
-                    return
-        except (BlockingIOError, InterruptedError):
-            pass
-        except (OSError, DiskError):
-            self.close()
-            return
-        if outgoing and not self._reading_ahead:
-            self._want_write()
-        elif self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._socket.fd)
-        if not outgoing:
-            if self._close_when_sent:
-                self.close()
-            elif self._answered:
-                self._answered = False
-                self.complete()
-
-    def _send_bytes(self) -> int:
-        """Send the run of byte parts at the head of the queue in one call; returns the bytes sent."""
-        outgoing = self._outgoing
-        first = outgoing[0]
-        if not isinstance(first, _NOT_IN_MEMORY) and (len(outgoing) == 1 or isinstance(outgoing[1], _NOT_IN_MEMORY)):
-            sent = self._socket.send(first, MORE_FOLLOWS if len(outgoing) > 1 else 0)
-            if sent == len(first):
-                outgoing.popleft()
-            else:
-                outgoing[0] = memoryview(first)[sent:]
-            return sent
-        run: list[bytes | bytearray | memoryview] = []
-        for part in outgoing:
-            if isinstance(part, _NOT_IN_MEMORY) or len(run) == PARTS_PER_CALL:
-                break
-            run.append(part)
-        flags = MORE_FOLLOWS if len(run) < len(outgoing) else 0
-        sent = self._socket.sendmsg(run, (), flags)
-        left = sent
-        for data in run:
-            if left < len(data):
-                outgoing[0] = memoryview(data)[left:]
-                break
-            left -= len(data)
-            outgoing.popleft()
-        return sent
-
-    def _send_slice(self, part: FileSlice, length: int) -> int:
-        """Send from the file range at the head of the queue; returns the bytes sent, 0 while the disk is read."""
-        fd = part.file.fileno()
-        if fd is None:
-            sent = self._socket.send(part.file.pread(length, part.position), 0)
-        else:
-            if self._warm_bytes <= 0 and not self._prove_warm(part, min(part.length, SEND_BYTES_PER_TURN)):
-                return 0
-            sent = self._send_file(fd, part.position, min(length, self._warm_bytes))
-            self._warm_bytes -= sent
-        if sent == 0:
-            # The file is shorter than its range: the client cannot be told within this answer any more.
-            self.close()
-        elif sent == part.length:
-            self._outgoing.popleft()
-            self._warm_bytes = 0
-            self._was_cold = False
-            if part.release is not None:
-                part.release()
-        else:
-            part.position += sent
-            part.length -= sent
-        return sent
-
-    def _send_file(self, fd: int, position: int, length: int) -> int:
-        """Send so many bytes of a file, or what the socket takes; raises BlockingIOError where it takes nothing."""
-        sendfile = self._socket.sendfile
-        at, left = position, length
-        try:
-            while left:
-                sent = sendfile(fd, at, left)
-                if sent == 0:
-                    break
-                at += sent
-                left -= sent
-        except (BlockingIOError, InterruptedError):
-            if at == position:
-                raise
-        return at - position
-
-    def _prove_warm(self, part: FileSlice, length: int) -> bool:
-        """Whether the next `length` bytes can be sent without the loop waiting for the disk; else has them read."""
-        warm = part.file.is_warm(part.position, length)
-        if warm or (warm is None and part.active):
-            self._warm_bytes = length
-            return True
-        self._reading_ahead = True
-
-        def done() -> None:
-            self._reading_ahead = False
-            self._warm_bytes = length
-            self._was_cold = True
-            if not self.closed:
-                self._flush()
-
-        self._service.read_ahead(part.file, part.position, length, done)
-        return False
-
-    def _make_more(self, part: MadePart) -> None:
-        """Have the next piece of the part at the head of the queue made; what follows is sent when it is there."""
-        self._reading_ahead = True
-        here = True
-
-        def done(piece: bytes | None, error: BaseException | None) -> None:
-            self._reading_ahead = False
-            part.end(len(piece or b""))
-            if self.closed:
-                return
-            if not piece or error is not None:
-                # The answer's size is sent already: the client cannot be told within it.
-                self.close()
-                return
-            if part.length <= 0:
-                self._outgoing.popleft()
-            self._outgoing.appendleft(piece)
-            if not here:
-                self._flush()
-
-        part.begin()
-        self._service.make(part.make, done)
-        here = False
-
-    def _want_write(self) -> None:
-        if not self._writing:
-            self._writing = True
-            self._loop.add_writer(self._socket.fd, self._flush)
-
-    # Ending
-
-    def shrink_if_idle(self) -> None:
-        """Give back a large receive buffer of a connection that has nothing to do."""
-        if self.is_idle:
-            self._buffer.shrink()
-
-    def close_if_broken(self) -> None:
-        """Close a connection that was reset without the loop telling: nobody reads it now, or uvloop, which calls the
-        reader just once after a reset, did so while there was still a request to be read.
-        """
-        if self._socket.is_broken():
-            self.close()
-
-    def idle_ms(self, now_ms: float) -> float:
-        """For how long no request has come and, as far as calls of this can tell, no byte was received or sent."""
-        moved = self.bytes_in + self.bytes_out
-        if moved != self._moved_bytes:
-            self._moved_bytes = moved
-            self.last_active_ms = now_ms
-        return now_ms - self.last_active_ms
-
-    def close_if_idle(self) -> None:
-        """Close a connection that has nothing to do, that never sends the rest of a request, or whose client does not
-        take its answer (which may pin a deleted segment); one that waits for an answer is left alone.
-        """
-        if not self._in_work or self._outgoing:
-            self.close()
-
-    def close(self) -> None:
-        """Close now; what was not sent is dropped and its file ranges released. Closing twice does nothing."""
-        if self.closed:
-            return
-        self.closed = True
-        if self._reading:
-            self._loop.remove_reader(self._socket.fd)
-        if self._writing:
-            self._loop.remove_writer(self._socket.fd)
-        self._socket.close()
-        _release(self._outgoing)
-        self._outgoing.clear()
-        self._buffer.release()
-        self._service.connection_closed(self)
-
-
-def _release(parts: Sequence[Part] | deque[Part]) -> None:
-    for part in parts:
-        release = part.release if isinstance(part, FileSlice | MadePart) else None
-        if release is not None:
-            release()
+#: Makes a connection of an accepted stream; the text is the listener's name.
+Connect = Callable[[EventLoop, StreamSocket, Service, str, BufferPool], Connection]

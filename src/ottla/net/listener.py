@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from ottla.env.network import EventLoop, ListeningSocket, NetworkError, StreamSocket
 from ottla.net.buffers import BufferPool
-from ottla.net.connection import PlaintextConnection, Service
+from ottla.net.connection import Connect, Connection, Service
+from ottla.net.plaintext import PlaintextConnection
 
 #: Connections taken in one turn of the loop from one listener.
 ACCEPTS_PER_TURN = 64
@@ -22,7 +23,7 @@ class ConnectionSet:
         self.limit = limit
         self.limit_per_host = limit_per_host
         self._per_host: Counter[str] = Counter()
-        self._open: set[PlaintextConnection] = set()
+        self._open: set[Connection] = set()
         self.refused = 0
         #: Bytes of the connections that are closed.
         self._bytes_in = 0
@@ -38,12 +39,12 @@ class ConnectionSet:
         self.refused += 1
         return False
 
-    def add(self, connection: PlaintextConnection) -> None:
+    def add(self, connection: Connection) -> None:
         """Count a new connection."""
         self._open.add(connection)
         self._per_host[connection.peer_host] += 1
 
-    def remove(self, connection: PlaintextConnection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Forget a closed connection."""
         if connection in self._open:
             self._open.remove(connection)
@@ -61,13 +62,13 @@ class ConnectionSet:
         """Bytes sent on all connections, also on those that are closed."""
         return self._bytes_out + sum(connection.bytes_out for connection in self._open)
 
-    def snapshot(self) -> list[PlaintextConnection]:
+    def snapshot(self) -> list[Connection]:
         """The open connections now; closing them while iterating is safe."""
         return list(self._open)
 
 
 class Acceptor:
-    """Accepts on one listener and makes a connection of each socket."""
+    """Accepts on one listener and makes a connection of each stream, of the kind that `connect` gives."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Acceptor:
         connections: ConnectionSet,
         report: Callable[[str], None],
         monotonic_ms: Callable[[], float],
+        connect: Connect = PlaintextConnection,
     ) -> None:
         self._loop = loop
         self._listening = listening
@@ -86,6 +88,7 @@ class Acceptor:
         self._connections = connections
         self._report = report
         self._monotonic_ms = monotonic_ms
+        self._connect = connect
         self._pool = BufferPool()
         self._reported = False
         self._refusing = False
@@ -129,7 +132,7 @@ class Acceptor:
                 )
             return
         self._refusing = False
-        connection = PlaintextConnection(self._loop, stream, self._service, self._listener_name, self._pool)
+        connection = self._connect(self._loop, stream, self._service, self._listener_name, self._pool)
         # An idle connection is closed by its age since the last request: a new one has the age of its acceptance.
         connection.last_active_ms = self._monotonic_ms()
         self._connections.add(connection)

@@ -81,6 +81,11 @@ def decode_produce(frame: memoryview, version: int, offset: int) -> ProduceReque
 
     `records` are slices of the frame, writable if it is. Fast for one partition without a transaction.
     """
+    return read_usual_produce(frame, version, offset) or codec.decode(ProduceRequest, frame, version, offset)
+
+
+def read_usual_produce(frame: memoryview, version: int, offset: int) -> ProduceRequest | None:
+    """A produce request for one partition without a transaction; None for any other, and for a malformed one."""
     try:
         if version >= PRODUCE_FLEXIBLE_SINCE:
             no_id, acks, timeout_ms, topics, name_length = _COMPACT_PRODUCE_HEAD(frame, offset)
@@ -104,10 +109,10 @@ def decode_produce(frame: memoryview, version: int, offset: int) -> ProduceReque
         else:
             usual = False
         if not usual:
-            return codec.decode(ProduceRequest, frame, version, offset)
+            return None
         name = str(frame[start:stop], "utf-8")
     except (struct.error, WireError, UnicodeDecodeError):
-        return codec.decode(ProduceRequest, frame, version, offset)
+        return None
     partition = _new(PartitionProduceData)
     partition.index = index
     partition.records = frame[begin:end]
@@ -187,8 +192,13 @@ def decode_fetch(frame: memoryview, version: int, offset: int) -> FetchRequest:
 
     Fast from version 13 on for one partition (what a session sends when one has moved on) or none (no change).
     """
+    return read_usual_fetch(frame, version, offset) or codec.decode(FetchRequest, frame, version, offset)
+
+
+def read_usual_fetch(frame: memoryview, version: int, offset: int) -> FetchRequest | None:
+    """A fetch request of version 13 or later for one partition or none; None for any other, and for a malformed one."""
     if version < FETCH_TOPIC_IDS_SINCE:
-        return codec.decode(FetchRequest, frame, version, offset)
+        return None
     replica_id, at = -1, offset
     left = len(frame) - offset
     if version < FETCH_REPLICA_STATE_SINCE:
@@ -204,7 +214,7 @@ def decode_fetch(frame: memoryview, version: int, offset: int) -> FetchRequest:
     else:
         usual = False
     if not usual:
-        return codec.decode(FetchRequest, frame, version, offset)
+        return None
     if at != offset:
         (replica_id,) = _REPLICA_ID.unpack_from(frame, offset)
     request: FetchRequest = _new(FetchRequest)

@@ -15,7 +15,9 @@ def test_table_and_handler_agree(key: int) -> None:
     served = SERVED[key]
     module = import_module(f"ottla.broker.handlers.{served.module}")
     assert (served.min_version, served.max_version) == (module.MIN_VERSION, module.MAX_VERSION)
-    assert served.load() is module.handle
+    handler = served.load()
+    assert handler.handle is module.handle
+    assert handler.accesses is module.accesses
     assert served.module == ApiKey(key).name.lower()
     assert module.__doc__ is not None
     assert f"key {key}" in module.__doc__, "a handler's text opens with its key and the versions served"

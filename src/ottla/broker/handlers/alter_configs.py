@@ -9,23 +9,34 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, on_cluster, on_topic
 from ottla.broker.config_changes import Asked, change_all
-from ottla.cluster.configs import SET, Change, Resource, changed
+from ottla.cluster.configs import SET, TOPIC, Change, Resource, changed
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.cluster.refusal import TopicRefusal
 
 MIN_VERSION = 0
 MAX_VERSION = 2
+
+
+def accesses(context: RequestContext, request: AlterConfigsRequest) -> Iterable[Access]:
+    """ALTER_CONFIGS of each topic, or of the cluster for brokers."""
+    for asked in request.resources:
+        is_topic = asked.resource_type == TOPIC
+        name = asked.resource_name
+        yield on_topic(Operation.ALTER_CONFIGS, name) if is_topic else on_cluster(Operation.ALTER_CONFIGS)
 
 
 def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
@@ -34,18 +45,18 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
 
 
 async def _change(context: RequestContext, request: AlterConfigsRequest) -> None:
-    done = await change_all(context.broker, [_asked(resource) for resource in request.resources], request.validate_only)
-    responses = []
-    for resource, refusal in done:
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=int(refusal.error) if refusal is not None else 0,
-                error_message=refusal.told if refusal is not None else None,
-                resource_type=resource.kind,
-                resource_name=resource.name,
-            )
-        )
-    context.reply(AlterConfigsResponse(responses=responses))
+    done = await change_all(context, mapped(request.resources, _asked), request.validate_only)
+    await context.replied(AlterConfigsResponse(responses=mapped(done, _result)))
+
+
+def _result(item: tuple[Resource, TopicRefusal | None]) -> AlterConfigsResourceResponse:
+    resource, refusal = item
+    return AlterConfigsResourceResponse(
+        error_code=int(refusal.error) if refusal is not None else 0,
+        error_message=refusal.told if refusal is not None else None,
+        resource_type=resource.kind,
+        resource_name=resource.name,
+    )
 
 
 def _asked(resource: AlterConfigsResource) -> Asked:

@@ -17,6 +17,9 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.wire.framing import RequestHeader
 
@@ -28,6 +31,11 @@ FEATURES_EPOCH = 0
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _HEAD = struct.Struct(">ii")
+
+
+def accesses(context: RequestContext, request: ApiVersionsRequest) -> Iterable[Access]:
+    """Everybody may ask."""
+    return ()
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_topics
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -17,10 +18,18 @@ from ottla.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 3
+
+
+def accesses(context: RequestContext, request: CreatePartitionsRequest) -> Iterable[Access]:
+    """ALTER of each topic."""
+    return on_topics(Operation.ALTER, (topic.name for topic in request.topics))
 
 
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
@@ -29,12 +38,25 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
 
 
 async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> None:
-    asked = Counter(topic.name for topic in request.topics)
+    slices = context.broker.slices
+    asked: Counter[str] = Counter()
+    for topic in request.topics:
+        await slices.point()
+        asked[topic.name] += 1
     results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    answered: set[str] = set()
+    for topic in request.topics:
+        await slices.point()
+        if context.is_gone:
+            return
+        if topic.name in answered:
+            continue
+        answered.add(topic.name)
         by_hand = None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
         if asked[topic.name] > 1:
             refusal: TopicRefusal | None = TopicRefusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        elif not context.permits(Operation.ALTER, ResourceType.TOPIC, topic.name):
+            refusal = TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
         else:
             refusal = await context.broker.control.create_partitions(
                 topic.name, topic.count, by_hand, validate_only=request.validate_only
@@ -46,4 +68,4 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
                 error_message=refusal.told if refusal is not None else None,
             )
         )
-    context.reply(CreatePartitionsResponse(results=results))
+    await context.replied(CreatePartitionsResponse(results=results))

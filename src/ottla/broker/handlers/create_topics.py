@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic
 from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
@@ -24,6 +25,9 @@ from ottla.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.config.broker import BrokerConfig
 
@@ -33,23 +37,41 @@ MAX_VERSION = 7
 CONFIGS_SINCE = 5
 
 
+def accesses(context: RequestContext, request: CreateTopicsRequest) -> Iterable[Access]:
+    """CREATE of the cluster, or of each topic."""
+    yield on_cluster(Operation.CREATE)
+    for topic in request.topics:
+        yield on_topic(Operation.CREATE, topic.name)
+        yield on_topic(Operation.DESCRIBE_CONFIGS, topic.name)
+
+
 def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
     """Make the topics one after the other; each has its own result."""
     context.spawn(_create(context, request))
 
 
 async def _create(context: RequestContext, request: CreateTopicsRequest) -> None:
-    asked = Counter(topic.name for topic in request.topics)
+    slices = context.broker.slices
+    asked: Counter[str] = Counter()
+    for topic in request.topics:
+        await slices.point()
+        asked[topic.name] += 1
+    creates_all = context.permits(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     results = []
     for topic in request.topics:
-        if asked[topic.name] > 1:
+        await slices.point()
+        if context.is_gone:
+            return
+        if not creates_all and not context.permits(Operation.CREATE, ResourceType.TOPIC, topic.name):
             made: CreatedTopic | TopicRefusal = TopicRefusal(
-                ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
             )
+        elif asked[topic.name] > 1:
+            made = TopicRefusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
         else:
             made = await context.broker.control.create_topic(_spec(topic), validate_only=request.validate_only)
         results.append(_result(topic.name, made, request.validate_only, context.api_version, context.broker.config))
-    context.reply(CreateTopicsResponse(topics=results))
+    await context.replied(CreateTopicsResponse(topics=results))
 
 
 def _spec(topic: CreatableTopic) -> TopicSpec:

@@ -8,11 +8,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_group
 from ottla.groups.events import DeleteGroup, ErrorResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
@@ -36,15 +41,28 @@ class _Results:
             self.send()
 
     def send(self) -> None:
-        results = [DeletableGroupResult(group_id=name, error_code=error) for name, error in self._errors.items()]
-        self._context.reply(DeleteGroupsResponse(results=results))
+        results = mapped(self._errors.items(), lambda item: DeletableGroupResult(group_id=item[0], error_code=item[1]))
+        self._context.reply_in_steps(DeleteGroupsResponse(results=results))
+
+
+def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Iterable[Access]:
+    """DELETE of each group."""
+    return (on_group(Operation.DELETE, name) for name in request.groups_names)
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> None:
     """Delete each group; answer when all that were are so in the log."""
+    context.run(_delete(context, request))
+
+
+async def _delete(context: RequestContext, request: DeleteGroupsRequest) -> None:
     group_ids = list(dict.fromkeys(request.groups_names))
     results = _Results(context, group_ids)
     if not group_ids:
         results.send()
     for group_id in group_ids:
+        await context.broker.slices.point()
+        if not context.permits(Operation.DELETE, ResourceType.GROUP, group_id):
+            results.add(group_id, ErrorResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            continue
         context.broker.groups.submit(DeleteGroup(partial(results.add, group_id), group_id), allow_empty_group_id=True)

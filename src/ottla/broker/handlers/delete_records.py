@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_topics
 from ottla.storage.results import DeleteRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
@@ -16,32 +17,57 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 2
 
+#: Partitions that are read from the request between two slices.
+PARTITIONS_PER_STEP = 64
+
+
+def accesses(context: RequestContext, request: DeleteRecordsRequest) -> Iterable[Access]:
+    """DELETE of each topic."""
+    return on_topics(Operation.DELETE, (topic.name for topic in request.topics))
+
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
     """Answer each partition, once, with its low watermark: the new log start."""
-    asked = {
-        (topic.name, partition.partition_index): partition.offset
-        for topic in request.topics
-        for partition in topic.partitions
-    }
-    results: dict[str, DeleteRecordsTopicResult] = {}
-    for (name, index), offset in asked.items():
+    context.run(_delete_all(context, request))
+
+
+async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> None:
+    asked: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        offsets = asked.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            offsets[partition.partition_index] = partition.offset
+            if len(offsets) % PARTITIONS_PER_STEP == 0:
+                await context.broker.slices.point()
+        await context.broker.slices.point()
+    await context.replied(DeleteRecordsResponse(topics=mapped(asked.items(), lambda item: _topic(context, *item))))
+
+
+def _topic(context: RequestContext, name: str, offsets: dict[int, int]) -> DeleteRecordsTopicResult:
+    """What becomes of a topic's partitions; each is deleted from when its answer is encoded."""
+
+    def partition(item: tuple[int, int]) -> DeleteRecordsPartitionResult:
+        index, offset = item
         low_watermark, error = _delete(context, name, index, offset)
-        topic = results.setdefault(name, DeleteRecordsTopicResult(name=name))
-        topic.partitions.append(
-            DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=int(error))
-        )
-    context.reply(DeleteRecordsResponse(topics=list(results.values())))
+        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=int(error))
+
+    return DeleteRecordsTopicResult(name=name, partitions=mapped(offsets.items(), partition))
 
 
 def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
+    if not context.permits(Operation.DELETE, ResourceType.TOPIC, topic):
+        return -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     partition = context.broker.partitions.get(topic, index)
     if partition is None:
         return -1, context.broker.partitions.missing(topic, index)

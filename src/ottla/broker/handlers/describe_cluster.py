@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
 from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -16,6 +17,9 @@ from ottla.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
@@ -23,6 +27,11 @@ MAX_VERSION = 1
 
 BROKERS = 1
 CONTROLLERS = 2
+
+
+def accesses(context: RequestContext, request: DescribeClusterRequest) -> Iterable[Access]:
+    """Everybody may ask; the operations are told to those with DESCRIBE of the cluster."""
+    return (on_cluster(Operation.DESCRIBE),)
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> None:
@@ -44,7 +53,10 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> None:
             controller_id=image.controller_id,
             brokers=brokers,
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+                CLUSTER_OPERATIONS
+                if request.include_cluster_authorized_operations
+                and context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+                else NOT_ASKED
             ),
         )
     )

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic
 from ottla.broker.loggers import logger_levels
 from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, node_id
 from ottla.cluster.refusal import TopicRefusal
@@ -29,36 +30,84 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.wire.stepwise import encoded_array, mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.broker.server import Broker
 
 MIN_VERSION = 0
 MAX_VERSION = 4
 
+OPERATION = Operation.DESCRIBE_CONFIGS
+#: Different descriptions that are kept while a request is answered.
+SHARED_DESCRIPTIONS = 256
+
+
+def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Iterable[Access]:
+    """DESCRIBE_CONFIGS of each topic, or of the cluster for brokers."""
+    for asked in request.resources:
+        is_topic = asked.resource_type == TOPIC
+        yield on_topic(OPERATION, asked.resource_name) if is_topic else on_cluster(OPERATION)
+
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Answer for each resource; an unknown one is an error of its own."""
-    context.reply(DescribeConfigsResponse(results=[_describe(context, request, asked) for asked in request.resources]))
+    description = _Description(context, request)
+    context.reply_in_steps(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
 
 
-def _describe(
-    context: RequestContext, request: DescribeConfigsRequest, asked: DescribeConfigsResource
-) -> DescribeConfigsResult:
-    found = _entries(context.broker, asked)
-    result = DescribeConfigsResult(
-        error_code=0, error_message="", resource_type=asked.resource_type, resource_name=asked.resource_name
-    )
-    if isinstance(found, TopicRefusal):
-        result.error_code = int(found.error)
-        result.error_message = found.told
+class _Description:
+    """Settings as one request asks for them; those of topics that set the same are encoded once."""
+
+    def __init__(self, context: RequestContext, request: DescribeConfigsRequest) -> None:
+        self._context = context
+        self._request = request
+        self._encoded: dict[object, Any] = {}
+
+    def of(self, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+        """The settings of one resource."""
+        result = DescribeConfigsResult(
+            error_code=0, error_message="", resource_type=asked.resource_type, resource_name=asked.resource_name
+        )
+        found = self._refusal(asked) or self._configs(asked)
+        if isinstance(found, TopicRefusal):
+            result.error_code = int(found.error)
+            result.error_message = found.told
+        else:
+            result.configs = found
         return result
-    keys = frozenset(asked.configuration_keys or ())
-    result.configs = [
-        _setting(entry, request, context.api_version) for entry in found if not keys or entry.name in keys
-    ]
-    return result
+
+    def _refusal(self, asked: DescribeConfigsResource) -> TopicRefusal | None:
+        context = self._context
+        if asked.resource_type == TOPIC:
+            if not context.permits(OPERATION, ResourceType.TOPIC, asked.resource_name):
+                return TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
+        elif not context.permits(OPERATION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return TopicRefusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "")
+        return None
+
+    def _configs(self, asked: DescribeConfigsResource) -> Any | TopicRefusal:
+        """The encoded settings, or why there are none."""
+        broker, version = self._context.broker, self._context.api_version
+        keys = frozenset(asked.configuration_keys or ())
+        known = broker.image.topics.get(asked.resource_name) if asked.resource_type == TOPIC else None
+        same = asked.resource_name if known is None else frozenset(known.configs.items())
+        key = (asked.resource_type, known is None, same, keys)
+        encoded = self._encoded.get(key)
+        if encoded is None:
+            found = _entries(broker, asked)
+            if isinstance(found, TopicRefusal):
+                return found
+            settings = [_setting(entry, self._request, version) for entry in found if not keys or entry.name in keys]
+            encoded = encoded_array(DescribeConfigsResponse, "configs", settings, version)
+            if len(self._encoded) >= SHARED_DESCRIPTIONS:
+                self._encoded.clear()
+            self._encoded[key] = encoded
+        return encoded
 
 
 def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[ConfigEntry] | TopicRefusal:

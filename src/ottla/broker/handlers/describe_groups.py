@@ -6,8 +6,9 @@ there is described as Dead, without error; metadata and assignments are shown of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ottla.broker.authorization import Operation, ResourceType, on_group
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
@@ -17,8 +18,12 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
@@ -29,13 +34,23 @@ GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 NOT_ASKED = -0x80000000
 
 
+def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Iterable[Access]:
+    """DESCRIBE of each group."""
+    return (on_group(Operation.DESCRIBE, name) for name in request.groups)
+
+
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> None:
-    """Answer at once."""
+    """Answer for each group, once where it is named more than once."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    context.reply(DescribeGroupsResponse(groups=[_described(context, name, operations) for name in request.groups]))
+    names = list(dict.fromkeys(request.groups))
+    context.reply_in_steps(
+        DescribeGroupsResponse(groups=mapped(names, lambda name: _described(context, name, operations)))
+    )
 
 
 def _described(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+    if not context.permits(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
     found = context.broker.groups.describe(group_id)
     if isinstance(found, ErrorCode):
         return DescribedGroup(error_code=found, group_id=group_id, authorized_operations=operations)
@@ -52,16 +67,17 @@ def _described(context: RequestContext, group_id: str, operations: int) -> Descr
     )
 
 
-def _members(group: GroupMachine) -> list[DescribedGroupMember]:
+def _members(group: GroupMachine) -> Any:
     stable = group.state is GroupState.STABLE
-    return [
-        DescribedGroupMember(
+    protocol_name = group.protocol_name
+    return mapped(
+        list(group.members),
+        lambda member: DescribedGroupMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            member_metadata=member.metadata(group.protocol_name) if stable else b"",
+            member_metadata=member.metadata(protocol_name) if stable else b"",
             member_assignment=member.assignment if stable else b"",
-        )
-        for member in group.members
-    ]
+        ),
+    )

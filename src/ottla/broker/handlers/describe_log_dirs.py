@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster
 from ottla.env.disk import DiskError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
@@ -17,16 +18,31 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
+    from ottla.broker.slices import LoopSlices
+    from ottla.storage.log import PartitionLog
     from ottla.storage.manager import FolderContent
 
 MIN_VERSION = 0
 MAX_VERSION = 4
 
-#: Keys of partitions asked for; None for all.
-Wanted = set[tuple[str, int]] | None
+#: The first version whose answer has an error of the whole.
+ERROR_SINCE = 3
+#: Logs that are looked at between two slices.
+LOGS_PER_STEP = 256
+#: Partitions asked for, by topic; None for all.
+Wanted = dict[str, set[int]] | None
+
+
+def accesses(context: RequestContext, request: DescribeLogDirsRequest) -> Iterable[Access]:
+    """DESCRIBE of the cluster."""
+    return (on_cluster(Operation.DESCRIBE),)
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> None:
@@ -35,15 +51,36 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> None:
 
 
 async def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> None:
+    if not context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        refused = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED) if context.api_version >= ERROR_SINCE else 0
+        context.reply(DescribeLogDirsResponse(error_code=refused, results=[]))
+        return
+    broker = context.broker
     wanted: Wanted = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    broker = context.broker
+        wanted = {}
+        for topic in request.topics:
+            wanted.setdefault(topic.topic, set()).update(topic.partitions)
+            await broker.slices.point()
     paths = [content.path for content in broker.logs.contents() if content.failure is None]
     sizes = await broker.executor.submit(lambda: {path: _size(context, path) for path in paths})
     # What came or went while the volumes were asked is in the answer.
-    results = [_result(content, sizes.get(content.path), wanted) for content in broker.logs.contents()]
-    context.reply(DescribeLogDirsResponse(results=results))
+    results = []
+    for content in broker.logs.contents():
+        logs = await _by_topic(broker.slices, content.logs, wanted)
+        results.append(_result(content, sizes.get(content.path), logs))
+    await context.replied(DescribeLogDirsResponse(results=results))
+
+
+async def _by_topic(slices: LoopSlices, logs: list[PartitionLog], wanted: Wanted) -> dict[str, list[PartitionLog]]:
+    topics: dict[str, list[PartitionLog]] = {}
+    for number, log in enumerate(logs):
+        if number % LOGS_PER_STEP == 0:
+            await slices.point()
+        partitions = topics.setdefault(log.topic, [])
+        if wanted is None or log.partition in wanted.get(log.topic, ()):
+            partitions.append(log)
+    return topics
 
 
 def _size(context: RequestContext, path: str) -> tuple[int, int] | None:
@@ -54,24 +91,25 @@ def _size(context: RequestContext, path: str) -> tuple[int, int] | None:
         return None
 
 
-def _result(content: FolderContent, size: tuple[int, int] | None, wanted: Wanted) -> DescribeLogDirsResult:
+def _result(
+    content: FolderContent, size: tuple[int, int] | None, logs: dict[str, list[PartitionLog]]
+) -> DescribeLogDirsResult:
     if content.failure is not None or size is None:
         return DescribeLogDirsResult(
             error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=content.absolute_path, topics=[]
         )
-    topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in content.logs:
-        partitions = topics.setdefault(log.topic, [])
-        if wanted is None or (log.topic, log.partition) in wanted:
-            partitions.append(
-                DescribeLogDirsPartition(
-                    partition_index=log.partition, partition_size=log.size_bytes, offset_lag=0, is_future_key=False
-                )
-            )
     return DescribeLogDirsResult(
         error_code=0,
         log_dir=content.absolute_path,
-        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        topics=mapped(
+            logs.items(), lambda item: DescribeLogDirsTopic(name=item[0], partitions=mapped(item[1], _partition))
+        ),
         total_bytes=size[0],
         usable_bytes=size[1],
+    )
+
+
+def _partition(log: PartitionLog) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=log.partition, partition_size=log.size_bytes, offset_lag=0, is_future_key=False
     )

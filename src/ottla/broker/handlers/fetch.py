@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.cold_reads import when_warm
+from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType, on_topic
+from ottla.broker.cold_reads import MOST_ROUNDS, bring_in, when_warm
 from ottla.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
+    UNKNOWN_PARTITIONS_LIMIT,
     FetchSession,
     PartitionKey,
     SessionPartition,
@@ -28,7 +31,7 @@ from ottla.broker.fetch_sessions import (
 from ottla.broker.replicas.partition import NO_EPOCH
 from ottla.broker.replicas.purgatory import DelayedFetch
 from ottla.env.disk import DiskError
-from ottla.env.warmth import ColdRange, Range
+from ottla.env.warmth import ColdRange, Range, without_waiting
 from ottla.net.parts import MadePart
 from ottla.records.errors import BatchError, UnsupportedCompressionError
 from ottla.records.message_set import MAGIC_0, MAGIC_1
@@ -42,10 +45,13 @@ from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
+from ottla.wire.stepwise import Steps, encode_steps, mapped
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.broker.replicas.partition import Partition
     from ottla.env.disk import FileSlice
@@ -71,25 +77,91 @@ TOPIC_IDS_SINCE = 13
 #: The first version whose clients understand zstd.
 ZSTD_SINCE = 10
 READ_COMMITTED = 1
+#: A fetch of so many partitions is worked on in one go, a larger one in slices.
+PARTITIONS_AT_ONCE = 64
+#: Partitions that are looked at between two slices.
+PARTITIONS_PER_STEP = 16
 #: What is said of a partition that is not there.
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
+def accesses(context: RequestContext, request: FetchRequest) -> Iterable[Access]:
+    """CLUSTER_ACTION for a broker, READ of each topic for a client."""
+    if _replica_id(request) > CONSUMER_REPLICA_ID:
+        yield CLUSTER_ACTION
+        return
+    names = context.broker.image.topic_names
+    session = context.broker.fetch_sessions.get(request.session_id)
+    topics: list[TopicKey] = [] if session is None else [topic for topic, _ in session.partitions]
+    topics += [topic.topic_id if context.api_version >= TOPIC_IDS_SINCE else topic.topic for topic in request.topics]
+    for topic in dict.fromkeys(topics):
+        name = topic if isinstance(topic, str) else names.get(topic)
+        if name is not None:
+            yield on_topic(Operation.READ, name)
+
+
 def handle(context: RequestContext, request: FetchRequest) -> None:
     """Read what there is; answer at once or when enough has come."""
-    begun = _begin(context, request)
+    if not _is_small(request):
+        context.run(_take_up(context, request))
+        return
+    asked = _Asked()
+    for topic in request.topics:
+        asked.wanted.update(_wanted(topic, context.api_version))
+    _begin_and_read(context, request, asked)
+
+
+async def _take_up(context: RequestContext, request: FetchRequest) -> None:
+    asked = await context.broker.slices.through(_collect(context, request))
+    _begin_and_read(context, request, asked)
+
+
+def _begin_and_read(context: RequestContext, request: FetchRequest, asked: _Asked) -> None:
+    begun = _begin(context, request, asked)
     if isinstance(begun, ErrorCode):
-        response = FetchResponse(error_code=int(begun), session_id=NO_SESSION, responses=[])
+        response = FetchResponse(
+            error_code=int(begun), session_id=NO_SESSION, responses=[], throttle_time_ms=context.throttle_ms
+        )
         parts, length = encode_fetch_response(response, context.api_version)
         context.reply_parts(parts, length)
         return
-    when_warm(context, Fetch(context, request, *begun).run)
+    Fetch(context, request, *begun, asked.beyond).begin()
+
+
+class _Asked:
+    """The partitions that a request names, each once."""
+
+    __slots__ = ("beyond", "forgotten", "wanted")
+
+    def __init__(self) -> None:
+        self.wanted: dict[PartitionKey, SessionPartition] = {}
+        #: Partitions beyond `UNKNOWN_PARTITIONS_LIMIT` that are not hosted here; of them only the number is kept.
+        self.beyond: dict[TopicKey, set[int]] = {}
+        self.forgotten: list[PartitionKey] = []
+
+
+class _Reading:
+    """What was read for one answer so far."""
+
+    __slots__ = ("at_once", "budget", "cold", "found", "total")
+
+    def __init__(self, budget: int) -> None:
+        #: Bytes of records that may still be added.
+        self.budget = budget
+        self.found: list[tuple[SessionPartition, PartitionData]] = []
+        #: What has to be brought into the page cache before the answer can be given.
+        self.cold: list[Range] = []
+        #: Bytes of records.
+        self.total = 0
+        #: Whether the client must be told at once: with an error, and, as in Kafka, where an older segment ends, since
+        #: that will not grow.
+        self.at_once = False
 
 
 class Fetch:
     """One fetch in work: its partitions, its session, and the rules that bound its answer."""
 
-    __slots__ = ("_context", "_incremental", "_request", "_session", "_wanted")
+    __slots__ = ("_beyond", "_context", "_incremental", "_request", "_session", "_wanted")
 
     def __init__(
         self,
@@ -98,21 +170,33 @@ class Fetch:
         wanted: list[SessionPartition],
         session: FetchSession | None,
         incremental: bool,
+        beyond: dict[TopicKey, set[int]],
     ) -> None:
+        self._beyond = beyond
         self._context = context
         self._request = request
         self._wanted = wanted
         self._session = session
         self._incremental = incremental
 
-    def run(self) -> None:
+    def begin(self) -> None:
         """Answer now if there is enough, or an error or the end of a segment; else wait for the partitions to grow."""
+        if len(self._wanted) <= PARTITIONS_AT_ONCE:
+            when_warm(self._context, lambda: self._answer_or_wait(self._read_all()))
+        else:
+            self._context.run(self._read_and_answer_or_wait())
+
+    async def _read_and_answer_or_wait(self) -> None:
+        self._answer_or_wait(await self._read_in_slices())
+
+    def _answer_or_wait(self, reading: _Reading) -> None:
         request = self._request
-        found, size, at_once = self._read_all()
-        if at_once or size >= request.min_bytes or request.max_wait_ms <= 0 or not self._wanted:
-            self._answer(found)
+        size = reading.total
+        at_once = reading.at_once or bool(self._beyond) or not self._wanted
+        if at_once or size >= request.min_bytes or request.max_wait_ms <= 0:
+            self._answer(reading.found)
             return
-        _release(found)
+        _release(reading.found)
         find = self._find
         partitions = [partition for wanted in self._wanted if (partition := find(wanted)) is not None]
         DelayedFetch(
@@ -127,10 +211,58 @@ class Fetch:
     def _answer_late(self) -> None:
         """Called by a timer, or by whoever appended: an error here must stay here."""
         try:
-            when_warm(self._context, lambda: self._answer(self._read_all()[0]))
+            if len(self._wanted) <= PARTITIONS_AT_ONCE:
+                when_warm(self._context, lambda: self._answer(self._read_all().found))
+            else:
+                self._context.run(self._read_and_answer())
         except Exception:
             log.exception("a fetch of %s failed", self._context.client_host)
             self._context.disconnect()
+
+    async def _read_and_answer(self) -> None:
+        self._answer((await self._read_in_slices()).found)
+
+    def _new_reading(self) -> _Reading:
+        return _Reading(min(self._request.max_bytes, self._context.broker.fetch_max_bytes))
+
+    def _read_all(self) -> _Reading:
+        """What each partition has to tell. Raises ColdRange where the loop would have to wait for the disk."""
+        reading = self._new_reading()
+        for wanted in self._wanted:
+            self._read(wanted, reading)
+        if reading.cold:
+            _release(reading.found)
+            raise ColdRange(reading.cold)
+        return reading
+
+    async def _read_in_slices(self) -> _Reading:
+        """The same for many partitions; waits until what is cold was brought."""
+        reading = self._new_reading()
+        is_complete = False
+        try:
+            for rounds_left in range(MOST_ROUNDS - 1, -1, -1):
+                for start in range(0, len(self._wanted), PARTITIONS_PER_STEP):
+                    await self._context.broker.slices.point()
+                    some = self._wanted[start : start + PARTITIONS_PER_STEP]
+                    if rounds_left:
+                        without_waiting(partial(self._read_some, some, reading))
+                    else:
+                        self._read_some(some, reading)
+                if not reading.cold:
+                    is_complete = True
+                    return reading
+                cold = reading.cold
+                _release(reading.found)
+                reading = self._new_reading()
+                await bring_in(self._context, cold)
+        finally:
+            if not is_complete:
+                _release(reading.found)
+        raise AssertionError("the last round waits for the disk and leaves nothing cold")
+
+    def _read_some(self, some: list[SessionPartition], reading: _Reading) -> None:
+        for wanted in some:
+            self._read(wanted, reading)
 
     def _find(self, wanted: SessionPartition) -> Partition | None:
         partitions = self._context.broker.partitions
@@ -139,70 +271,59 @@ class Fetch:
             return partitions.get(topic, wanted.index)
         return partitions.get_by_id(topic, wanted.index)
 
-    def _read_all(self) -> tuple[list[tuple[SessionPartition, PartitionData]], int, bool]:
-        """What each partition has to tell, the bytes of records in it, and whether it must be told at once.
-
-        That is so with an error, and, as in Kafka, where an older segment ends: it will not grow. Raises ColdRange
-        where the loop would have to wait for the disk.
-        """
+    def _read(self, wanted: SessionPartition, reading: _Reading) -> None:
+        """Add what a partition has to tell."""
         request = self._request
         isolation_level = request.isolation_level
-        budget = min(request.max_bytes, self._context.broker.fetch_max_bytes)
-        found: list[tuple[SessionPartition, PartitionData]] = []
-        cold: list[Range] = []
-        total = 0
-        at_once = False
         version = self._context.api_version
-        whole_batch = version >= WHOLE_BATCH_SINCE
-        for wanted in self._wanted:
-            partition = self._find(wanted)
-            refusal = self._refuse(wanted, partition)
-            if partition is None or refusal is not None:
-                assert refusal is not None
-                found.append((wanted, refusal))
-                at_once = True
-                continue
-            log = partition.log
-            up_to = partition.visible_end(isolation_level)
-            read: LogRead | None = None
-            if wanted.fetch_offset != up_to:
-                try:
-                    done = log.read(
-                        wanted.fetch_offset,
-                        min(wanted.max_bytes, budget),
-                        up_to_offset=up_to,
-                        min_one_batch=whole_batch and not total,
-                    )
-                except ColdRange as missing:
-                    cold += missing.ranges
-                    continue
-                if isinstance(done, ReadRefusal):
-                    self._context.broker.partitions.read_refused(partition, done)
-                    found.append((wanted, _failed(wanted.index, _told(done.error, version))))
-                    at_once = True
-                    continue
-                read = done
-                total += read.size
-                at_once = at_once or (read.slice is not None and not read.slice.active)
-                budget = max(budget - read.size, 0)
-            elif self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
-                continue
+        found = reading.found
+        partition = self._find(wanted)
+        refusal = self._refuse(wanted, partition)
+        if partition is None or refusal is not None:
+            assert refusal is not None
+            found.append((wanted, refusal))
+            reading.at_once = True
+            return
+        log = partition.log
+        up_to = partition.visible_end(isolation_level)
+        read: LogRead | None = None
+        if wanted.fetch_offset != up_to:
             try:
-                found.append((wanted, _success(wanted, partition, read, isolation_level)))
+                done = log.read(
+                    wanted.fetch_offset,
+                    min(wanted.max_bytes, reading.budget),
+                    up_to_offset=up_to,
+                    min_one_batch=version >= WHOLE_BATCH_SINCE and not reading.total,
+                )
             except ColdRange as missing:
-                if read is not None and read.slice is not None and read.slice.release is not None:
-                    read.slice.release()
-                cold += missing.ranges
-        if cold:
-            _release(found)
-            raise ColdRange(cold)
-        return found, total, at_once
+                reading.cold += missing.ranges
+                return
+            if isinstance(done, ReadRefusal):
+                self._context.broker.partitions.read_refused(partition, done)
+                found.append((wanted, _failed(wanted.index, _told(done.error, version))))
+                reading.at_once = True
+                return
+            read = done
+            reading.total += read.size
+            if read.slice is not None and not read.slice.active:
+                reading.at_once = True
+            reading.budget = max(reading.budget - read.size, 0)
+        elif self._incremental and wanted.knows(log.high_watermark, log.log_start_offset):
+            return
+        try:
+            found.append((wanted, _success(wanted, partition, read, isolation_level)))
+        except ColdRange as missing:
+            if read is not None and read.slice is not None and read.slice.release is not None:
+                read.slice.release()
+            reading.cold += missing.ranges
 
     def _refuse(self, wanted: SessionPartition, partition: Partition | None) -> PartitionData | None:
         """Why a partition cannot be read by this request, whatever is in it; None where it can."""
         version = self._context.api_version
+        if self._context.permitted is not None and not self._is_permitted(wanted.topic):
+            return _failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if partition is None:
-            error = self._unknown(wanted)
+            error = self._unknown(wanted.topic, wanted.index)
             return _failed(wanted.index, error, unknown=error in UNKNOWN)
         error = partition.check_epoch(wanted.current_leader_epoch)
         if error is not ErrorCode.NONE:
@@ -275,26 +396,58 @@ class Fetch:
                 if size:
                     session.served(wanted)
             by_topic.setdefault(wanted.topic, []).append(data)
+        topics = [
+            FetchableTopicResponse(topic=topic, partitions=data)
+            if isinstance(topic, str)
+            else FetchableTopicResponse(topic_id=topic, partitions=data)
+            for topic, data in by_topic.items()
+        ]
+        if self._beyond:
+            topics += [self._answer_beyond(topic, indexes) for topic, indexes in self._beyond.items()]
         response = FetchResponse(
             error_code=0,
             session_id=session.session_id if session is not None else NO_SESSION,
-            responses=[
-                FetchableTopicResponse(topic=topic, partitions=data)
-                if isinstance(topic, str)
-                else FetchableTopicResponse(topic_id=topic, partitions=data)
-                for topic, data in by_topic.items()
-            ],
+            responses=topics,
+            throttle_time_ms=self._context.throttle_ms,
         )
+        if len(found) > PARTITIONS_AT_ONCE or self._beyond:
+            self._context.run(self._reply_in_slices(response, found))
+            return
         parts, length = encode_fetch_response(response, self._context.api_version)
         self._context.reply_parts(parts, length)
 
-    def _unknown(self, wanted: SessionPartition) -> ErrorCode:
+    async def _reply_in_slices(
+        self, response: FetchResponse, found: list[tuple[SessionPartition, PartitionData]]
+    ) -> None:
+        is_encoded = False
+        try:
+            parts, length = await self._context.broker.slices.through(encode_steps(response, self._context.api_version))
+            is_encoded = True
+        finally:
+            if not is_encoded:
+                _release(found)
+        self._context.reply_parts(parts, length)
+
+    def _answer_beyond(self, topic: TopicKey, indexes: set[int]) -> FetchableTopicResponse:
+        """The errors of partitions that are not hosted here and were not kept."""
+        partitions = mapped(indexes, lambda index: _failed(index, self._unknown(topic, index), unknown=True))
+        if isinstance(topic, str):
+            return FetchableTopicResponse(topic=topic, partitions=partitions)
+        return FetchableTopicResponse(topic_id=topic, partitions=partitions)
+
+    def _is_permitted(self, topic: TopicKey) -> bool:
+        context = self._context
+        if _replica_id(self._request) > CONSUMER_REPLICA_ID:
+            return context.permits(*CLUSTER_ACTION)
+        name = topic if isinstance(topic, str) else context.broker.image.topic_names.get(topic)
+        return name is None or context.permits(Operation.READ, ResourceType.TOPIC, name)
+
+    def _unknown(self, topic: TopicKey, index: int) -> ErrorCode:
         broker = self._context.broker
-        topic = wanted.topic
         name = topic if isinstance(topic, str) else broker.image.topic_names.get(topic)
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        return _told(broker.partitions.missing(name, wanted.index), self._context.api_version)
+        return _told(broker.partitions.missing(name, index), self._context.api_version)
 
 
 class _Conversion:
@@ -434,8 +587,23 @@ def _diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | No
     )
 
 
+def _replica_id(request: FetchRequest) -> int:
+    """The broker that fetches, -1 for a consumer."""
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
+def _is_small(request: FetchRequest) -> bool:
+    """Whether the partitions named are so few that they are looked at in one go."""
+    topics = request.topics
+    return (
+        len(topics) <= PARTITIONS_AT_ONCE
+        and sum([len(topic.partitions) for topic in topics]) <= PARTITIONS_AT_ONCE
+        and not request.forgotten_topics_data
+    )
+
+
 def _begin(
-    context: RequestContext, request: FetchRequest
+    context: RequestContext, request: FetchRequest, asked: _Asked
 ) -> tuple[list[SessionPartition], FetchSession | None, bool] | ErrorCode:
     """The partitions to read with their session, or the error that ends the fetch (KIP-227)."""
     sessions = context.broker.fetch_sessions
@@ -444,40 +612,58 @@ def _begin(
     epoch = request.session_epoch
     if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         sessions.remove(request.session_id)
-        wanted = list({(p.topic, p.index): p for p in _wanted(request, by_id)}.values())
-        if epoch == FINAL_EPOCH:
+        wanted = list(asked.wanted.values())
+        if epoch == FINAL_EPOCH or asked.beyond:
             return wanted, None, False
         return wanted, sessions.create(by_id, wanted, now_ms), False
     session = sessions.resume(request.session_id, epoch, by_id, now_ms)
     if isinstance(session, ErrorCode):
         return session
-    if request.topics or request.forgotten_topics_data:
-        keeps = sessions.change(session, _wanted(request, by_id), _forgotten(request, by_id))
-        if not keeps:
-            return list(session.partitions.values()), None, False
+    keeps = True
+    if asked.wanted or asked.forgotten:
+        keeps = sessions.change(session, asked.wanted.values(), asked.forgotten)
     wanted = list(session.partitions.values())
-    if not wanted:
+    if not wanted or not keeps or asked.beyond:
         sessions.remove(session.session_id)
         return wanted, None, False
     return wanted, session, True
 
 
-def _wanted(request: FetchRequest, by_id: bool) -> Iterable[SessionPartition]:
-    for topic in request.topics:
-        key: TopicKey = topic.topic_id if by_id else topic.topic
-        for asked in topic.partitions:
-            yield SessionPartition(
+def _wanted(topic: FetchTopic, version: int) -> Iterable[tuple[PartitionKey, SessionPartition]]:
+    key: TopicKey = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic
+    for asked in topic.partitions:
+        yield (
+            (key, asked.partition),
+            SessionPartition(
                 key,
                 asked.partition,
                 asked.fetch_offset,
                 asked.partition_max_bytes,
                 max(asked.current_leader_epoch, NO_EPOCH),
                 asked.last_fetched_epoch,
-            )
+            ),
+        )
 
 
-def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[PartitionKey]:
-    for topic in request.forgotten_topics_data:
-        key: TopicKey = topic.topic_id if by_id else topic.topic
-        for index in topic.partitions:
-            yield key, index
+def _collect(context: RequestContext, request: FetchRequest) -> Steps[_Asked]:
+    """The partitions of a large request. Of those that are not hosted here few are kept as they were asked for."""
+    asked = _Asked()
+    hosts = context.broker.partitions.hosts
+    version = context.api_version
+    unknown = number = 0
+    for topic in request.topics:
+        for (key, index), partition in _wanted(topic, version):
+            number += 1
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
+            if not hosts(key, index):
+                unknown += 1
+                if unknown > UNKNOWN_PARTITIONS_LIMIT:
+                    asked.beyond.setdefault(key, set()).add(index)
+                    continue
+            asked.wanted[key, index] = partition
+    for forgotten in request.forgotten_topics_data:
+        key = forgotten.topic_id if version >= TOPIC_IDS_SINCE else forgotten.topic
+        yield
+        asked.forgotten += [(key, index) for index in forgotten.partitions]
+    return asked

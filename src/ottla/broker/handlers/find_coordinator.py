@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.authorization import Access, Operation, ResourceType
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
@@ -34,6 +38,13 @@ class _Found(NamedTuple):
     host: str = ""
     port: int = -1
     message: str | None = None
+
+
+def accesses(context: RequestContext, request: FindCoordinatorRequest) -> Iterable[Access]:
+    """DESCRIBE of each group or transactional id."""
+    keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else (request.key,)
+    kind = ResourceType.TRANSACTIONAL_ID if request.key_type == TRANSACTION else ResourceType.GROUP
+    return (Access(Operation.DESCRIBE, kind, key) for key in keys)
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
@@ -61,27 +72,35 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, error: Err
             )
         )
         return
-    coordinators = []
-    for key in request.coordinator_keys:
-        found = _find(context, key, request.key_type, error)
-        coordinators.append(
-            Coordinator(
-                key=key,
-                node_id=found.node_id,
-                host=found.host,
-                port=found.port,
-                error_code=found.error,
-                error_message=found.message or ("" if found.error is ErrorCode.NONE else found.error.message),
+    context.reply_in_steps(
+        FindCoordinatorResponse(
+            coordinators=mapped(
+                request.coordinator_keys, lambda key: _coordinator(key, _find(context, key, request.key_type, error))
             )
         )
-    context.reply(FindCoordinatorResponse(coordinators=coordinators))
+    )
+
+
+def _coordinator(key: str, found: _Found) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+        error_code=found.error,
+        error_message=found.message or ("" if found.error is ErrorCode.NONE else found.error.message),
+    )
 
 
 def _find(context: RequestContext, key: str, key_type: int, error: ErrorCode) -> _Found:
     if key_type == TRANSACTION:
+        if not context.permits(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+            return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return _Found(ErrorCode.INVALID_REQUEST, message=NO_TRANSACTIONS)
     if key_type != GROUP:
         return _Found(ErrorCode.INVALID_REQUEST)
+    if not context.permits(Operation.DESCRIBE, ResourceType.GROUP, key):
+        return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if error is not ErrorCode.NONE:
         return _Found(error)
     image = context.broker.image

@@ -7,17 +7,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_group
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 4
 
 
+def accesses(context: RequestContext, request: HeartbeatRequest) -> Iterable[Access]:
+    """READ of the group."""
+    return (on_group(Operation.READ, request.group_id),)
+
+
 def handle(context: RequestContext, request: HeartbeatRequest) -> None:
     """Answer at once."""
+    if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
+        context.reply(HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
     error = context.broker.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )

@@ -11,11 +11,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster
 from ottla.broker.control.refusals import TREE_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.broker.context import RequestContext
 
 log = logging.getLogger("ottla.broker")
@@ -24,8 +27,19 @@ MIN_VERSION = 0
 MAX_VERSION = 5
 
 
+def accesses(context: RequestContext, request: InitProducerIdRequest) -> Iterable[Access]:
+    """WRITE of the transactional id, or IDEMPOTENT_WRITE of the cluster."""
+    if request.transactional_id is not None:
+        return (Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),)
+    return (on_cluster(Operation.IDEMPOTENT_WRITE),)
+
+
 def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
     """Give out the next producer id with epoch 0, as Kafka does for every producer without a transactional id."""
+    refusal = _refusal(context, request)
+    if refusal is not ErrorCode.NONE:
+        context.reply(InitProducerIdResponse(error_code=int(refusal), producer_id=-1, producer_epoch=-1))
+        return
     if request.transactional_id is not None:
         error = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
         context.reply(InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1))
@@ -36,6 +50,15 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
         )
         return
     context.spawn(_give_out(context))
+
+
+def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
+    if request.transactional_id is not None:
+        if not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif not context.permits(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
 
 
 async def _give_out(context: RequestContext) -> None:

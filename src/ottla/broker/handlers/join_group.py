@@ -11,11 +11,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_group
 from ottla.groups.events import JoinGroup, JoinResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
@@ -29,6 +34,13 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 #: Bytes of a client or instance id that a member id can be made of: a dash and a UUID follow, and a string on the wire
 #: has at most 32,767 bytes.
 LONGEST_NAME = 32_767 - 37
+#: Protocols (assignors) of one member, which the group remembers; the clients that exist name a handful.
+PROTOCOLS_LIMIT = 1_000
+
+
+def accesses(context: RequestContext, request: JoinGroupRequest) -> Iterable[Access]:
+    """READ of the group."""
+    return (on_group(Operation.READ, request.group_id),)
 
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> None:
@@ -36,6 +48,12 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> None:
     version = context.api_version
     groups = context.broker.groups
     name = context.client_id if request.group_instance_id is None else request.group_instance_id
+    if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
+        _answer(context, JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id))
+        return
+    if len(request.protocols) > PROTOCOLS_LIMIT:
+        _answer(context, JoinResult(ErrorCode.INVALID_REQUEST, request.member_id))
+        return
     if not request.member_id and len(name.encode()) > LONGEST_NAME:
         _answer(context, JoinResult(ErrorCode.INVALID_REQUEST, request.member_id))
         return
@@ -64,7 +82,7 @@ def _answer(context: RequestContext, result: JoinResult) -> None:
     protocol_name = result.protocol_name
     if protocol_name is None and context.api_version < FIRST_VERSION_WITH_NULL_PROTOCOL:
         protocol_name = ""
-    context.reply(
+    context.reply_in_steps(
         JoinGroupResponse(
             error_code=result.error,
             generation_id=result.generation_id,
@@ -73,13 +91,13 @@ def _answer(context: RequestContext, result: JoinResult) -> None:
             leader=result.leader,
             skip_assignment=result.skip_assignment,
             member_id=result.member_id,
-            members=[
-                JoinGroupResponseMember(
+            members=mapped(
+                result.members,
+                lambda member: JoinGroupResponseMember(
                     member_id=member.member_id,
                     group_instance_id=member.group_instance_id,
                     metadata=member.metadata,
-                )
-                for member in result.members
-            ],
+                ),
+            ),
         )
     )

@@ -9,35 +9,97 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_group
 from ottla.groups.events import LeaveGroup, LeaveResult, LeavingMember
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 5
 
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
+#: Members that leave between two slices.
+MEMBERS_PER_STEP = 500
+
+
+def accesses(context: RequestContext, request: LeaveGroupRequest) -> Iterable[Access]:
+    """READ of the group."""
+    return (on_group(Operation.READ, request.group_id),)
 
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> None:
     """Let the members go."""
-    if context.api_version >= FIRST_VERSION_WITH_MANY_MEMBERS:
-        members = [LeavingMember(m.member_id, m.group_instance_id, m.reason) for m in request.members]
-    else:
+    if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
+        _answer(context, LeaveResult(ErrorCode.GROUP_AUTHORIZATION_FAILED, ()))
+        return
+    if context.api_version < FIRST_VERSION_WITH_MANY_MEMBERS:
         members = [LeavingMember(request.member_id)]
-    context.broker.groups.submit(LeaveGroup(partial(_answer, context), request.group_id, members))
+        context.broker.groups.submit(LeaveGroup(partial(_answer, context), request.group_id, members))
+    else:
+        context.run(_leave(context, request))
+
+
+async def _leave(context: RequestContext, request: LeaveGroupRequest) -> None:
+    """Let many members go, some at a time."""
+    answers = _Answers(context)
+    leaving: list[LeavingMember] = []
+    for member in request.members:
+        leaving.append(LeavingMember(member.member_id, member.group_instance_id, member.reason))
+        if len(leaving) == MEMBERS_PER_STEP:
+            answers.ask(request.group_id, leaving)
+            leaving = []
+            await context.broker.slices.point()
+    if leaving or not answers.asked:
+        answers.ask(request.group_id, leaving)
+    answers.no_more()
+
+
+class _Answers:
+    """The results of the parts in which members leave; the last one to come is answered with all."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._results: dict[int, LeaveResult] = {}
+        self.asked = 0
+        self._is_complete = False
+
+    def ask(self, group_id: str, members: list[LeavingMember]) -> None:
+        part = self.asked
+        self.asked += 1
+        self._context.broker.groups.submit(LeaveGroup(partial(self._take, part), group_id, members))
+
+    def no_more(self) -> None:
+        self._is_complete = True
+        self._answer()
+
+    def _take(self, part: int, result: LeaveResult) -> None:
+        self._results[part] = result
+        self._answer()
+
+    def _answer(self) -> None:
+        if not self._is_complete or len(self._results) < self.asked:
+            return
+        parts = [self._results[part] for part in range(self.asked)]
+        error = next((one.error for one in parts if one.error is not ErrorCode.NONE), ErrorCode.NONE)
+        _answer(self._context, LeaveResult(error, [member for one in parts for member in one.members]))
 
 
 def _answer(context: RequestContext, result: LeaveResult) -> None:
     if context.api_version >= FIRST_VERSION_WITH_MANY_MEMBERS:
-        members = [
-            MemberResponse(member_id=m.member_id, group_instance_id=m.group_instance_id, error_code=error)
-            for m, error in result.members
-        ]
-        context.reply(LeaveGroupResponse(error_code=result.error, members=members))
+        members = mapped(
+            result.members,
+            lambda left: MemberResponse(
+                member_id=left[0].member_id, group_instance_id=left[0].group_instance_id, error_code=left[1]
+            ),
+        )
+        context.reply_in_steps(LeaveGroupResponse(error_code=result.error, members=members))
         return
     error = result.error
     if error is ErrorCode.NONE and result.members:

@@ -8,32 +8,59 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_group
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
+    from ottla.groups.machine import GroupMachine
 
 MIN_VERSION = 0
 MAX_VERSION = 5
 
 CLASSIC = "classic"
+#: Groups that are looked at between two slices.
+GROUPS_PER_STEP = 256
+
+
+def accesses(context: RequestContext, request: ListGroupsRequest) -> Iterable[Access]:
+    """DESCRIBE of the cluster, or of single groups."""
+    yield on_cluster(Operation.DESCRIBE)
+    for group in context.broker.groups.groups()[1]:
+        yield on_group(Operation.DESCRIBE, group.group_id)
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> None:
-    """Answer at once."""
+    """Answer with the groups that pass the filters and may be seen."""
+    context.run(_list(context, request))
+
+
+async def _list(context: RequestContext, request: ListGroupsRequest) -> None:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     error, groups = context.broker.groups.groups()
     if types and CLASSIC not in types:
         groups = []
-    listed = [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC,
-        )
-        for group in groups
-        if not states or group.state.value.lower() in states
-    ]
-    context.reply(ListGroupsResponse(error_code=error, groups=listed))
+    sees_all = context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    listed: list[GroupMachine] = []
+    for number, group in enumerate(groups):
+        if number % GROUPS_PER_STEP == 0:
+            await context.broker.slices.point()
+        if states and group.state.value.lower() not in states:
+            continue
+        if sees_all or context.permits(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            listed.append(group)
+    await context.replied(ListGroupsResponse(error_code=error, groups=mapped(listed, _listed)))
+
+
+def _listed(group: GroupMachine) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )

@@ -7,12 +7,12 @@ KIP-405), which is the log start where nothing is tiered; 9 for the last tiered 
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.cold_reads import when_warm
+from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType, on_topics
+from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.env.disk import DiskError
-from ottla.env.warmth import ColdRange, Range
+from ottla.env.warmth import Range, without_waiting
 from ottla.storage.results import OffsetTimestamp, ReadRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
@@ -20,10 +20,15 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from ottla.wire.stepwise import Steps, mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.broker.replicas.partition import Partition
     from ottla.storage.log import PartitionLog
@@ -38,49 +43,119 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
 EPOCHS_SINCE = 4
+#: Partitions that are looked at between two slices; a look-up by time reads indexes.
+PARTITIONS_PER_STEP = 8
 #: The first version in which each special timestamp may be asked for.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
+def accesses(context: RequestContext, request: ListOffsetsRequest) -> Iterable[Access]:
+    """CLUSTER_ACTION for a broker, DESCRIBE of each topic for a client."""
+    if request.replica_id > CONSUMER_REPLICA_ID:
+        yield CLUSTER_ACTION
+    else:
+        yield from on_topics(Operation.DESCRIBE, (topic.name for topic in request.topics))
+
+
 def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
     """Answer per partition; each fails on its own."""
-    when_warm(context, partial(_answer_all, context, request))
+    context.run(_answer_all(context, request))
 
 
-def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> None:
-    """Raises ColdRange where the loop would have to wait for the disk."""
-    partitions = context.broker.partitions
-    image = context.broker.image
-    seen: set[tuple[str, int]] = set()
+async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> None:
+    broker = context.broker
+    repeated = await broker.slices.through(_repeated(request))
+    answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
+    for rounds_left in range(MOST_ROUNDS - 1, -1, -1):
+        cold: list[Range] = []
+        await broker.slices.through(_look_up(context, request, repeated, answers, cold, rounds_left))
+        if not cold:
+            break
+        await bring_in(context, cold)
+
+    def topic_result(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+        name = topic.name
+        return ListOffsetsTopicResponse(
+            name=name,
+            partitions=mapped(
+                topic.partitions,
+                lambda asked: (
+                    _failed(asked, ErrorCode.INVALID_REQUEST)
+                    if (name, asked.partition_index) in repeated
+                    else answers.get((name, asked.partition_index))
+                    or _failed(asked, _missing(context, request, name, asked))
+                ),
+            ),
+        )
+
+    await context.replied(ListOffsetsResponse(topics=mapped(request.topics, topic_result)))
+
+
+def _repeated(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
+    """Partitions that are named more than once."""
     repeated: set[tuple[str, int]] = set()
+    seen: dict[str, set[int]] = {}
     for topic in request.topics:
-        for asked in topic.partitions:
+        indexes = seen.setdefault(topic.name, set())
+        for number, asked in enumerate(topic.partitions):
+            index = asked.partition_index
+            if index in indexes:
+                repeated.add((topic.name, index))
+            indexes.add(index)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
+    return repeated
+
+
+def _look_up(
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    repeated: set[tuple[str, int]],
+    answers: dict[tuple[str, int], ListOffsetsPartitionResponse],
+    cold: list[Range],
+    rounds_left: int,
+) -> Steps[None]:
+    """Add what is not answered yet, or the ranges of files that have to be read first; in the last round the loop
+    waits for the disk.
+    """
+    partitions = context.broker.partitions
+    for topic in request.topics:
+        if not _is_permitted(context, request, topic.name):
+            continue
+        for number, asked in enumerate(topic.partitions):
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
             key = (topic.name, asked.partition_index)
-            (repeated if key in seen else seen).add(key)
-    topics: list[ListOffsetsTopicResponse] = []
-    cold: list[Range] = []
-    for topic in request.topics:
-        answers = []
-        for asked in topic.partitions:
-            partition = partitions.get(topic.name, asked.partition_index)
-            if (topic.name, asked.partition_index) in repeated:
-                answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
-            elif partition is None:
-                error = partitions.missing(topic.name, asked.partition_index)
-                known = image.topics.get(topic.name)
-                exists = known is not None and 0 <= asked.partition_index < len(known.partitions)
-                if exists and error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                answers.append(_failed(asked, error))
+            partition = partitions.get(*key)
+            if partition is None or key in answers or key in repeated:
+                continue
+
+            def answer(key: tuple[str, int] = key, partition: Partition = partition, asked: Any = asked) -> None:
+                answers[key] = _answer(context, partition, asked, request.isolation_level)
+
+            if rounds_left:
+                cold += without_waiting(answer)
             else:
-                try:
-                    answers.append(_answer(context, partition, asked, request.isolation_level))
-                except ColdRange as found:
-                    cold += found.ranges
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    if cold:
-        raise ColdRange(cold)
-    context.reply(ListOffsetsResponse(topics=topics))
+                answer()
+
+
+def _is_permitted(context: RequestContext, request: ListOffsetsRequest, topic: str) -> bool:
+    if request.replica_id > CONSUMER_REPLICA_ID:
+        return context.permits(*CLUSTER_ACTION)
+    return context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def _missing(
+    context: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+) -> ErrorCode:
+    """Why a partition cannot be asked here."""
+    if not _is_permitted(context, request, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    index = asked.partition_index
+    error = context.broker.partitions.missing(topic, index)
+    known = context.broker.image.topics.get(topic)
+    exists = known is not None and 0 <= index < len(known.partitions)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists and error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error
 
 
 def _answer(

@@ -13,20 +13,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic, on_topics
 from ottla.cluster.topics import is_internal_topic, topic_name_problem
-from ottla.wire.codec import encode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.stepwise import Steps, encode_steps, mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
-    from ottla.cluster.image import TopicImage
+    from ottla.cluster.image import ClusterImage, PartitionImage, TopicImage
 
 MIN_VERSION = 0
 MAX_VERSION = 12
@@ -43,6 +48,10 @@ TRY_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 
 #: Encoded answers that are kept, and their bytes together: a request may name a million topics.
 CACHED_ANSWERS = 256
+#: Answers to requests that name more topics are not kept.
+CACHED_NAMES = 1_000
+#: Topics of a request that are looked at between two slices.
+TOPICS_PER_STEP = 64
 CACHED_BYTES = 8 * 1024 * 1024
 
 
@@ -72,93 +81,153 @@ class MetadataCache:
             self._bytes = size
 
 
+def accesses(context: RequestContext, request: MetadataRequest) -> Iterable[Access]:
+    """DESCRIBE of each topic, CREATE of those that would be made, DESCRIBE of the cluster for its operations."""
+    known = context.broker.image
+    yield on_cluster(Operation.CREATE)
+    yield on_cluster(Operation.DESCRIBE)
+    if _wants_all(context, request):
+        yield from on_topics(Operation.DESCRIBE, known.topics)
+        return
+    for asked in request.topics or ():
+        name = asked.name if asked.name is not None else known.topic_names.get(asked.topic_id)
+        if name is not None:
+            yield on_topic(Operation.DESCRIBE, name)
+            yield on_topic(Operation.CREATE, name)
+
+
 def handle(context: RequestContext, request: MetadataRequest) -> None:
     """Answer from the image, after making topics that are missing and may be made."""
-    problem = _check_ids(context, request)
+    context.run(_take_up(context, request))
+
+
+async def _take_up(context: RequestContext, request: MetadataRequest) -> None:
+    slices = context.broker.slices
+    problem = await slices.through(_check_ids(context, request))
     if problem is not None:
-        context.reply(problem)
+        await context.replied(problem)
         return
-    missing = _to_create(context, request)
+    missing = await slices.through(_to_create(context, request))
     if missing:
+        # Topics that are being made are made even if the client goes away.
         context.spawn(_create_and_answer(context, request, missing))
     else:
-        _answer(context, request, {})
+        await _answer(context, request, {})
 
 
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> None:
     errors: dict[str, ErrorCode] = {}
     for name in missing:
+        await context.broker.slices.point()
+        if context.is_gone:
+            return
         refusal = await context.broker.control.ensure_topic(name)
         if refusal is None or refusal.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             continue
         # Clients ask again for a topic whose leader is to come; of a ZooKeeper that is away they know nothing.
         errors[name] = ErrorCode.LEADER_NOT_AVAILABLE if refusal.error in TRY_AGAIN else refusal.error
-    _answer(context, request, errors)
+    await _answer(context, request, errors)
 
 
-def _check_ids(context: RequestContext, request: MetadataRequest) -> MetadataResponse | None:
+def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
+def _check_ids(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse | None]:
     """Topic ids may be asked for from version 12 on; before, the whole request is invalid."""
     if context.api_version >= 12 or request.topics is None or context.api_version < 10:
         return None
-    if all(topic.name is not None and topic.topic_id == NO_ID for topic in request.topics):
-        return None
-    error = int(ErrorCode.INVALID_REQUEST)
-    return MetadataResponse(
-        brokers=[],
-        topics=[
-            MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
-            for topic in request.topics
-        ],
+    for number, topic in enumerate(request.topics):
+        if number % TOPICS_PER_STEP == 0:
+            yield
+        if topic.name is None or topic.topic_id != NO_ID:
+            return MetadataResponse(brokers=[], topics=mapped(request.topics, _invalid))
+    return None
+
+
+def _invalid(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=int(ErrorCode.INVALID_REQUEST), name=topic.name or "", topic_id=topic.topic_id, partitions=[]
     )
 
 
-def _to_create(context: RequestContext, request: MetadataRequest) -> list[str]:
+def _to_create(context: RequestContext, request: MetadataRequest) -> Steps[list[str]]:
+    """The topics that are missing and may be made now, each once."""
     if not request.topics or not request.allow_auto_topic_creation:
         return []
     known = context.broker.image.topics
-    names = [topic.name for topic in request.topics if topic.name is not None and topic.name not in known]
-    if not names:
-        return []
     auto = context.broker.config.get_boolean("auto.create.topics.enable")
-    return [name for name in names if (auto or is_internal_topic(name)) and topic_name_problem(name) is None]
+    names: dict[str, None] = {}
+    for number, topic in enumerate(request.topics):
+        if number % TOPICS_PER_STEP == 0:
+            yield
+        name = topic.name
+        if (
+            name is None
+            or name in known
+            or not (auto or is_internal_topic(name))
+            or topic_name_problem(name) is not None
+        ):
+            continue
+        if _may_create(context, name):
+            names[name] = None
+    return list(names)
 
 
-def _answer(context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]) -> None:
+def _may_create(context: RequestContext, name: str) -> bool:
+    create = Operation.CREATE
+    return context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name) and (
+        context.permits(create, ResourceType.CLUSTER, CLUSTER_NAME) or context.permits(create, ResourceType.TOPIC, name)
+    )
+
+
+async def _answer(context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]) -> None:
     broker = context.broker
     image_version = broker.image.version
-    names = None if request.topics is None else tuple((t.name, t.topic_id) for t in request.topics)
-    key = (
-        context.api_version,
-        context.listener_name,
-        names,
-        request.include_topic_authorized_operations,
-        request.include_cluster_authorized_operations,
-    )
-    body = broker.metadata_cache.get(image_version, key) if not errors else None
-    if body is None:
-        body = encode(_response(context, request, errors), context.api_version)
-        if not errors:
-            broker.metadata_cache.put(image_version, key, body)
+    asked = request.topics
+    cached = not errors and not context.throttle_ms and (asked is None or len(asked) <= CACHED_NAMES)
+    key = None
+    if cached:
+        key = (
+            context.api_version,
+            context.listener_name,
+            None if asked is None else tuple((t.name, t.topic_id) for t in asked),
+            request.include_topic_authorized_operations,
+            request.include_cluster_authorized_operations,
+            None if context.permitted is None else frozenset(context.permitted),
+        )
+        body = broker.metadata_cache.get(image_version, key)
+        if body is not None:
+            context.reply_body(body)
+            return
+    response = await broker.slices.through(_response(context, request, errors))
+    if key is None:
+        await context.replied(response)
+        return
+    parts, _ = await broker.slices.through(encode_steps(response, context.api_version))
+    body = b"".join(parts)
+    broker.metadata_cache.put(image_version, key, body)
     context.reply_body(body)
 
 
-def _response(context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]) -> MetadataResponse:
+def _response(
+    context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> Steps[MetadataResponse]:
     image = context.broker.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = [_topic(topic, operations) for topic in image.topics.values()]
+    if _wants_all(context, request):
+        every = list(image.topics.values())
+        if context.permitted is not None:
+            every = [t for t in every if context.permits(Operation.DESCRIBE, ResourceType.TOPIC, t.name)]
+        topics = mapped(every, lambda topic: _topic(topic, operations))
     else:
-        topics = []
         # A topic that is named twice is described once.
-        for asked in {(asked.name, asked.topic_id): asked for asked in request.topics}.values():
-            name = asked.name
-            if name is None:
-                name = image.topic_names.get(asked.topic_id)
-            found = image.topics.get(name) if name is not None else None
-            if found is not None:
-                topics.append(_topic(found, operations))
-            else:
-                topics.append(_unknown(asked.name, asked.topic_id, errors))
+        asked: dict[tuple[str | None, UUID], None] = {}
+        for number, one in enumerate(request.topics or ()):
+            if number % TOPICS_PER_STEP == 0:
+                yield
+            asked[one.name, one.topic_id] = None
+        topics = mapped(asked, lambda key: _asked_topic(context, image, key, operations, errors))
     brokers = []
     for broker in image.brokers.values():
         endpoint = broker.endpoint(context.listener_name)
@@ -166,15 +235,33 @@ def _response(context: RequestContext, request: MetadataRequest, errors: dict[st
             brokers.append(
                 MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             )
+    tells_operations = request.include_cluster_authorized_operations and context.permits(
+        Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
+    )
     return MetadataResponse(
         brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        cluster_authorized_operations=CLUSTER_OPERATIONS if tells_operations else NOT_ASKED,
     )
+
+
+def _asked_topic(
+    context: RequestContext,
+    image: ClusterImage,
+    key: tuple[str | None, UUID],
+    operations: int,
+    errors: dict[str, ErrorCode],
+) -> MetadataResponseTopic:
+    asked_name, topic_id = key
+    name = asked_name if asked_name is not None else image.topic_names.get(topic_id)
+    if name is not None and not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        # Who may not see a topic is not told its name either.
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if asked_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+        return MetadataResponseTopic(error_code=int(error), name=asked_name, topic_id=topic_id, partitions=[])
+    found = image.topics.get(name) if name is not None else None
+    return _topic(found, operations) if found is not None else _unknown(asked_name, topic_id, errors)
 
 
 def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
@@ -183,19 +270,20 @@ def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=list(partition.offline),
-            )
-            for index, partition in enumerate(topic.partitions)
-        ],
+        partitions=mapped(range(len(topic.partitions)), lambda index: _partition(index, topic.partitions[index])),
         topic_authorized_operations=operations,
+    )
+
+
+def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=list(partition.offline),
     )
 
 

@@ -10,17 +10,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
 from ottla.groups.events import CommitResult, OffsetCommit
 from ottla.groups.offsets import NO_EXPIRY, OffsetAndMetadata, metadata_size
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
@@ -30,61 +36,110 @@ VERSION_OF_THE_TREE = 0
 NO_TIMESTAMP = -1
 NO_RETENTION = -1
 LATEST_TIMESTAMP = 2**63 - 1
+#: Positions that a group gets at a time.
+OFFSETS_PER_COMMIT = 1_000
+#: Partitions that are read from the request between two slices.
+PARTITIONS_PER_STEP = 64
+
+
+def accesses(context: RequestContext, request: OffsetCommitRequest) -> Iterable[Access]:
+    """READ of the group and of each topic."""
+    yield on_group(Operation.READ, request.group_id)
+    yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> None:
     """Commit what belongs to known partitions; the others are refused one by one."""
-    broker = context.broker
-    if context.api_version == VERSION_OF_THE_TREE:
+    if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
+        _reply(context, request, {}, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    elif context.api_version == VERSION_OF_THE_TREE:
         context.spawn(_keep_in_tree(context, request))
-        return
+    else:
+        context.run(_commit(context, request))
+
+
+async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None:
+    """Hand the positions to the group, many of them in parts; of a partition that is named twice the last counts."""
+    broker = context.broker
+    slices = broker.slices
     known = broker.image.topics
     now_ms = broker.groups.now_ms()
     retention_ms = request.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else min(now_ms + retention_ms, LATEST_TIMESTAMP)
-    offsets: list[tuple[str, int, OffsetAndMetadata]] = []
+    offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
     refused = False
+    left = PARTITIONS_PER_STEP
     for topic in request.topics:
         name = topic.name
         found = known.get(name)
-        size = 0 if found is None else len(found.partitions)
+        size = (
+            0
+            if found is None or not context.permits(Operation.READ, ResourceType.TOPIC, name)
+            else len(found.partitions)
+        )
         for partition in topic.partitions:
+            left -= 1
+            if left < 0:
+                left = PARTITIONS_PER_STEP
+                await slices.point()
             index = partition.partition_index
             if not 0 <= index < size:
                 refused = True
                 continue
             timestamp = partition.commit_timestamp
-            value = OffsetAndMetadata(
+            offsets[name, index] = OffsetAndMetadata(
                 partition.committed_offset,
                 partition.committed_leader_epoch,
                 partition.committed_metadata or "",
                 now_ms if timestamp == NO_TIMESTAMP else timestamp,
                 expire_ms,
             )
-            offsets.append((name, index, value))
     if refused and not offsets:
-        _answer(context, request, offsets, CommitResult(()))
+        _reply(context, request, {})
         return
-    broker.groups.submit(
-        OffsetCommit(
-            partial(_answer, context, request, offsets),
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            request.group_instance_id,
-            offsets,
-        ),
-        allow_empty_group_id=True,
-    )
+    await _Commits(context, request, [(name, index, value) for (name, index), value in offsets.items()]).submit()
 
 
-def _answer(
-    context: RequestContext,
-    request: OffsetCommitRequest,
-    offsets: list[tuple[str, int, OffsetAndMetadata]],
-    result: CommitResult,
-) -> None:
-    _reply(context, request, {(name, index): e for (name, index, _), e in zip(offsets, result.errors, strict=True)})
+class _Commits:
+    """The parts in which a group gets positions; the last one to be answered answers the request."""
+
+    __slots__ = ("_context", "_errors", "_offsets", "_parts_left", "_request")
+
+    def __init__(
+        self, context: RequestContext, request: OffsetCommitRequest, offsets: list[tuple[str, int, OffsetAndMetadata]]
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._offsets = offsets
+        self._errors: dict[tuple[str, int], ErrorCode] = {}
+        self._parts_left = max(1, -(-len(offsets) // OFFSETS_PER_COMMIT))
+
+    async def submit(self) -> None:
+        """Hand over part by part."""
+        request, groups = self._request, self._context.broker.groups
+        offsets = self._offsets
+        for start in range(0, len(offsets) or 1, OFFSETS_PER_COMMIT):
+            part = (
+                offsets[start : start + OFFSETS_PER_COMMIT] if start or len(offsets) > OFFSETS_PER_COMMIT else offsets
+            )
+            groups.submit(
+                OffsetCommit(
+                    partial(self._take, part),
+                    request.group_id,
+                    request.generation_id_or_member_epoch,
+                    request.member_id,
+                    request.group_instance_id,
+                    part,
+                ),
+                allow_empty_group_id=True,
+            )
+            await self._context.broker.slices.point()
+
+    def _take(self, part: list[tuple[str, int, OffsetAndMetadata]], result: CommitResult) -> None:
+        self._errors.update({(name, index): error for (name, index, _), error in zip(part, result.errors, strict=True)})
+        self._parts_left -= 1
+        if not self._parts_left:
+            _reply(self._context, self._request, self._errors)
 
 
 async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -> None:
@@ -95,7 +150,10 @@ async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -
     positions: list[tuple[str, int, int]] = []
     for topic in request.topics:
         found = broker.image.topics.get(topic.name)
+        if not context.permits(Operation.READ, ResourceType.TOPIC, topic.name):
+            found = None
         for partition in topic.partitions:
+            await broker.slices.point()
             index = partition.partition_index
             if found is None or not 0 <= index < len(found.partitions):
                 continue
@@ -108,23 +166,28 @@ async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -
     _reply(context, request, errors)
 
 
-def _reply(context: RequestContext, request: OffsetCommitRequest, errors: dict[tuple[str, int], ErrorCode]) -> None:
-    """Errors in the order of the request; a partition that was not handed on is unknown."""
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    context.reply(
-        OffsetCommitResponse(
-            topics=[
-                OffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetCommitResponsePartition(
-                            partition_index=partition.partition_index,
-                            error_code=errors.get((topic.name, partition.partition_index), unknown),
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
+def _reply(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    errors: dict[tuple[str, int], ErrorCode],
+    others: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+) -> None:
+    """Errors in the order of the request; a partition that was not handed on has the error `others`."""
+
+    def topic_result(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+        name = topic.name
+        error = others
+        if not context.permits(Operation.READ, ResourceType.TOPIC, name):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return OffsetCommitResponseTopic(
+            name=name,
+            partitions=mapped(
+                topic.partitions,
+                lambda partition: OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index,
+                    error_code=errors.get((name, partition.partition_index), error),
+                ),
+            ),
         )
-    )
+
+    context.reply_in_steps(OffsetCommitResponse(topics=mapped(request.topics, topic_result)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
 from ottla.groups.events import DeleteOffsets, DeleteOffsetsResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
@@ -13,44 +14,78 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 0
 
+#: Partitions that are read from the request between two slices.
+PARTITIONS_PER_STEP = 64
+
+
+def accesses(context: RequestContext, request: OffsetDeleteRequest) -> Iterable[Access]:
+    """DELETE of the group, READ of each topic."""
+    yield on_group(Operation.DELETE, request.group_id)
+    yield from on_topics(Operation.READ, (topic.name for topic in request.topics))
+
 
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> None:
     """Hand on the known partitions; the others are refused one by one, as Kafka does."""
+    if not context.permits(Operation.DELETE, ResourceType.GROUP, request.group_id):
+        context.reply(OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
+    context.run(_delete(context, request))
+
+
+async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> None:
     known = context.broker.image.topics
-    asked = {(topic.name, one.partition_index): None for topic in request.topics for one in topic.partitions}
-    handed_on = [
-        (name, index) for name, index in asked if (found := known.get(name)) and 0 <= index < len(found.partitions)
-    ]
-    answer = partial(_answer, context, list(asked), handed_on)
+    asked: dict[str, dict[int, ErrorCode]] = {}
+    handed_on: list[tuple[str, int]] = []
+    for topic in request.topics:
+        name = topic.name
+        found = known.get(name)
+        size = len(found.partitions) if found is not None else 0
+        allowed = context.permits(Operation.READ, ResourceType.TOPIC, name)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        indexes = asked.setdefault(name, {})
+        for number, one in enumerate(topic.partitions):
+            index = one.partition_index
+            if index not in indexes:
+                indexes[index] = error
+                if allowed and 0 <= index < size:
+                    handed_on.append((name, index))
+            if number % PARTITIONS_PER_STEP == 0:
+                await context.broker.slices.point()
+    answer = partial(_answer, context, asked, handed_on)
     context.broker.groups.submit(DeleteOffsets(answer, request.group_id, handed_on))
 
 
 def _answer(
     context: RequestContext,
-    asked: list[tuple[str, int]],
+    asked: dict[str, dict[int, ErrorCode]],
     handed_on: list[tuple[str, int]],
     result: DeleteOffsetsResult,
 ) -> None:
-    """Every partition once, however often it was named; one that was not handed on is unknown."""
+    """Every partition once, however often it was named; one that was not handed on has its error already."""
     if result.error is not ErrorCode.NONE:
         context.reply(OffsetDeleteResponse(error_code=result.error))
         return
-    errors = dict(zip(handed_on, result.errors, strict=True))
-    topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    for name, index in asked:
-        error = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        answer = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
-        topics.setdefault(name, []).append(answer)
-    context.reply(
-        OffsetDeleteResponse(
-            error_code=ErrorCode.NONE,
-            topics=[OffsetDeleteResponseTopic(name=name, partitions=parts) for name, parts in topics.items()],
-        )
+    for (name, index), error in zip(handed_on, result.errors, strict=True):
+        asked[name][index] = error
+    context.reply_in_steps(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=mapped(asked.items(), _topic)))
+
+
+def _topic(item: tuple[str, dict[int, ErrorCode]]) -> OffsetDeleteResponseTopic:
+    name, errors = item
+    return OffsetDeleteResponseTopic(
+        name=name,
+        partitions=mapped(
+            errors.items(), lambda one: OffsetDeleteResponsePartition(partition_index=one[0], error_code=one[1])
+        ),
     )

@@ -9,9 +9,10 @@ this protocol does not look at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
 from ottla.groups.offsets import NO_LEADER_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
@@ -24,10 +25,13 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.broker.coordinators.groups import CommittedOffset
+    from ottla.groups.offsets import OffsetAndMetadata
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -38,26 +42,52 @@ FIRST_VERSION_WITH_MANY_GROUPS = 8
 INVALID_OFFSET = -1
 
 
+def accesses(context: RequestContext, request: OffsetFetchRequest) -> Iterable[Access]:
+    """DESCRIBE of each group and topic."""
+    groups = (
+        [(group.group_id, group.topics) for group in request.groups]
+        if context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS
+        else [(request.group_id, request.topics)]
+    )
+    for group_id, topics in groups:
+        yield on_group(Operation.DESCRIBE, group_id)
+        if topics is None:
+            found = context.broker.groups.committed(group_id, None, False)
+            names = [] if isinstance(found, ErrorCode) else [name for name, _, _, _ in found]
+        else:
+            names = [topic.name for topic in topics]
+        yield from on_topics(Operation.DESCRIBE, dict.fromkeys(names))
+
+
 def handle(context: RequestContext, request: OffsetFetchRequest) -> None:
     """Answer with what is committed."""
-    if context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS:
-        groups = [_group(context, group, request.require_stable) for group in request.groups]
-        context.reply(OffsetFetchResponse(groups=groups))
-    elif context.api_version == VERSION_OF_THE_TREE:
+    if context.api_version == VERSION_OF_THE_TREE:
         context.spawn(_from_tree(context, request))
+    elif context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS:
+        described: set[str] = set()
+        groups = mapped(request.groups, lambda group: _group(context, group, request.require_stable, described))
+        context.reply_in_steps(OffsetFetchResponse(groups=groups))
     else:
-        context.reply(_single(context, request))
+        context.reply_in_steps(_single(context, request))
 
 
 async def _from_tree(context: RequestContext, request: OffsetFetchRequest) -> None:
     """Version 0: positions that version 0 committed, or who else wrote them into the tree."""
     broker = context.broker
     topics = []
+    readable = context.permits(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
     for topic in request.topics or ():
         partitions = []
         for index in topic.partition_indexes:
+            await broker.slices.point()
+            if context.is_gone:
+                return
             found: int | ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if topic.name in broker.image.topics:
+            if not readable:
+                found = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            elif not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                found = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif topic.name in broker.image.topics:
                 found = await broker.tree_offsets.fetch(request.group_id, topic.name, index)
             is_error = isinstance(found, ErrorCode)
             partitions.append(
@@ -69,64 +99,125 @@ async def _from_tree(context: RequestContext, request: OffsetFetchRequest) -> No
                 )
             )
         topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
-    context.reply(OffsetFetchResponse(topics=topics))
+    await context.replied(OffsetFetchResponse(topics=topics))
 
 
-def _group(context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
-    wanted = None
-    if asked.topics is not None:
-        wanted = [(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
-    found = context.broker.groups.committed(asked.group_id, wanted, require_stable)
-    if isinstance(found, ErrorCode):
-        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=found)
-    topics = []
-    for name, offsets in _by_topic(found):
-        partitions = []
-        for _, index, committed, error in offsets:
-            partition = OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=INVALID_OFFSET, metadata="", error_code=error
-            )
-            if committed is not None:
-                partition.committed_offset = committed.offset
-                partition.committed_leader_epoch = committed.leader_epoch
-                partition.metadata = committed.metadata
-            partitions.append(partition)
-        topics.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+def _group(
+    context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool, described: set[str]
+) -> OffsetFetchResponseGroup:
+    """What one of many groups has committed. All partitions of a group are told once in an answer, however often the
+    request asks for them.
+    """
+    group_id = asked.group_id
+    if asked.topics is None:
+        if group_id in described:
+            return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.INVALID_REQUEST)
+        described.add(group_id)
+    topics = _topics(
+        context, group_id, asked.topics, require_stable, OffsetFetchResponseTopics, OffsetFetchResponsePartitions
+    )
+    if isinstance(topics, ErrorCode):
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=topics)
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
 
 def _single(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    wanted = None
-    if request.topics is not None:
-        wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    found = context.broker.groups.committed(request.group_id, wanted, request.require_stable)
+    """What the only group that can be asked for has committed."""
+    topics = _topics(
+        context,
+        request.group_id,
+        request.topics,
+        request.require_stable,
+        OffsetFetchResponseTopic,
+        OffsetFetchResponsePartition,
+    )
+    if not isinstance(topics, ErrorCode):
+        return OffsetFetchResponse(topics=topics)
+    if context.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
+        return OffsetFetchResponse(error_code=topics)
+    error = topics
+    return OffsetFetchResponse(
+        topics=mapped(
+            request.topics or (),
+            lambda topic: OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=mapped(
+                    topic.partition_indexes, lambda index: _partition(OffsetFetchResponsePartition, index, None, error)
+                ),
+            ),
+        )
+    )
+
+
+def _topics(
+    context: RequestContext,
+    group_id: str,
+    asked: Collection[Any] | None,
+    require_stable: bool,
+    topic_class: type[Any],
+    partition_class: type[Any],
+) -> Any | ErrorCode:
+    """The topics of an answer, found while it is encoded, or the error of the group."""
+    if not context.permits(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    groups = context.broker.groups
+    found = groups.committed(group_id, None if asked is None else (), require_stable)
     if isinstance(found, ErrorCode):
-        if context.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
-            return OffsetFetchResponse(error_code=found)
-        found = [(name, index, None, found) for name, index in wanted or ()]
-    topics = []
-    for name, offsets in _by_topic(found):
-        partitions = []
-        for _, index, committed, error in offsets:
-            partition = OffsetFetchResponsePartition(
-                partition_index=index,
-                committed_offset=INVALID_OFFSET,
-                committed_leader_epoch=NO_LEADER_EPOCH,
-                metadata="",
-                error_code=error,
+        return found
+
+    def partition(one: CommittedOffset) -> Any:
+        _, index, committed, error = one
+        return _partition(partition_class, index, committed, error)
+
+    if asked is None:
+        seen = [
+            (name, offsets)
+            for name, offsets in _by_topic(found).items()
+            if context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ]
+        return mapped(seen, lambda item: topic_class(name=item[0], partitions=mapped(item[1], partition)))
+
+    def topic(topic: Any) -> Any:
+        name = topic.name
+        if not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            partitions = mapped(
+                topic.partition_indexes, lambda index: _partition(partition_class, index, None, refused)
             )
-            if committed is not None:
-                partition.committed_offset = committed.offset
-                partition.committed_leader_epoch = committed.leader_epoch
-                partition.metadata = committed.metadata
-            partitions.append(partition)
-        topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
-    return OffsetFetchResponse(topics=topics)
+            return topic_class(name=name, partitions=partitions)
+
+        def committed(index: int) -> Any:
+            found = groups.committed(group_id, ((name, index),), require_stable)
+            if isinstance(found, ErrorCode):
+                return _partition(partition_class, index, None, found)
+            return partition(found[0])
+
+        return topic_class(name=name, partitions=mapped(topic.partition_indexes, committed))
+
+    return mapped(asked, topic)
 
 
-def _by_topic(offsets: Sequence[CommittedOffset]) -> list[tuple[str, list[CommittedOffset]]]:
+def _partition(cls: type[Any], index: int, committed: OffsetAndMetadata | None, error: ErrorCode) -> Any:
+    if committed is None:
+        return cls(
+            partition_index=index,
+            committed_offset=INVALID_OFFSET,
+            committed_leader_epoch=NO_LEADER_EPOCH,
+            metadata="",
+            error_code=error,
+        )
+    return cls(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=error,
+    )
+
+
+def _by_topic(offsets: Sequence[CommittedOffset]) -> dict[str, list[CommittedOffset]]:
     """Offsets of one topic together, topics in the order of their first."""
     topics: dict[str, list[CommittedOffset]] = {}
     for offset in offsets:
         topics.setdefault(offset[0], []).append(offset)
-    return list(topics.items())
+    return topics

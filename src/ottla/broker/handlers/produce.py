@@ -16,13 +16,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Access, Operation, ResourceType, on_topics
 from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
 from ottla.storage.rewriting import is_small, needs_rewriting, rewrite
 from ottla.wire.errors import ErrorCode
-from ottla.wire.hot import encode_produce_response, encode_produced
+from ottla.wire.hot import encode_produced
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -31,8 +32,11 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.broker.context import RequestContext
     from ottla.broker.replicas.partition import Partition
 
@@ -63,7 +67,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 
 class Rewriting:
-    """A batch that has to be rewritten before it can be appended, with a copy of its bytes."""
+    """A batch that has to be rewritten before it can be appended; its bytes lie in the request's frame."""
 
     __slots__ = ("_config", "_name", "_now_ms", "_records", "is_done", "outcome", "partition")
 
@@ -76,10 +80,6 @@ class Rewriting:
         #: What to append, or why not, or None where there is nothing to append.
         self.outcome: bytearray | AppendRefusal | None = None
         self.is_done = False
-
-    def keep(self) -> None:
-        """Have bytes of its own: the frame's are lent for the time of the handler's call."""
-        self._records = memoryview(bytes(self._records))
 
     @property
     def size(self) -> int:
@@ -96,12 +96,21 @@ class Rewriting:
 Done = AppendInfo | PartitionProduceResponse | Rewriting
 
 
+def accesses(context: RequestContext, request: ProduceRequest) -> Iterable[Access]:
+    """WRITE of each topic, and of the transactional id."""
+    if request.transactional_id is not None:
+        yield Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    yield from on_topics(Operation.WRITE, (topic.name for topic in request.topic_data))
+
+
 def handle(context: RequestContext, request: ProduceRequest) -> None:
     """Append what each partition got and answer with its offsets, or with its own error."""
     refusal = _refuse_request(context, request)
     topics, acks = request.topic_data, request.acks
     if refusal is not None or acks == 0 or len(topics) != 1 or len(topics[0].partition_data) != 1:
-        _append_all(context, request, refusal)
+        # The records of what is not appended at once lie in the frame.
+        context.connection.keep_frame()
+        context.run(_append_all(context, request, refusal))
         return
     # What nearly every request is: one batch, answered without the objects of a whole response.
     (topic,) = topics
@@ -111,14 +120,24 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
     if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE and not context.broker.partitions.held:
         context.reply_body(
             encode_produced(
-                topic.name, data.index, 0, done.first_offset, done.log_append_time_ms, done.log_start_offset, version
+                topic.name,
+                data.index,
+                0,
+                done.first_offset,
+                done.log_append_time_ms,
+                done.log_start_offset,
+                version,
+                context.throttle_ms,
             )
         )
     else:
         _finish(context, [(topic.name, [(data.index, done)])], request)
 
 
-def _append_all(context: RequestContext, request: ProduceRequest, refusal: tuple[ErrorCode, str | None] | None) -> None:
+async def _append_all(
+    context: RequestContext, request: ProduceRequest, refusal: tuple[ErrorCode, str | None] | None
+) -> None:
+    point = context.broker.slices.point
     found: list[tuple[str, list[tuple[int, Done]]]] = []
     for topic in request.topic_data:
         answers: list[tuple[int, Done]] = []
@@ -127,6 +146,7 @@ def _append_all(context: RequestContext, request: ProduceRequest, refusal: tuple
                 answers.append((data.index, _append(context, topic.name, data, request.acks)))
             else:
                 answers.append((data.index, _refused(data.index, *refusal)))
+            await point()
         found.append((topic.name, answers))
     _finish(context, found, request)
 
@@ -167,17 +187,13 @@ def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done
 def _answer_all(
     context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int, timeout_ms: int
 ) -> None:
-    responses = [
-        TopicProduceResponse(name=name, partition_responses=[_answer(index, done) for index, done in answers])
-        for name, answers in found
-    ]
     if acks != 0:
-        uncommitted = _uncommitted(context, found, responses) if context.broker.partitions.held else ()
+        uncommitted = _uncommitted(context, found) if context.broker.partitions.held else ()
         if uncommitted:
-            DelayedProduce(context.client_state, uncommitted, timeout_ms, lambda: _reply(context, responses))
+            DelayedProduce(context.client_state, uncommitted, timeout_ms, lambda: _reply(context, found))
         else:
-            _reply(context, responses)
-    elif any(answer.error_code for response in responses for answer in response.partition_responses):
+            _reply(context, found)
+    elif any(isinstance(done, PartitionProduceResponse) and done.error_code for _, all_ in found for _, done in all_):
         # The only way to tell a client that waits for no answer, as Kafka does it.
         log.info("closing the connection of %s: its produce request with acks=0 failed", context.client_host)
         context.disconnect()
@@ -186,25 +202,36 @@ def _answer_all(
 
 
 def _uncommitted(
-    context: RequestContext,
-    found: list[tuple[str, list[tuple[int, Done]]]],
-    responses: list[TopicProduceResponse],
+    context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]]
 ) -> list[tuple[Partition, int, PartitionProduceResponse]]:
-    """What was appended and is not committed yet: the partition, the last offset, and the answer that waits for it."""
+    """What was appended and is not committed yet: the partition, the last offset, and the answer that waits for it,
+    which is put in its place.
+    """
     partitions = context.broker.partitions
     uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
-    for (name, answers), response in zip(found, responses, strict=True):
-        for (index, done), answer in zip(answers, response.partition_responses, strict=True):
+    for name, answers in found:
+        for place, (index, done) in enumerate(answers):
             partition = partitions.get(name, index)
             if not isinstance(done, AppendInfo) or partition is None:
                 continue
             if done.last_offset >= partition.log.high_watermark:
+                answer = _answer(index, done)
+                answers[place] = (index, answer)
                 uncommitted.append((partition, done.last_offset, answer))
     return uncommitted
 
 
-def _reply(context: RequestContext, responses: list[TopicProduceResponse]) -> None:
-    context.reply_body(encode_produce_response(ProduceResponse(responses=responses), context.api_version))
+def _reply(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]]) -> None:
+    context.reply_in_steps(
+        ProduceResponse(
+            responses=mapped(
+                found,
+                lambda topic: TopicProduceResponse(
+                    name=topic[0], partition_responses=mapped(topic[1], lambda item: _answer(*item))
+                ),
+            )
+        )
+    )
 
 
 def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:
@@ -212,12 +239,16 @@ def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[E
     if request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS, None
     if request.transactional_id is not None:
+        if not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
         return ErrorCode.INVALID_TXN_STATE, "Transactions are not supported by this broker yet."
     return None
 
 
 def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> Done:
     """Append one partition's batch: what was appended, or the answer that refuses it, or what is to be done first."""
+    if context.permitted is not None and not context.permits(Operation.WRITE, ResourceType.TOPIC, topic):
+        return _refused(data.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     partitions = context.broker.partitions
     partition = partitions.get(topic, data.index)
     if partition is None:
@@ -256,7 +287,7 @@ def _rewriting(context: RequestContext, partition: Partition, records: memoryvie
     if is_small(records, partition.log.config):
         rewriting.run()
         return rewriting
-    rewriting.keep()
+    context.connection.keep_frame()
     return rewriting
 
 

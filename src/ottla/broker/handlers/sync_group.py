@@ -9,25 +9,48 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, on_group
 from ottla.groups.events import SyncGroup, SyncResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 5
 
 FIRST_VERSION_WITH_PROTOCOL = 5
+#: Assignments that are read from the request between two slices.
+ASSIGNMENTS_PER_STEP = 64
+
+
+def accesses(context: RequestContext, request: SyncGroupRequest) -> Iterable[Access]:
+    """READ of the group."""
+    return (on_group(Operation.READ, request.group_id),)
 
 
 def handle(context: RequestContext, request: SyncGroupRequest) -> None:
     """Hand the sync to its group; the answer comes with the assignment."""
+    if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
+        _answer(context, SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
     lacks_protocol = request.protocol_type is None or request.protocol_name is None
     if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and lacks_protocol:
         _answer(context, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
+    context.run(_sync(context, request))
+
+
+async def _sync(context: RequestContext, request: SyncGroupRequest) -> None:
+    assignments: dict[str, bytes] = {}
+    for entry in request.assignments:
+        assignments[entry.member_id] = entry.assignment
+        if len(assignments) % ASSIGNMENTS_PER_STEP == 0:
+            await context.broker.slices.point()
     context.broker.groups.submit(
         SyncGroup(
             token=partial(_answer, context),
@@ -37,7 +60,7 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> None:
             group_instance_id=request.group_instance_id,
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignments={entry.member_id: entry.assignment for entry in request.assignments},
+            assignments=assignments,
         )
     )
 

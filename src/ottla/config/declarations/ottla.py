@@ -32,6 +32,12 @@ ROWS: tuple[Row, ...] = (
         "one, -1 serves them to nobody. Needs `pip install 'ottla[metrics]'`.",
     ),
     (
+        "ottla.request.max.elements", "int", "200000", "[5000,...]", "medium", "read-only", "honoured",
+        "The most elements that the arrays of one request may have together (topics, partitions, groups, keys and so "
+        "on). A request with more is refused with INVALID_REQUEST, or by closing the connection where the response has "
+        "no place for an error of the whole; its client should ask for less at a time.",
+    ),
+    (
         "ottla.zookeeper.port", "int", "-1", "[-1,...,65535]", "medium", "read-only", "honoured",
         "Port on which the embedded tree is served to other processes, in ZooKeeper's protocol, at the address of the "
         "first listener; 0 takes any free one, -1 serves it to nobody. `ottla serve --zookeeper-port` sets it.",

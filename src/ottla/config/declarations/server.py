@@ -175,8 +175,9 @@ ROWS: tuple[Row, ...] = (
         "and not used.",
     ),
     (
-        "queued.max.request.bytes", "long", "-1", "", "medium", "read-only", "no_effect",
-        "The most bytes of waiting requests before reading from connections stops; -1 for no limit.",
+        "queued.max.request.bytes", "long", "-1", "", "medium", "read-only", "honoured",
+        "The most bytes of requests that are kept while they are worked on (large ones, and those that wait); beyond "
+        "it, connections in the middle of a request are not read. -1 for no limit.",
     ),
     (
         "queued.max.requests", "int", "500", "[1,...]", "high", "read-only", "no_effect",

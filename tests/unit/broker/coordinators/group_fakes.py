@@ -10,6 +10,7 @@ from uuid import UUID
 from ottla.broker.coordinators.coordinator_log import Appended
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.replicas.partition import Committed
+from ottla.broker.slices import LoopSlices
 from ottla.broker.tree_offsets import TreeOffsets
 from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
@@ -26,6 +27,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
+from support.handler_context import HandlerContext
 
 BROKER_ID = 1
 
@@ -136,6 +138,7 @@ class FakeBroker:
         self.tree_disk = FaultyDisk(MemoryDisk())
         self.zk = LocalClient(TreeStore.open(self.tree_disk, "/tree", VirtualClock(1)))
         self.tree_offsets = TreeOffsets(self.zk)
+        self.slices = LoopSlices(VirtualClock().monotonic_ms)
 
     @property
     def image(self) -> ClusterImage:
@@ -148,23 +151,15 @@ class FakeBroker:
         return self
 
 
-class FakeContext:
-    """A request; its answer is encoded and decoded in the request's version."""
+class FakeContext(HandlerContext):
+    """A request; what its handler goes on with is a task."""
 
     def __init__(self, broker: FakeBroker, version: int, client_id: str = "client") -> None:
-        self.broker = broker
-        self.api_version = version
+        super().__init__(broker, version)
         self.client_id = client_id
-        self.client_host = "/1.2.3.4"
-        self.listener_name = "PLAINTEXT"
-        self.answer: Any = None
         self.tasks: list[asyncio.Task[None]] = []
 
-    def reply(self, response: Message) -> None:
-        assert self.answer is None, "answered twice"
-        self.answer = decode(type(response), encode(response, self.api_version), self.api_version)
-
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
 
 

@@ -44,6 +44,7 @@ from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
+from support.handler_context import HandlerContext
 
 CLOCK = VirtualClock(1)
 ENDPOINTS = (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092), Endpoint("INSIDE", "PLAINTEXT", "i", 9093))
@@ -66,19 +67,12 @@ class FakeBroker:
         return self.control.image
 
 
-class FakeContext:
-    """A request whose answer goes through the bytes of its version."""
+class FakeContext(HandlerContext):
+    """A request; what its handler goes on with waits for the test."""
 
     def __init__(self, broker: FakeBroker, version: int, listener_name: str = "PLAINTEXT") -> None:
-        self.broker = broker
-        self.api_version = version
-        self.listener_name = listener_name
+        super().__init__(broker, version, listener_name)
         self.work: Coroutine[object, object, None] | None = None
-        self.response: Any = None
-
-    def reply(self, response: Any) -> None:
-        assert self.response is None, "answered twice"
-        self.response = decode(type(response), encode(response, self.api_version), self.api_version)
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         self.work = work
@@ -89,10 +83,11 @@ async def ask(
 ) -> Any:
     context = FakeContext(broker, version, listener_name)
     handler.handle(context, decode(type(request), encode(request, version), version))
-    if context.work is not None:
-        await context.work
-    assert context.response is not None
-    return context.response
+    while context.work is not None:
+        work, context.work = context.work, None
+        await work
+    assert context.answer is not None
+    return context.answer
 
 
 async def started(settings: dict[str, str] | None = None) -> FakeBroker:

@@ -11,10 +11,12 @@ import pytest
 
 from ottla.env.disk import DiskFile, FileSlice, RealDisk
 from ottla.env.network import TcpSocket
-from ottla.net import connection as connection_module
+from ottla.net import plaintext as connection_module
 from ottla.net.buffers import BufferPool
-from ottla.net.connection import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
+from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Connection, Principal
 from ottla.net.parts import MadePart
+from ottla.net.plaintext import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
+from ottla.net.queued import QueuedBytes
 from ottla.testing.disk_memory import MemoryDisk
 
 
@@ -25,6 +27,7 @@ class HandLoop:
         self.readers: dict[int, Callable[[], object]] = {}
         self.writers: dict[int, Callable[[], object]] = {}
         self.soon: list[Callable[[], object]] = []
+        self.later: list[tuple[float, Callable[[], object]]] = []
 
     def add_reader(self, fd: int, callback: Callable[[], object], /) -> None:
         self.readers[fd] = callback
@@ -42,7 +45,7 @@ class HandLoop:
         self.soon.append(callback)
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> None:
-        raise AssertionError("connections set no timers")
+        self.later.append((delay, callback))
 
     def turn(self) -> bool:
         """Run what is ready; says whether anything was."""
@@ -74,20 +77,21 @@ class RecordingService:
         self.refused: list[int] = []
         self.closed = 0
         self.limit = 1 << 20
+        self.queued = QueuedBytes()
         self.read_ahead_calls: list[tuple[int, int, Callable[[], None]]] = []
         self.making: list[tuple[Callable[[], bytes], Callable[[bytes | None, BaseException | None], None]]] = []
 
-    def handle_frame(self, connection: PlaintextConnection, frame: memoryview) -> None:
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         data = bytes(frame)
         self.frames.append(data)
         parts = self.answer(data)
         if parts is not None:
             connection.send(parts)  # type: ignore[arg-type]
 
-    def frame_limit(self, connection: PlaintextConnection) -> int:
+    def frame_limit(self, principal: Principal | None) -> int:
         return self.limit
 
-    def refuse_frame(self, connection: PlaintextConnection, size: int) -> None:
+    def refuse_frame(self, connection: Connection, size: int) -> None:
         self.refused.append(size)
 
     def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
@@ -106,7 +110,7 @@ class RecordingService:
             return
         done(piece, None)
 
-    def connection_closed(self, connection: PlaintextConnection) -> None:
+    def connection_closed(self, connection: Connection) -> None:
         self.closed += 1
 
 
@@ -483,3 +487,134 @@ def test_who_waits_for_an_answer_is_not_idle(wired: Wired) -> None:
     wired.loop.settle()
     wired.connection.close_if_idle()
     assert not wired.connection.closed
+
+
+class KeepingService(RecordingService):
+    """Keeps the frame of every request, and looks at it when the request is finished."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[memoryview] = []
+
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
+        connection.keep_frame()
+        self.kept.append(frame)
+        self.frames.append(bytes(frame))
+        parts = self.answer(bytes(frame))
+        if parts is not None:
+            connection.send(parts)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def keeping(wired: Wired) -> Wired:
+    service = KeepingService()
+    wired.service = service
+    wired.connection._service = service
+    return wired
+
+
+def test_a_frame_that_is_kept_stays_as_it_is_until_the_answer(keeping: Wired) -> None:
+    keeping.service.answer = lambda frame: None
+    keeping.send(b"first" * 1000, b"second" * 100)
+    keeping.loop.settle()
+    keeping.send(b"third")
+    keeping.loop.settle()
+    assert keeping.service.frames == [b"first" * 1000]
+    assert keeping.service.queued.held == 5000
+    assert bytes(keeping.service.kept[0]) == b"first" * 1000, "further bytes went behind it"
+    keeping.connection.send([b"a"])
+    keeping.loop.settle()
+    assert keeping.service.frames[1:] == [b"second" * 100]
+    assert keeping.service.queued.held == 600
+    keeping.service.answer = lambda frame: [b"b"]
+    keeping.connection.send([b"a"])
+    assert keeping.received() == b"aab"
+    assert keeping.service.frames[2:] == [b"third"]
+    assert keeping.service.queued.held == 0
+    assert keeping.connection.is_idle
+
+
+def test_a_kept_frame_is_not_used_again_when_its_connection_closes(keeping: Wired) -> None:
+    pool = keeping.connection._buffer._pool
+    keeping.service.answer = lambda frame: None
+    keeping.send(bytes(range(256)) * 40)
+    keeping.loop.settle()
+    keeping.connection.close()
+    assert keeping.service.queued.held == 0
+    assert pool.held == 0
+    assert bytes(keeping.service.kept[0]) == bytes(range(256)) * 40
+
+
+def test_reading_stops_in_the_middle_of_a_request_while_too_much_is_kept(wired: Wired) -> None:
+    wired.service.queued = QueuedBytes(10)
+    wired.service.queued.add(10)
+    wired.client.sendall((20_000).to_bytes(4, "big") + bytes(5_000))
+    wired.loop.settle()
+    assert not wired.loop.readers
+    wired.send(b"")
+    wired.loop.settle()
+    wired.service.queued.remove(10)
+    wired.client.sendall(bytes(15_000 - 4))
+    assert len(wired.received()) == 20_000
+    wired.service.queued.add(10)
+    wired.client.sendall((20_000).to_bytes(4, "big") + bytes(5_000))
+    wired.loop.settle()
+    wired.connection.close()
+    wired.service.queued.remove(10)
+    wired.loop.settle()
+
+
+def test_a_muted_connection_answers_and_then_waits(wired: Wired) -> None:
+    def throttled(frame: bytes) -> list[object]:
+        wired.connection.mute_for(250)
+        return [frame]
+
+    wired.service.answer = throttled
+    wired.send(b"one", b"two")
+    assert wired.received() == b"one"
+    assert not wired.loop.readers, "nothing is read meanwhile"
+    ((delay_s, unmute),) = wired.loop.later
+    assert delay_s == 0.25
+    wired.service.answer = lambda frame: [frame]
+    wired.send(b"three")
+    wired.loop.settle()
+    assert wired.service.frames == [b"one"]
+    unmute()
+    assert wired.received() == b"twothree"
+
+
+def test_a_connection_is_muted_before_a_late_answer_and_after_it(wired: Wired) -> None:
+    wired.service.answer = lambda frame: None
+    wired.send(b"one")
+    wired.loop.settle()
+    wired.connection.mute_for(100)
+    ((_, unmute),) = wired.loop.later
+    unmute()
+    wired.connection.send([b"1"])
+    wired.send(b"two")
+    assert wired.received() == b"1"
+    assert wired.service.frames == [b"one", b"two"], "the time was over before the answer"
+    wired.connection.mute_for(100)
+    wired.connection.complete()
+    wired.send(b"three")
+    wired.loop.settle()
+    assert wired.service.frames == [b"one", b"two"]
+    wired.connection.close()
+    wired.loop.later[1][1]()
+
+
+def test_before_authentication_requests_are_small() -> None:
+    ours, client = socket.socketpair()
+    ours.setblocking(False)
+    loop, service = HandLoop(), RecordingService()
+    service.limit = 1 << 30
+    stream = TcpSocket(ours, "127.0.0.1", 1)
+    connection = PlaintextConnection(loop, stream, service, "SASL", BufferPool(), principal=None)
+    assert connection.principal is None
+    assert connection.frame_limit == FRAME_LIMIT_BEFORE_AUTHENTICATION
+    connection.authenticate(Principal("User", "ann"), service.limit)
+    assert str(connection.principal) == "User:ann"
+    assert connection.frame_limit == 1 << 30
+    connection.close()
+    client.close()
+    assert str(ANONYMOUS) == "User:ANONYMOUS"

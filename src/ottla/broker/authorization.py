@@ -1,0 +1,85 @@
+"""What a request needs to be allowed (KIP-11): the words of Kafka's authorizer, and the place where one is asked.
+
+Each handler declares, as a function from its request, which operations on which resources the request stands for
+(`accesses` in its module). Before the handler runs, the dispatcher gives the declaration to the broker's `Authorizer`,
+and the handler finds what is permitted in `RequestContext.permits`. Without an authorizer everything is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from ottla.net.connection import Principal
+
+
+class Operation(IntEnum):
+    """Kafka's AclOperation, by its code."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    """Kafka's ResourceType, by its code."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+#: The name of the only resource of type CLUSTER.
+CLUSTER_NAME: Final = "kafka-cluster"
+#: A request without a replica id, or with a negative one, is a client's; with one it is a broker's.
+CONSUMER_REPLICA_ID: Final = -1
+
+
+class Access(NamedTuple):
+    """An operation on a resource."""
+
+    operation: Operation
+    resource_type: ResourceType
+    name: str
+
+
+#: What brokers ask of each other.
+CLUSTER_ACTION: Final = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+class Authorizer(Protocol):
+    """Decides who may do what."""
+
+    def permitted(self, principal: Principal, host: str, accesses: Iterable[Access]) -> Collection[Access]:
+        """Those of the accesses that the principal has from this address."""
+        ...
+
+
+def on_cluster(operation: Operation) -> Access:
+    """An operation on the cluster."""
+    return Access(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def on_group(operation: Operation, group_id: str) -> Access:
+    """An operation on a group."""
+    return Access(operation, ResourceType.GROUP, group_id)
+
+
+def on_topic(operation: Operation, topic: str) -> Access:
+    """An operation on a topic."""
+    return Access(operation, ResourceType.TOPIC, topic)
+
+
+def on_topics(operation: Operation, topics: Iterable[str]) -> Iterator[Access]:
+    """An operation on each of some topics."""
+    return (on_topic(operation, topic) for topic in topics)
