@@ -1,4 +1,4 @@
-"""What an assignor is: from the group's subscriptions and the topics to an assignment for each member.
+"""The assignor interface: from the group's subscriptions and the topics to an assignment for each member.
 
 An assignor sees the cluster as `ClusterMetadata` and the group as subscriptions by member id, and answers with what is
 encoded for each member (`ottla.assign.consumer_protocol.Assignment`: partitions by topic, in order). The built-in

@@ -29,7 +29,7 @@ NO_GENERATION = -1
 _VERSION = _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _ONE = struct.Struct(">ii")
-"""An array of one partition, which most are where there are many topics."""
+"""Single-partition array, the common case with many topics."""
 _NULL = _INT32.pack(-1)
 
 Partitions = dict[str, tuple[int, ...]]
@@ -37,14 +37,14 @@ Partitions = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Bytes that cannot be read; `message` says what is wrong with them."""
+    """Malformed bytes; `message` says what is wrong."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants and has. `generation_id` is -1 and `rack_id` None where the version has none."""
+    """A member's subscription and what it owns; `generation_id` is -1 and `rack_id` None in versions without them."""
 
     version: int
     topics: tuple[str, ...]
@@ -56,7 +56,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member gets."""
+    """A member's assignment."""
 
     version: int
     partitions: Partitions
@@ -64,7 +64,7 @@ class Assignment:
 
 
 def decode_subscription(data: bytes) -> Subscription | Malformed:
-    """Read a member's subscription, or say what is wrong with it."""
+    """Decode a member's subscription; Malformed where it cannot be read."""
     version = _version(data)
     if isinstance(version, Malformed):
         return version
@@ -85,7 +85,7 @@ def decode_subscription(data: bytes) -> Subscription | Malformed:
 
 
 def decode_assignment(data: bytes) -> Assignment | Malformed:
-    """Read a member's assignment; no bytes at all mean no partitions."""
+    """Decode a member's assignment; no bytes mean no partitions."""
     if not data:
         return Assignment(0, {}, None)
     version = _version(data)

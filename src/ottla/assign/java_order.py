@@ -46,7 +46,7 @@ def partition_hash(topic_hash: int, partition: int) -> int:
 
 
 def table_size(keys: int) -> int:
-    """How many slots a `HashMap` has that was made empty and has held that many keys."""
+    """Capacity of a `HashMap` that was created empty and has held that many keys."""
     table = _SMALLEST_TABLE
     while keys * 4 > table * 3:
         table *= 2
@@ -54,7 +54,7 @@ def table_size(keys: int) -> int:
 
 
 def slot(hash_code: int, table: int) -> int:
-    """Where a key of that hash is in a table of that many slots."""
+    """The slot of a key with that hash in a table of that many slots."""
     return (hash_code ^ hash_code >> 16) & (table - 1)
 
 

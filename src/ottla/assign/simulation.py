@@ -1,6 +1,6 @@
-"""What an assignor would do to a group when it changes, worked out without touching anything.
+"""What an assignor would do to a group when it changes, computed without changing anything.
 
-Members take part as real ones do: each has an assignor of its own, which is told its assignment and adds its user data
+Members take part as real ones do: each has an assignor of its own, which receives its assignment and adds its user data
 to the next subscription; who is cooperative names what it owns, keeps that, and joins once more when it had to give
 something up. So a change takes one rebalance with eager members, and up to `MOST_ROUNDS` with cooperative ones.
 """
@@ -21,7 +21,7 @@ from ottla.assign.assignor import (
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, Partitions, Subscription
 
 MOST_ROUNDS = 4
-"""Cooperative groups settle in two rebalances; one that has not settled after so many never will."""
+"""Cooperative groups settle in two rebalances; one that has not settled after this many never will."""
 
 NEWCOMER = "new-"
 FIRST_GENERATION = 1
@@ -42,20 +42,20 @@ class SimulatedMember:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedGroup:
-    """A group at rest: the topics that there are, by name, and its members, by member id."""
+    """A stable group: topics by name, members by member id."""
 
     topics: Mapping[str, TopicMetadata]
     members: Mapping[str, SimulatedMember]
 
     @property
     def has_owners(self) -> bool:
-        """Whether anybody owns anything."""
+        """Whether any partition has an owner."""
         return any(member.owned for member in self.members.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to happen: members that leave, newcomers by member id, topics with another number of partitions."""
+    """A change: members that leave, new members by member id, topics with another number of partitions."""
 
     leaving: tuple[str, ...] = ()
     joining: Mapping[str, SimulatedMember] = field(default_factory=dict)
@@ -64,14 +64,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """A change that cannot be; `message` says why."""
+    """The change is impossible; `message` says why."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the group under one assignor.
+    """The group after the change under one assignor.
 
     `rounds` holds what every member owns after each rebalance. `kept`, `moved`, `taken_over` (of those who left),
     `first_owned` (nobody had it) and `unowned` (nobody has it) count partitions; `paused` counts those that stop being
@@ -92,7 +92,7 @@ class Outcome:
 
     @property
     def after(self) -> dict[str, Partitions]:
-        """What every member owns in the end."""
+        """The final assignment of every member."""
         return self.rounds[-1]
 
     @property
@@ -118,7 +118,7 @@ def owners(assignments: Mapping[str, Partitions]) -> Owners:
 
 
 def newcomers(group: SimulatedGroup, number: int) -> dict[str, SimulatedMember]:
-    """As many new members, with ids of their own, that subscribe to all topics that somebody subscribes to."""
+    """`number` new members with unused ids, subscribed to every topic that any member subscribes to."""
     topics = tuple(dict.fromkeys(topic for member in group.members.values() for topic in member.topics))
     found: dict[str, SimulatedMember] = {}
     candidate = 1
@@ -131,7 +131,7 @@ def newcomers(group: SimulatedGroup, number: int) -> dict[str, SimulatedMember]:
 
 
 def changed(group: SimulatedGroup, change: Change) -> SimulatedGroup | Impossible:
-    """The group after a change, before anybody has assigned anything; who left owns nothing any more."""
+    """The group after a change and before the next assignment; members that left own nothing."""
     for member_id in change.leaving:
         if member_id not in group.members:
             return Impossible(f"{member_id} cannot leave: it is no member; members are {', '.join(group.members)}")
@@ -155,13 +155,13 @@ def changed(group: SimulatedGroup, change: Change) -> SimulatedGroup | Impossibl
 
 
 def settle(group: SimulatedGroup, make: Callable[[], PartitionAssignor]) -> SimulatedGroup:
-    """The group at rest under this assignor, after as many rebalances as that takes."""
+    """The group once it is stable under this assignor, after as many rebalances as that takes."""
     *_, last = _rounds(group, make)
     return _owning(group, last)
 
 
 def simulate(group: SimulatedGroup, change: Change, make: Callable[[], PartitionAssignor]) -> Outcome | Impossible:
-    """What the assignor that `make` makes does to the group; one that owns nothing yet is first brought to rest."""
+    """Apply the change under the assignor that `make` creates. A group without owners is first made stable."""
     if not group.has_owners:
         group = settle(group, make)
     begun = changed(group, change)
@@ -201,7 +201,7 @@ def is_cooperative(assignor: PartitionAssignor) -> bool:
 
 
 def _rounds(group: SimulatedGroup, make: Callable[[], PartitionAssignor]) -> Iterator[dict[str, Partitions]]:
-    """What the members own after each rebalance, until nobody has a reason to join again."""
+    """The assignment after each rebalance, until no member has a reason to join again."""
     assignors = {member_id: make() for member_id in group.members}
     leader = next(iter(assignors.values()))
     cluster = ClusterMetadata(group.topics)

@@ -1,4 +1,4 @@
-"""The sticky assignor: eager, and members tell in their user data what they had.
+"""The sticky assignor: eager; members state in their user data what they owned.
 
 The user data is an array of topics with their partitions and, since version 1, the generation (int32). Which of the
 two it is shows when it is read: what ends before the generation is the older one.

@@ -43,7 +43,7 @@ class AbstractStickyAssignor(PartitionAssignor):
         """What a member had, from what it sent."""
 
     def held_back(self, assignment: StickyAssignment, sent: Mapping[str, Subscription]) -> Mapping[int, str]:
-        """What is not given to whom it is meant for yet; this one gives everything at once."""
+        """Delivery of withheld partitions; this one gives everything at once."""
         return {}
 
     def assign(

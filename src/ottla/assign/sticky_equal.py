@@ -18,7 +18,7 @@ from ottla.assign.sticky_partitions import NumberedPartitions, PreviousOwners, R
 
 
 class EqualAssignment:
-    """One assignment in the making; `assign` makes it, once."""
+    """Builds one assignment; call `assign` once."""
 
     def __init__(self, numbered: NumberedPartitions, racks: Racks | None, previous: PreviousOwners) -> None:
         self._numbered = numbered
@@ -32,11 +32,11 @@ class EqualAssignment:
         self._at_lower: list[str] = []
         """Members that have the lower quota and may get one more, the next one first."""
         self._revoked: dict[int, str] = {}
-        """What was taken from its owner, who may still get it back."""
+        """Partitions taken from their owner, who may still get them back."""
         self.kept: dict[str, list[int]] = {}
-        """What each member keeps."""
+        """Partitions that each member keeps."""
         self.given: dict[str, list[int]] = {member_id: [] for member_id in previous.owned}
-        """What each member gets in addition."""
+        """Partitions that each member gets in addition."""
 
     def assign(self) -> None:
         """Fill `kept` and `given`."""
@@ -51,7 +51,7 @@ class EqualAssignment:
         self._give_in_turn(unassigned)
 
     def changing_hands(self) -> dict[int, str]:
-        """What was given to a member while another one may still own it, with that member."""
+        """Partitions given to a member while another one may still own them, with that owner."""
         revoked, contested = self._revoked, self._previous.contested
         if not revoked and not contested:
             return {}
@@ -163,14 +163,14 @@ class EqualAssignment:
 
 
 class _RackRing:
-    """Members in a row, some of which leave it and some come; where a rack's members stand in it is known."""
+    """A queue of members with an index by rack; members are added and removed."""
 
     def __init__(self, names: list[str], racks: Mapping[str, str]) -> None:
         self._racks = racks
         self._names: list[str] = []
         self._gone: set[int] = set()
         self._places: dict[str, list[int]] = {}
-        """By rack the places of those that are there, sorted."""
+        """Places of the present members by rack, sorted."""
         for name in names:
             self.add(name)
 
@@ -193,7 +193,7 @@ class _RackRing:
         return self._names[place]
 
     def names(self) -> list[str]:
-        """Those that are there, in order."""
+        """The present members, in order."""
         return [name for place, name in enumerate(self._names) if place not in self._gone]
 
     def add(self, name: str) -> None:
@@ -203,12 +203,12 @@ class _RackRing:
         self._names.append(name)
 
     def remove(self, place: int) -> None:
-        """Take out the member at that place, which was found there."""
+        """Remove the member at that place."""
         places = self._places[self._racks[self._names[place]]]
         del places[bisect_left(places, place)]
         self._gone.add(place)
 
     def clear(self) -> None:
-        """Take out all members."""
+        """Remove all members."""
         self._gone.update(range(len(self._names)))
         self._places.clear()

@@ -37,9 +37,9 @@ def by_fewest_subscribers(names: Iterable[str], wanted: Mapping[str, Sequence[st
 def earlier_owners(
     numbered: NumberedPartitions, data: Mapping[str, MemberData], newest_generation: int
 ) -> dict[int, str]:
-    """Who owned what in an older generation; of several the one of the newest.
+    """Owners in an older generation; of several claims the one of the newest generation.
 
-    A member that says no generation counts as the oldest there is. `data` is in the order in which Java goes
+    A member that states no generation counts as the oldest. `data` is in the order in which Java goes
     through the members.
     """
     earlier: dict[int, tuple[str, int]] = {}
@@ -55,7 +55,7 @@ def earlier_owners(
 
 
 class GeneralAssignment:
-    """One assignment in the making; `assign` makes it, once.
+    """Builds one assignment; call `assign` once.
 
     Members are their places in `names`, which is sorted. A member's key is `size * members + member`: the least comes
     first, equals by name. `_order` holds the keys of all that take part in moves, sorted.
@@ -87,11 +87,11 @@ class GeneralAssignment:
             for place in wished:
                 self._subscribers[place].append(member)
         self._taken_away = False
-        """Whether a member lost something that it must not have any more."""
+        """Whether a member lost a partition that it may not own any more."""
         self.assigned: list[dict[int, None]] = [
             self._may_keep(member, owned[name]) for member, name in enumerate(self.names)
         ]
-        """What each member has, in order."""
+        """Partitions of each member, in order."""
         self._owner = {number: member for member, numbers in enumerate(self.assigned) for number in numbers}
         self._earlier = {number: places[name] for number, name in earlier.items()}
         self._order: list[int] = []
@@ -183,7 +183,7 @@ class GeneralAssignment:
         return min(len(self.assigned[member]) * members + member for member in subscribers)
 
     def _takes_part(self, member: int, movable: set[int]) -> bool:
-        """Whether the member has something that another one could have, or could have more."""
+        """Whether a partition of the member could go to another one, or the member could get more."""
         numbers, topics = self.assigned[member], self._numbered.topics
         return any(number % topics in movable for number in numbers) or len(numbers) < self._most_possible(member)
 
@@ -201,7 +201,7 @@ class GeneralAssignment:
         return rounds > 0
 
     def _move_each(self, numbers: list[int], *, only_better: bool) -> bool:
-        """Go through the partitions once, moving each that can to whom it belonged earlier or who has the least."""
+        """Go through the partitions once; move each that can to its earlier owner or the member with the least."""
         topics, members, wants = self._numbered.topics, self._members, self._wants
         assigned, owner, earlier = self.assigned, self._owner, self._earlier
         least: dict[int, int] = {}
@@ -209,7 +209,7 @@ class GeneralAssignment:
         for number in numbers:
             size = len(assigned[owner[number]])
             place = number % topics
-            # Java gives a partition back to its earlier owner even where that one does not want the topic any more.
+            # Java gives a partition back to its earlier owner even where that member no longer subscribes to the topic.
             target = earlier.get(number)
             if target is None or not wants[target][place] or size <= len(assigned[target]) + 1:
                 if place not in least:
@@ -242,14 +242,14 @@ class GeneralAssignment:
 
 
 class _Movements:
-    """Who gave which partition to whom, so that no two partitions of a topic are exchanged."""
+    """Moves by owner and new owner, so that no two partitions of a topic are exchanged."""
 
     def __init__(self, numbered: NumberedPartitions) -> None:
         self._numbered = numbered
         self._pairs: dict[int, tuple[int, int]] = {}
-        """By partition: whose it was, and whose it is."""
+        """By partition: earlier and current owner."""
         self._between: dict[tuple[int, int, int], _HashSet] = {}
-        """The partitions by topic, and by whose they were and are."""
+        """Partitions by topic, earlier and current owner."""
         self._topic_hashes: dict[int, int] = {}
 
     def instead(self, number: int, owner: int, target: int) -> int:
@@ -259,7 +259,7 @@ class _Movements:
         return number if others is None else others.first()
 
     def note(self, number: int, source: int, target: int) -> None:
-        """A partition moves."""
+        """Record a move."""
         place = number % self._numbered.topics
         known = self._pairs.pop(number, None)
         if known is not None:
@@ -282,7 +282,7 @@ class _Movements:
 
 
 class _HashSet:
-    """A Java HashSet as far as its first element goes."""
+    """Iteration order of java.util.HashSet, first element only."""
 
     def __init__(self) -> None:
         self._hashes: dict[int, int] = {}
@@ -292,16 +292,16 @@ class _HashSet:
         return len(self._hashes)
 
     def add(self, number: int, hash_code: int) -> None:
-        """Add what is not in it."""
+        """Add an element that is not in the set."""
         self._hashes[number] = hash_code
         self._largest = max(self._largest, len(self._hashes))
 
     def remove(self, number: int) -> None:
-        """Take out what is in it; the table stays as large as it was."""
+        """Remove an element; the table keeps its size."""
         del self._hashes[number]
 
     def first(self) -> int:
-        """The one that Java would come to first."""
+        """The element that Java's iterator gives first."""
         table = table_size(self._largest)
         return min(self._hashes, key=lambda number: slot(self._hashes[number], table))
 

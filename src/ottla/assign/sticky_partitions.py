@@ -18,7 +18,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class MemberData:
-    """What a member says that it had: partitions, and of which generation; None where it says nothing of that."""
+    """What a member claims to have owned: partitions and their generation, None where it states none."""
 
     partitions: Partitions
     generation: int | None
@@ -73,7 +73,7 @@ class NumberedPartitions:
 
 @dataclass(slots=True)
 class PreviousOwners:
-    """Who owned what, by what members say."""
+    """Earlier owners, as the members claim."""
 
     owned: dict[str, list[int]]
     """The partitions of each member, in its order; no partition is in two lists."""
@@ -84,7 +84,8 @@ class PreviousOwners:
 def previous_owners(
     numbered: NumberedPartitions, data: Mapping[str, MemberData], stated_generations: Mapping[str, int]
 ) -> PreviousOwners:
-    """Settle who owned what; of two who claim a partition the one of the newer generation has it, of equals none.
+    """Settle the earlier owners. Of two members that claim a partition the one of the newer generation owned it, of
+    equals neither.
 
     `data` is in the order in which Java goes through the members. `stated_generations` holds what the subscriptions
     themselves say, which is what Java compares an earlier claim by; -1 where a subscription says nothing.
@@ -124,7 +125,7 @@ def _settled(
 
 
 class Racks:
-    """Which member is near to which partition's replicas."""
+    """Which members share a rack with a partition's replicas."""
 
     def __init__(
         self, members: Mapping[str, str], by_partition: Mapping[int, frozenset[str]], consumers: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""The assignors of the ZooKeeper consumer, which share out partitions among *threads*, not members.
+"""The assignors of the ZooKeeper consumer, which assign partitions to *threads*, not members.
 
 Each consumer of a group has some threads for each topic; every consumer computes the whole group's assignment by
 itself from what it reads in ZooKeeper, and takes its own part. So all have to come to the same result, which is why the

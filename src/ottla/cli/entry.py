@@ -1,8 +1,8 @@
-"""Where the command line begins: at its short way for `ottla serve` and `ottla zookeeper`, or at the whole of it.
+"""The entry point: a fast path for `ottla serve` and `ottla zookeeper`, the whole command line for everything else.
 
 The library that reads command lines, and the one that it checks values with, cost as much time and memory at start as
-the broker itself. These commands with plain options do without them; whatever is not plain, `--help` and mistakes
-included, goes the whole way and is told there.
+the broker itself. These commands with plain options do without them; everything else, `--help` and mistakes included,
+is left to the whole command line.
 """
 
 from __future__ import annotations

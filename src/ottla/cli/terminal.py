@@ -130,7 +130,7 @@ def write_json(row: Mapping[str, Any]) -> None:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most `width` characters: its end, which tells members and topics apart, stays."""
+    """The text in at most `width` characters; its end, which distinguishes members and topics, stays."""
     if len(text) <= width:
         return text
     head = (width - 1) // 2

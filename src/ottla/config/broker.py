@@ -238,7 +238,7 @@ def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str
 
 
 def warning_of(name: str, text: str) -> str | None:
-    """What whoever gives this setting a readable value should be told: that it is not known, or has no effect."""
+    """The warning for a setting that is unknown or has no effect; None for any other."""
     setting = BROKER_SETTINGS.get(name)
     if setting is None:
         return _unknown(name)

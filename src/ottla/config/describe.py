@@ -1,4 +1,4 @@
-"""Settings as DescribeConfigs tells them: value, source, synonyms, type. The rules are Kafka's (ConfigHelper)."""
+"""Settings as DescribeConfigs reports them: value, source, synonyms, type. The rules are Kafka's (ConfigHelper)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Churn:
     def _run(self) -> None:
         try:
             self._play()
-        except Exception as problem:  # Whatever it was, the main thread shall tell it.
+        except Exception as problem:  # The main thread raises it.
             self.failure = problem
 
     def _play(self) -> None:

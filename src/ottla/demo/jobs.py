@@ -111,7 +111,7 @@ class SparkJobs:
             self._topics_exist.wait()
             if not self._stopping.is_set():
                 self._start_queries()
-        except Exception as problem:  # Whatever it was, the main thread shall tell it.
+        except Exception as problem:  # The main thread raises it.
             self.failure = problem
 
     def _start_spark(self) -> None:

@@ -67,7 +67,7 @@ class Loader:
     def _run(self) -> None:
         try:
             self._send_all()
-        except Exception as problem:  # Whatever it was, the main thread shall tell it.
+        except Exception as problem:  # The main thread raises it.
             self.failure = problem
 
     def _send_all(self) -> None:
@@ -80,7 +80,7 @@ class Loader:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "partitioner": "murmur2_random",
-                # What goes wrong is told by the flush, once.
+                # Failed deliveries are reported once, by the flush.
                 "log_level": 2,
             }
         )

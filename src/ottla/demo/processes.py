@@ -90,7 +90,7 @@ class BrokerProcess:
 
 @dataclass(slots=True)
 class Member:
-    """One member of the ordinary consumer group: a process that tells of its assignments, line by line.
+    """One member of the ordinary consumer group: a process that reports its assignments, line by line.
 
     `history` holds (time in seconds since 1970, event, partitions); events are assigned, revoked, lost, closed.
     """
@@ -124,11 +124,11 @@ class Member:
         return self._process is not None
 
     def assigned_since(self, moment: float) -> bool:
-        """Whether the member was told its partitions after `moment` (seconds since 1970)."""
+        """Whether the member was assigned its partitions after `moment` (seconds since 1970)."""
         return any(event == "assigned" and told >= moment for told, event, _ in list(self.history))
 
     def leave(self) -> None:
-        """Close the consumer, which tells the group, and wait for the process."""
+        """Close the consumer, which leaves the group, and wait for the process."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:

@@ -1,1 +1,1 @@
-"""The only door to the outside: clock, randomness, disk, network, executor."""
+"""Access to the outside world: clock, randomness, disk, network, executor. Nothing else reaches it."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time in milliseconds; nothing above `env` reads a clock in any other way."""
+    """A clock in milliseconds; nothing above `env` reads time in any other way."""
 
     def now_ms(self) -> int:
         """Wall-clock time, milliseconds since the Unix epoch: what Kafka writes into records."""
@@ -56,5 +56,5 @@ class VirtualClock:
         self._elapsed_ms += by_ms
 
     def set_wall(self, now_ms: int) -> None:
-        """Somebody sets the wall clock, forwards or back; the monotonic one does not notice."""
+        """Set the wall clock, forwards or back; the monotonic clock does not change."""
         self._start_ms = now_ms - self._elapsed_ms

@@ -1,4 +1,4 @@
-"""The door to the disk: what storage asks of one, and the machine's own.
+"""The disk as storage uses it, and the machine's own.
 
 Everything above `env` reaches files through `Disk` and `DiskFile`, so that the same code runs on a real disk, in
 memory (`ottla.testing.disk_memory`), and on one that is full or fails (`ottla.testing.disk_faulty`).
@@ -21,7 +21,7 @@ PARTS_PER_WRITE: Final = 1024
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
-#: How files end that `write_atomic` has not finished; what a crash leaves of them may be removed.
+#: Suffix of files that `write_atomic` has not finished; those left by a crash may be removed.
 TEMPORARY_SUFFIX: Final = ".tmp"
 _TEMPORARY: Final = itertools.count()
 
@@ -41,12 +41,12 @@ class DiskError(Exception):
 
     @property
     def disk_full(self) -> bool:
-        """Whether there was no room left, on the device or in the user's quota."""
+        """Whether there was no space left, on the device or in the user's quota."""
         return self.errno in (errno.ENOSPC, errno.EDQUOT)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether room or file handles were lacking: the disk itself works."""
+        """Whether space or file handles were lacking; the disk itself works."""
         return self.disk_full or self.errno in (errno.EMFILE, errno.ENFILE)
 
     @property
@@ -139,10 +139,10 @@ class FileSlice:
 
 
 class Lock(Protocol):
-    """A folder's lock, held until released."""
+    """A directory's lock, held until released."""
 
     def release(self) -> None:
-        """Let go; releasing twice does nothing."""
+        """Release the lock; releasing twice does nothing."""
         ...
 
 
@@ -165,7 +165,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file or folder, replacing a file that has the target's name."""
+        """Rename a file or directory; a file of the target's name is replaced."""
         ...
 
     def remove(self, path: str) -> None:
@@ -173,19 +173,19 @@ class Disk(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder with all it holds; a missing one is no error."""
+        """Remove a directory with its contents; a missing one is no error."""
         ...
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a folder, sorted."""
+        """The names in a directory, sorted."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder of that name."""
+        """Whether a file or directory of that name exists."""
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Whether it is a folder."""
+        """Whether it is a directory."""
         ...
 
     def file_size(self, path: str) -> int:
@@ -197,23 +197,23 @@ class Disk(Protocol):
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Say when a file was last written to, milliseconds since the Unix epoch."""
+        """Set when a file was last written to, milliseconds since the Unix epoch."""
         ...
 
     def mkdirs(self, path: str) -> None:
-        """Make a folder and those above it; one that is there is no error."""
+        """Make a directory and its parents; an existing one is no error."""
         ...
 
     def fsync_dir(self, path: str) -> None:
-        """Force a folder's names to the disk."""
+        """Force a directory's entries to the disk (fsync)."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """Bytes of the volume that holds a folder, and those of them that are left for this process."""
+        """Size of the volume that holds a directory and the space left for this process, in bytes."""
         ...
 
     def absolute(self, path: str) -> str:
-        """The path from the root on."""
+        """The absolute path."""
         ...
 
     def open_files(self) -> int:
@@ -389,7 +389,7 @@ class RealDisk:
         try:
             self._write_and_replace(temporary, path, data, sync)
         except OSError as error:
-            # A full disk is not to be fuller for an attempt.
+            # The temporary file must not fill a full disk further.
             with suppress(OSError):
                 os.unlink(temporary)
             raise _disk_error("write", path, error) from None
@@ -427,7 +427,7 @@ class RealDisk:
 
     def remove_tree(self, path: str) -> None:
         """See `Disk.remove_tree`."""
-        import shutil  # it brings in the archivers, which a start has no use for
+        import shutil  # imported late: shutil imports the archivers, which would slow the start
 
         try:
             shutil.rmtree(path)

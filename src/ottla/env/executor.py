@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The most jobs that may wait for a disk thread; whoever submits has its own, much smaller, bound.
+#: Limit on jobs that wait for a disk thread; submitters have their own, much lower, limits.
 MAX_WAITING_JOBS = 100_000
 
 
 class NoThread(RuntimeError):
-    """Work that no disk thread takes: they are stopped, or have far too much to do. Nothing of it was done."""
+    """The job was refused: the disk threads are stopped, or too many jobs wait. Nothing was done."""
 
 
 def pause_ms(length_ms: float) -> None:
-    """Wait so long, in a thread that has its own pace to keep; never on the loop."""
+    """Sleep in a disk thread that limits its own rate; never on the event loop."""
     time.sleep(length_ms / 1000.0)
 
 
 def one_at_a_time() -> AbstractContextManager[bool]:
-    """What only one thread is in at any time; the others wait."""
+    """A lock: one thread holds it, the others wait."""
     return threading.Lock()
 
 
@@ -42,19 +42,18 @@ class Executor(Protocol):
     def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run `work()`, then `done(result, error)` on the loop that called.
 
-        Where no thread takes it, `done` is told so (NoThread) before this returns.
+        Where the job is refused, `done` gets NoThread before this returns.
         """
         ...
 
     def run_all(self, works: Sequence[Callable[[], object]], own_threads: int = 0) -> list[Exception | None]:
-        """Run all of them and wait here until they are done; the exception of each that raised one.
-
-        With `own_threads` in so many threads that are there for this only.
+        """Run all and wait for them; returns the exception of each that raised one. `own_threads` gives the number of
+        threads started for this call alone.
         """
         ...
 
     def close(self) -> None:
-        """Finish what was submitted and stop the threads; closing twice does nothing."""
+        """Finish the submitted jobs and stop the threads; closing twice does nothing."""
         ...
 
 
@@ -127,7 +126,7 @@ class DiskExecutor:
 
 
 class InlineExecutor:
-    """Does the work at once, in the caller: for tests, the simulator and tools without a loop."""
+    """Runs jobs at once in the caller: for tests, the simulator and tools without a loop."""
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
         """See `Executor.submit`; needs a running loop for its future."""

@@ -1,7 +1,7 @@
-"""Files opened for reading only, for those who look at a folder that may belong to somebody else.
+"""Files opened for reading only, to inspect a directory that another process may own.
 
-`ottla.env.disk` opens files to write to them. Here nothing is written, created or locked, and nothing but a plain file
-is opened: a pipe or a device could keep the reader waiting for ever.
+`ottla.env.disk` opens files to write to them. Nothing is written, created or locked here, and only regular files are
+opened: a pipe or a device could block the reader for ever.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 
 
 class ReadableFile:
-    """A plain file opened for reading."""
+    """A regular file opened for reading."""
 
     __slots__ = ("_descriptor", "path", "size")
 
     def __init__(self, path: str) -> None:
-        """Open `path`. Raises DiskError, also where it is no plain file."""
+        """Open `path`. Raises DiskError, also where it is not a regular file."""
         self.path = path
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -45,7 +45,7 @@ class ReadableFile:
         self.size = status.st_size
 
     def measure(self) -> int:
-        """The length now, which somebody may have changed. Raises DiskError."""
+        """The current length, which another process may have changed. Raises DiskError."""
         try:
             self.size = os.fstat(self._descriptor).st_size
         except OSError as error:
@@ -83,7 +83,7 @@ class ReadableFile:
 def is_locked_elsewhere(path: str) -> bool:
     """Whether another process holds the lock of the file `path`; False where the system cannot tell or it is missing.
 
-    Not for a process that may hold the lock itself: to look at it ends one's own.
+    Not for a process that may hold the lock itself: the check would release it.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,4 +1,4 @@
-"""Futures whose waiter may be gone by the time their outcome is known."""
+"""Futures that may be cancelled before their result is known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:
-    """Give a future its outcome, the error where there is one; nothing where it was cancelled or has its outcome."""
+    """Set a future's result, or its exception where there is one; do nothing if it is done or cancelled."""
     if future.done():
         return
     if error is None:

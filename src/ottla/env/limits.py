@@ -1,4 +1,4 @@
-"""What the system allows this process."""
+"""Resource limits of this process."""
 
 from __future__ import annotations
 

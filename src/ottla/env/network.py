@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-#: Tells the kernel that more of the same answer follows, so that a header and the file range behind it share packets.
+#: MSG_MORE: more of the same response follows, so that a header and the file range behind it share packets.
 MORE_FOLLOWS = getattr(socket, "MSG_MORE", 0)
 
 LISTEN_BACKLOG = 1024
-#: A send buffer as large as the system makes it.
+#: Send buffer of the system's default size.
 SYSTEM_BUFFER = -1
 
 

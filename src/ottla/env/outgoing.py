@@ -56,7 +56,7 @@ class Receiver(Protocol):
     """Owner of a connection; its methods are called in the event loop."""
 
     def connected(self, stream: Stream) -> None:
-        """The connection stands."""
+        """The connection is established."""
         ...
 
     def get_buffer(self, sizehint: int, /) -> memoryview:
@@ -64,11 +64,11 @@ class Receiver(Protocol):
         ...
 
     def buffer_updated(self, nbytes: int, /) -> None:
-        """So many bytes were put there."""
+        """`nbytes` bytes were written into the buffer."""
         ...
 
     def writable(self) -> None:
-        """What was written is sent, or nearly so, after it could not be sent at once."""
+        """The write buffer has drained after congestion."""
         ...
 
     def disconnected(self, error: Exception | None) -> None:
@@ -142,7 +142,7 @@ class TransportStream(asyncio.BufferedProtocol):
     def __init__(self, receiver: Receiver, socket_options: Sequence[tuple[int, int]] = ()) -> None:
         self._receiver = receiver
         self._options = socket_options
-        # What arrives goes straight to the receiver, without a call in between.
+        # Received bytes go straight to the receiver, without a call in between.
         self.get_buffer = receiver.get_buffer  # type: ignore[assignment, method-assign]
         self.buffer_updated = receiver.buffer_updated  # type: ignore[assignment, method-assign]
         self._transport: asyncio.Transport

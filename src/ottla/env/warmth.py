@@ -1,8 +1,8 @@
 """Reads that must not wait for the disk: what is not in the page cache is refused, to be fetched by a disk thread.
 
-Looking for a place in a log reads a few bytes of indexes and batch headers. On the event loop a wait for the disk is
-everybody's wait, so that is done by `without_waiting`: whoever calls it has `bring` run in a disk thread for what was
-cold, and begins again. Threads, which may wait, read as usual.
+Looking for a place in a log reads a few bytes of indexes and batch headers. On the event loop a wait for the disk stops
+every client, so that is done by `without_waiting`: its caller has `bring` run in a disk thread for what was cold, and
+starts again. Threads, which may wait, read as usual.
 
 A range is taken for warm when both its ends are (`DiskFile.is_warm`).
 """
@@ -18,14 +18,14 @@ from ottla.env.disk import DiskError
 if TYPE_CHECKING:
     from ottla.env.disk import Disk, DiskFile
 
-#: A disk thread reads at least so much at a place: what is looked for is often a little further on.
+#: A disk thread reads at least this much: what is looked for is often a little further on.
 READ_AHEAD_BYTES: Final = 64 * 1024
 #: And so much at a time.
 PIECE_BYTES: Final = 1024 * 1024
 
 
 class _Mode(threading.local):
-    """Whether this thread, now, would rather not read than wait. No context variable: callbacks would inherit it."""
+    """Whether reads of this thread must not wait at the moment. Not a context variable: callbacks would inherit it."""
 
     only_warm = False
 
@@ -42,7 +42,7 @@ class Range(NamedTuple):
 
 
 class ColdRange(Exception):
-    """What is to be read is not in the page cache."""
+    """The range is not in the page cache."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         super().__init__(f"{len(ranges)} ranges are not in the page cache")
@@ -57,7 +57,7 @@ def pread(file: DiskFile, length: int, position: int) -> bytes:
 
 
 def without_waiting(work: Callable[[], None]) -> Sequence[Range]:
-    """Do the work, if all that it reads is warm; else what is cold, the work being undone."""
+    """Do the work if all that it reads is in the page cache; else leave it and return the ranges that are not."""
     before = _MODE.only_warm
     _MODE.only_warm = True
     try:
@@ -70,7 +70,7 @@ def without_waiting(work: Callable[[], None]) -> Sequence[Range]:
 
 
 def bring(disk: Disk, ranges: Sequence[Range]) -> None:
-    """Read ranges for their effect on the page cache; in a disk thread. An error shows when they are read again."""
+    """Read ranges into the page cache, in a disk thread. Errors show when they are read again."""
     for path, position, length in ranges:
         try:
             file = disk.open(path)

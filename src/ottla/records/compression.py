@@ -18,7 +18,7 @@ from ottla.records.xxhash import xxh32
 
 
 class MissingLibrary:
-    """Stands where the library should be, on a machine where it cannot be imported: whoever needs it is told."""
+    """Stand-in for a library that cannot be imported; its use raises an error that names the cure."""
 
     def __init__(self, reason: str) -> None:
         self.problem = (
@@ -49,7 +49,7 @@ FIRST_GUESS_RATIO = 4
 SMALLEST_GUESS = 64 * 1024
 
 LZ4_FAST_LEVEL = 1
-"""The fast mode of lz4, which Java's clients use unless told otherwise; from 3 on it takes its time."""
+"""The fast mode of lz4, the default of Java's clients; levels from 3 on are slow."""
 _LZ4_MAGIC_BYTES = 4
 _LZ4_FLAGS_AT = 4
 _LZ4_HAS_SIZE = 0x08
@@ -120,7 +120,7 @@ def _within(limit: int, data: memoryview) -> memoryview:
 def _expand(
     decompress_into: Callable[[Bytes, bytearray], int], codec: Compression, data: Bytes, limit: int
 ) -> memoryview:
-    """Expand into a buffer that starts at a guess and grows up to the limit: no codec but snappy tells its size."""
+    """Decompress into a buffer that starts at a guess and grows up to the limit: only snappy states its size."""
     size = min(limit, max(len(data) * FIRST_GUESS_RATIO, SMALLEST_GUESS))
     while True:
         output = bytearray(size)

@@ -1,4 +1,4 @@
-"""What Spark's Python side says that tells a user of the command line nothing."""
+"""Silencing of PySpark's and py4j's log output that is of no use to a user of the command line."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_rows(partition, self._options)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Commit `end`, which Spark tells when it plans the batch after it."""
+        """Commit `end`; Spark calls this when it plans the next batch."""
         self._commit(from_json(end))
 
     def stop(self) -> None:

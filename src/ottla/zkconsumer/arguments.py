@@ -1,4 +1,4 @@
-"""What an application gives by mistake, told before anything is asked of ZooKeeper or a broker. Pure."""
+"""Checks of the application's arguments, before ZooKeeper or a broker is asked for anything. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.cluster.topics import topic_name_problem
 
 MOST_THREADS = 10_000
-"""The most streams of one topic: beyond it a number is more likely a slip than meant."""
+"""Limit on the streams of one topic; a larger number is most likely a mistake."""
 LARGEST_OFFSET = (1 << 63) - 1
 LARGEST_PARTITION = (1 << 31) - 1
 
@@ -34,7 +34,7 @@ def checked_streams(topics: object) -> dict[str, int]:
 
 
 def check_topic(topic: object) -> None:
-    """InvalidArgumentError for what no topic can be called."""
+    """Raises InvalidArgumentError for an invalid topic name."""
     if not isinstance(topic, str):
         raise InvalidArgumentError(f"the name of a topic is a text, not {topic!r}")
     if (problem := topic_name_problem(topic)) is not None:
@@ -42,7 +42,7 @@ def check_topic(topic: object) -> None:
 
 
 def check_threads(prefix: str, count: object) -> None:
-    """InvalidArgumentError for what is no number of threads."""
+    """Raises InvalidArgumentError for an invalid number of threads."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise InvalidArgumentError(f"{prefix}the number of threads is 1 or more, not {count!r}")
     if count > MOST_THREADS:

@@ -1,4 +1,4 @@
-"""The cluster as ZooKeeper tells it: which brokers are alive, and a `Cluster` that begins with those.
+"""The cluster as ZooKeeper knows it: the live brokers, and a `Cluster` bootstrapped from them.
 
 Source: Apache Kafka 0.8.2.2, `ZkUtils.getAllBrokersInCluster`.
 """
@@ -30,7 +30,7 @@ async def read_brokers(zk: ZkClient) -> Servers:
             data, _ = await zk.get(f"{BrokerIdZnode.ROOT}/{name}")
             broker = BrokerIdZnode.decode(int(name), data)
         except NoNodeError:
-            continue  # it went in between
+            continue  # it was deleted in between
         except ValueError as error:
             told = error if isinstance(error, ZnodeDataError) else f"{name} is no broker's id"
             _log.warning("a broker in ZooKeeper is passed over: %s", told)

@@ -1,7 +1,7 @@
 """The bounded queue between the fetchers, which run in an event loop, and the thread that reads a stream.
 
-The loop never waits for the thread: that may stand still in the midst of a step, in a handler of a signal that shuts
-the connector down, say.
+The loop never waits for the thread, which may be suspended in the middle of a step, for example by a signal handler
+that shuts the connector down.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEP_LIMIT_S, STEP_POLL_S = 0.1, 0.001
 
 
 class FetchedDataChunk:
-    """What one fetch brought of one partition, to be decoded by the thread that reads it."""
+    """The records that one fetch brought of one partition, decoded by the reading thread."""
 
     __slots__ = ("fetch", "generation", "info")
 
@@ -44,7 +44,7 @@ class ChunkQueue:
         self.step = Lock()
         #: Goes up when everything that was put here is to be dropped. Changed by the loop alone.
         self.generation = 0
-        #: Nothing comes any more, and nothing is handed out.
+        #: Closed: nothing is added and nothing is returned any more.
         self.ended = False
         #: Called, in the reading thread, when the queue is not full any more.
         self.on_room: Callable[[], None] | None = None
@@ -57,7 +57,7 @@ class ChunkQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more should be fetched for now."""
+        """Whether fetching into it should pause."""
         return self._chunks.qsize() >= self._max_chunks
 
     def put(self, chunk: FetchedDataChunk) -> None:

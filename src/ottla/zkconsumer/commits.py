@@ -52,7 +52,7 @@ class Commits:
     async def commit(
         self, consumed: Callable[[], Mapping[TopicPartition, int]], *, retry_on_failure: bool = True
     ) -> None:
-        """Keep what `consumed()` tells, at each attempt anew; up to `offsets.commit.max.retries` more where it fails.
+        """Commit what `consumed()` returns at each attempt, with up to `offsets.commit.max.retries` retries.
 
         Raises OffsetsNotCommittedError.
         """

@@ -43,7 +43,7 @@ class ZooKeeperUnreachableError(ConnectError):
 def create_connector(config: Mapping[str, Any] | None = None, /, **settings: Any) -> ConsumerConnector:
     """Connect to ZooKeeper.
 
-    Raises InvalidConfigError that tells everything that is wrong, ZooKeeperUnreachableError.
+    Raises InvalidConfigError with all problems found, ZooKeeperUnreachableError.
     """
     return ConsumerConnector(parse_highlevel_config(config, settings), connect)
 
@@ -90,7 +90,7 @@ class ConsumerConnector:
         self.shutdown()
 
     def set_rebalance_listener(self, listener: Any) -> None:
-        """Have the listener told of rebalances (see `ConsumerRebalanceListener`). Before the streams are made.
+        """Set the rebalance listener (see `ConsumerRebalanceListener`), before the streams are created.
 
         Raises IllegalStateError afterwards, InvalidArgumentError for what has none of its methods.
         """

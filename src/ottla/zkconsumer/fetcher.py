@@ -31,7 +31,7 @@ from ottla.zkconsumer.partition_info import PartitionTopicInfo
 _log = logging.getLogger("ottla.zkconsumer")
 
 MAX_FETCH_BYTES = 50 * 1024 * 1024
-"""The most bytes of one answer for all its partitions; partitions take turns at its beginning."""
+"""Limit on the bytes of one response; partitions take turns at its beginning."""
 
 
 class FetcherSettings(NamedTuple):
@@ -81,7 +81,7 @@ class ConsumerFetcher:
                 await self._round()
                 self._has_fetched = True
             except ClientError as error:
-                # Told aloud once: until the broker is back, every try of the leader finder ends here.
+                # Logged once: until the broker is back, every attempt of the leader finder fails here.
                 level = logging.WARNING if self._has_fetched else logging.INFO
                 _log.log(level, "broker %d is not fetched from: %s", self._node_id, error)
                 self._leave(list(self._partitions))
@@ -108,7 +108,7 @@ class ConsumerFetcher:
                 return
 
     async def _fetch(self, wanted: Mapping[TopicPartition, PartitionTopicInfo], max_wait_ms: int) -> bool:
-        """One request; tells whether it brought any records."""
+        """Send one request; returns whether it brought any records."""
         max_bytes, min_bytes = self._settings.max_bytes, self._settings.min_bytes
         asked = {each: WantedFetch(info.fetched_offset, NO_LEADER_EPOCH, max_bytes) for each, info in wanted.items()}
         limits = FetchLimits(max(MAX_FETCH_BYTES, max_bytes), min_bytes, max_wait_ms)
@@ -134,7 +134,7 @@ class ConsumerFetcher:
                 out_of_range.append(partition)
             else:
                 why = BrokerError(data.error_code, f"{partition} cannot be read from broker {self._node_id}")
-                # Aloud once: it is tried again as soon as the leader is found, which may be the same.
+                # Logged once: it is tried again as soon as the leader is found, which may be the same.
                 is_news = not why.retriable and info.refused != data.error_code
                 _log.log(logging.WARNING if is_news else logging.INFO, "%s; its leader is looked for", why)
                 info.refused = ErrorCode.NONE if why.retriable else data.error_code

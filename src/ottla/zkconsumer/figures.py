@@ -1,4 +1,4 @@
-"""What a rebalance costs, counted: reads and writes of znodes, watch events, tries. Pure."""
+"""Counters of a rebalance's cost: reads and writes of znodes, watch events, tries. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Step(Enum):
 
 
 class Figures:
-    """Counters of one consumer. Override `step` and `rebalanced` to be told as it goes."""
+    """Counters of one consumer. Override `step` and `rebalanced` to follow its progress."""
 
     def __init__(self) -> None:
         self.reads = 0
         """Reads of znodes: data, children, existence."""
         self.writes = 0
-        """Changes of znodes that were asked for, whatever came of them."""
+        """Requests to change znodes, whatever their result."""
         self.events = 0
         """Watches that fired."""
         self.rebalances = 0
@@ -41,10 +41,10 @@ class Figures:
         """Rebalances that were given up after their last try."""
 
     def step(self, step: Step) -> None:
-        """A step of a try begins."""
+        """A step of an attempt begins."""
 
     def rebalanced(self, owned: int) -> None:
-        """A rebalance has ended well, with so many partitions."""
+        """A rebalance has succeeded, with this many partitions owned."""
 
 
 class CountedZk:

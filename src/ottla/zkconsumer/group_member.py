@@ -29,7 +29,7 @@ from ottla.zkconsumer.rebalancer import (
 from ottla.zkconsumer.registration import ConsumerIdInUseError, register
 
 _PASSING = (ConnectionLossError, SessionExpiredError, SessionMovedError)
-"""Trouble with the way to ZooKeeper, which passes however long it takes."""
+"""Errors of the connection to ZooKeeper, which are retried for ever."""
 
 _log = logging.getLogger("ottla.zkconsumer")
 
@@ -60,7 +60,7 @@ class GroupMember:
         self._triggered = asyncio.Event()
         self._expired = False
         self._is_registered = False
-        #: How often in a row ZooKeeper refused something.
+        #: Consecutive refusals of ZooKeeper.
         self._refusals = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._listeners = Listeners(
@@ -86,7 +86,7 @@ class GroupMember:
         await done
 
     def end(self) -> None:
-        """Whoever waits for a rebalance learns that there will be none: ClientClosedError."""
+        """Fail pending `rebalance` calls with ClientClosedError."""
         self._settle(self._waiting, ClientClosedError("the connector was shut down before the rebalance ended"))
 
     async def watch(self) -> None:
@@ -110,7 +110,7 @@ class GroupMember:
                 _log.error("%s", error, exc_info=not isinstance(error, ConsumerRebalanceFailedError))
                 self._settle(waiting, error)
                 if isinstance(error, ConsumerIdInUseError) and not waiting:
-                    self.trigger()  # its session was lost to the other one, which may go some day
+                    self.trigger()  # the id belongs to another session, which may end
             else:
                 self._refusals = 0
                 self._settle(waiting, None)
@@ -136,7 +136,7 @@ class GroupMember:
         await self.rebalancer.rebalance()
 
     def _count_refusal(self, waiting: list[asyncio.Future[None]], error: ZkError) -> None:
-        """Tell who waits what ZooKeeper refuses again and again; it is tried on all the same."""
+        """Fail pending `rebalance` calls with an error that ZooKeeper keeps returning; retries go on."""
         if isinstance(error, _PASSING):
             return
         self._refusals += 1

@@ -60,7 +60,7 @@ class HighLevelConsumerConfig:
     zookeeper_session_timeout_ms: int
 
     def client_settings(self, bootstrap_servers: str) -> ConnectionSettings:
-        """What `Cluster` takes, for the brokers that ZooKeeper told."""
+        """Connection settings for the brokers found in ZooKeeper."""
         return ConnectionSettings(
             bootstrap_servers=bootstrap_servers,
             client_id=self.client_id,
@@ -76,7 +76,7 @@ def parse_highlevel_config(
 ) -> HighLevelConsumerConfig:
     """The configuration out of Kafka's names and Python keywords, in either.
 
-    Raises InvalidConfigError that tells everything that is wrong.
+    Raises InvalidConfigError with all problems found.
     """
     problems: list[str] = []
     given: dict[str, Any] = {}

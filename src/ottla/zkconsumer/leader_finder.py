@@ -30,7 +30,7 @@ class LeaderFinder:
         self._found = found
         self._some = asyncio.Event()
         self.no_leader: set[TopicPartition] = set()
-        #: What went wrong the last time; told aloud when it changes, as it is tried again very soon.
+        #: The last failure; logged only when it changes, as the attempt is repeated very soon.
         self._problem = ""
 
     def add(self, partitions: Collection[TopicPartition]) -> None:

@@ -15,9 +15,8 @@ from ottla.zkconsumer.rebalancer import GlobalAssignment, Owned
 
 
 class ConsumerRebalanceListener:
-    """Override what is wanted. One thread per connector calls it, and the rebalance waits for it.
-
-    What it raises makes the try of the rebalance fail; it is made again after `rebalance.backoff.ms`.
+    """Override the methods you need. One thread per connector calls them, and the rebalance waits for them. An
+    exception makes the attempt fail; it is repeated after `rebalance.backoff.ms`.
     """
 
     def before_releasing_partitions(self, partition_ownership: Owned) -> None:

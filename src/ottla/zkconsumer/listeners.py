@@ -63,13 +63,13 @@ class Listeners:
             await self._watch_children(path)
 
     async def broker_is_alive(self) -> bool:
-        """Whether there is a broker; while there is none, the first one that comes is an event."""
+        """Whether a broker is alive; while none is, the first one to register is an event."""
         if await children_or_none(self._zk, BrokerIdZnode.ROOT):
             return True
         return bool(await self._watch_children(BrokerIdZnode.ROOT))
 
     async def watch_releases(self, owner_paths: Collection[str]) -> None:
-        """Have it told when an owner node goes that was in the way, or has gone already. Raises `ZkError`s."""
+        """Watch owner nodes that were in the way: an event follows when one is deleted or already gone. `ZkError`s."""
         for path in owner_paths:
             if path not in self._armed and await self._armed_by(path, self._zk.exists) is None:
                 self._on_event()
@@ -92,7 +92,7 @@ class Listeners:
             self._armed.discard(path)
             self._on_event()
 
-        self._armed.add(path)  # at once: the watch may fire before its reader goes on
+        self._armed.add(path)  # marked before the read: the watch may fire before the reader continues
         try:
             return await read(path, fired)
         except BaseException:

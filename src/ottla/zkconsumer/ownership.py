@@ -36,7 +36,7 @@ class Ownership:
     async def claim_all(self, decision: Mapping[TopicPartition, ConsumerThread]) -> bool:
         """Claim every partition for its thread; False, and none is held, where another consumer holds one of them.
 
-        Every one is tried, as each conflict tells of a consumer that has not released yet. Raises `ZkError`s, with what
+        All are tried, since each conflict names a consumer that has not released yet. Raises `ZkError`s, with what
         was claimed released again as far as that can be.
         """
         self.in_conflict = []
@@ -60,7 +60,7 @@ class Ownership:
             if session_id is None:
                 await self._release_uncertain(path)
             elif session_id == self._zk.session_id:
-                self._held[partition] = None  # should the answer be lost, it may be another's when this is done again
+                self._held[partition] = None  # without an answer, the node may be another's at the retry
                 await self._delete(path)
             del self._held[partition]
 

@@ -1,4 +1,4 @@
-"""The rebalance that every consumer of a group does by itself, step by step (SPEC Z6). Pure: time is `sleep`.
+"""The rebalance that every consumer of a group does by itself, step by step. Pure: time is `sleep`.
 
 A try stops the fetchers, commits, releases what is owned, reads the group, computes everybody's assignment, fetches
 the offsets of its own part, claims that part and starts the fetchers. Where a claim fails, as another consumer has not
@@ -48,7 +48,7 @@ class Offsets(Protocol):
         ...
 
     async def commit(self, consumed: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Keep what `consumed()` tells. A ClientError where it could not be done."""
+        """Commit the offsets that `consumed()` returns. Raises ClientError where that fails."""
         ...
 
     @property

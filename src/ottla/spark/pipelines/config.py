@@ -1,4 +1,4 @@
-"""What every pipeline is told, and how a small TOML file says it."""
+"""Settings common to all pipelines, and their TOML file."""
 
 from __future__ import annotations
 

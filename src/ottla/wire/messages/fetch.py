@@ -114,7 +114,7 @@ class SnapshotId(Struct):
 
 @struct
 class LeaderIdAndEpoch(Struct):
-    """Who leads now, told to a client that asked the wrong broker."""
+    """The current leader, for a client that asked the wrong broker."""
 
     leader_id: int = field(INT32, since=12, default=-1)
     leader_epoch: int = field(INT32, since=12, default=-1)

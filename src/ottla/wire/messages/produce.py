@@ -63,7 +63,7 @@ class NodeEndpoint(Struct):
 
 @struct
 class LeaderIdAndEpoch(Struct):
-    """Who leads now, told to a client that asked the wrong broker."""
+    """The current leader, for a client that asked the wrong broker."""
 
     leader_id: int = field(INT32, since=10, default=-1)
     leader_epoch: int = field(INT32, since=10, default=-1)
