@@ -79,8 +79,8 @@ def changed_files(root: Path, since: str | None) -> list[str]:
 
 def reached_by(root: Path, changed: Sequence[str]) -> Reached:
     """The tests that a change of these files reaches; all paths are relative to the project's root."""
-    modules = {name: path for path in _python_files(root) for name in [_module_of(path)]}
-    known = set(modules.values())
+    graph = ImportGraph(root)
+    known = graph.files
     seeds: set[str] = set()
     for path in changed:
         if path.startswith("examples/"):
@@ -91,7 +91,6 @@ def reached_by(root: Path, changed: Sequence[str]) -> Reached:
             seeds |= _readers(root, path, known)
         elif not path.endswith(DOCUMENTS):
             return Reached(everything=True)
-    graph = _Graph(root, modules)
     reached = graph.dependents(seeds)
     found = Reached(files={path for path in reached if path.startswith("tests/") and not path.endswith("/conftest.py")})
     for path in known:
@@ -120,15 +119,16 @@ def _module_of(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-class _Graph:
+class ImportGraph:
     """Who imports whom, by paths."""
 
-    def __init__(self, root: Path, modules: dict[str, str]) -> None:
-        self._modules = modules
+    def __init__(self, root: Path) -> None:
+        self._modules = {_module_of(path): path for path in _python_files(root)}
         self._trees: dict[str, ast.Module] = {}
         self._importers: dict[str, set[str]] = defaultdict(set)
-        self._sources = {path for path in modules.values() if path.startswith("src/")}
-        for path in modules.values():
+        self.files = set(self._modules.values())
+        self._sources = {path for path in self.files if path.startswith("src/")}
+        for path in sorted(self.files):
             text = (root / path).read_text()
             tree = ast.parse(text)
             if path.endswith("/conftest.py"):
