@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, accepts_connections, free_port
 from support.processes import ServerDied, ServerProcess, run_tool
 from support.spec_report import SpecReport, requirement_ids
-from support.waiting import wait_until
+from support.waiting import Stopwatch, wait_until, wait_until_ended
 
 
 def test_a_server_that_dies_shows_its_last_words(tmp_path: Path) -> None:
@@ -51,6 +53,25 @@ def test_a_tool_that_hangs_is_killed() -> None:
 def test_waiting_in_vain_names_what_for() -> None:
     with pytest.raises(AssertionError, match=r"waited 0\.05 s in vain for a miracle"):
         wait_until(lambda: False, "a miracle", timeout_s=0.05)
+
+
+def test_a_stopwatch_leaves_out_the_wait_for_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_s = iter([1.0, 1.75])
+    monkeypatch.setattr(Stopwatch, "_without_core_s", lambda self: next(waited_s))
+    times = iter([10.0, 12.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    watch = Stopwatch()
+    seconds = watch.seconds()
+    monkeypatch.undo()
+    assert seconds == 1.25
+
+
+def test_a_stopwatch_of_other_processes() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.2)"])
+    watch = Stopwatch(process.pid)
+    wait_until_ended(process.pid)
+    assert 0 < watch.seconds() < 30
+    assert process.wait() == 0
 
 
 @pytest.mark.needs_kafka
