@@ -6,7 +6,8 @@ Import each from here, be it of the one or the other. Each message names the cau
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.peer.errors import AuthorizationError as AuthorizationError
@@ -33,6 +34,9 @@ from ottla.peer.errors import UnresolvableHostError as UnresolvableHostError
 from ottla.peer.errors import UnsupportedVersionError as UnsupportedVersionError
 from ottla.peer.errors import as_client_error as as_client_error
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.records.consumed import ConsumerRecord
 
 
 class InvalidConfigError(InvalidArgumentError):
@@ -194,13 +198,36 @@ class LogTruncationError(InvalidOffsetError):
         self.divergent_offsets = dict(divergent_offsets)
 
 
-class RecordDeserializationError(ClientError):
-    """A deserializer failed. The position stays before the record: `seek` past `offset` to leave it out."""
+class DeserializationOrigin(Enum):
+    """What of a record a deserializer failed for (KIP-1036)."""
 
-    def __init__(self, partition: TopicPartition, offset: int, what: str, cause: BaseException) -> None:
+    KEY = "key"
+    VALUE = "value"
+
+
+class RecordDeserializationError(ClientError):
+    """A deserializer failed. The position stays before the record: `seek` past `offset` to leave it out.
+
+    The record is in it as it was read, for a dead-letter topic (KIP-1036): `key_buffer` and `value_buffer` are bytes,
+    None for null; `timestamp` is in milliseconds. `origin` says which of the two could not be deserialized.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        record: ConsumerRecord[bytes | None, bytes | None],
+        origin: DeserializationOrigin,
+        cause: BaseException,
+    ) -> None:
         super().__init__(
-            f"the {what} of the record at offset {offset} of {partition} cannot be deserialized "
-            f"({type(cause).__name__}: {cause}); seek to {offset + 1} to leave it out"
+            f"the {origin.value} of the record at offset {record.offset} of {partition} cannot be deserialized "
+            f"({type(cause).__name__}: {cause}); seek to {record.offset + 1} to leave it out"
         )
         self.partition = partition
-        self.offset = offset
+        self.offset = record.offset
+        self.origin = origin
+        self.key_buffer = record.key
+        self.value_buffer = record.value
+        self.headers = record.headers
+        self.timestamp = record.timestamp
+        self.timestamp_type = record.timestamp_type

@@ -12,6 +12,7 @@ from ottla.client.errors import (
     ClientError,
     ClientTimeoutError,
     DeliveryError,
+    DeserializationOrigin,
     ForkedError,
     InvalidConfigError,
     LogTruncationError,
@@ -23,9 +24,12 @@ from ottla.client.errors import (
     UnknownTopicError,
 )
 from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.records.batch import TimestampType
+from ottla.records.consumed import ConsumerRecord
 from ottla.wire.errors import ErrorCode
 
 PARTITION = TopicPartition("t", 0)
+RECORD = ConsumerRecord("t", 0, 1, 2, TimestampType.CREATE_TIME, b"k", None, (), -1, 1, -1)
 ERRORS = [
     ClientTimeoutError("late", retriable=True),
     UnknownTopicError("t", "here", "u"),
@@ -38,7 +42,7 @@ ERRORS = [
     ForkedError("client"),
     NoOffsetForPartitionError([PARTITION]),
     LogTruncationError({PARTITION: OffsetAndMetadata(1)}, {}),
-    RecordDeserializationError(PARTITION, 1, "key", ValueError("x")),
+    RecordDeserializationError(PARTITION, RECORD, DeserializationOrigin.KEY, ValueError("x")),
     DeliveryError("left", 3, [ValueError("x")]),
 ]
 

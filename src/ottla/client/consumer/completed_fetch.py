@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.consumer.aborted import application_batches, committed_batches
 from ottla.client.consumer.subscription_state import PartitionState
-from ottla.client.errors import ClientError, CorruptBatchError, RecordDeserializationError
+from ottla.client.errors import ClientError, CorruptBatchError, DeserializationOrigin, RecordDeserializationError
 from ottla.client.fetcher import batches_from
 from ottla.client.model import TopicPartition
 from ottla.records.batch import BatchHeader, check_crc
@@ -273,13 +273,13 @@ class CompletedFetch:
         topic, partition = self.partition
         whole: Records = []
         for record in decode_consumed(self._buffer, header, topic, partition, self.position):
-            what = "key"
+            origin = DeserializationOrigin.KEY
             try:
                 key = _made(self._decoding.key, topic, record.headers, record.key)
-                what = "value"
+                origin = DeserializationOrigin.VALUE
                 value = _made(self._decoding.value, topic, record.headers, record.value)
             except Exception as error:
-                self._failed = RecordDeserializationError(self.partition, record.offset, what, error)
+                self._failed = RecordDeserializationError(self.partition, record, origin, error)
                 self._failed.__cause__ = error
                 break
             whole.append(record._replace(key=key, value=value))

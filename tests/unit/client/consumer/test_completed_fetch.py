@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.subscription_state import PartitionState
-from ottla.client.errors import CorruptBatchError, RecordDeserializationError
+from ottla.client.errors import CorruptBatchError, DeserializationOrigin, RecordDeserializationError
 from ottla.client.model import TopicPartition
 from ottla.records.batch import (
     ATTRIBUTES_AT,
@@ -15,6 +15,7 @@ from ottla.records.batch import (
     LENGTH_AT,
     MAGIC_AT,
     RECORDS_COUNT_AT,
+    TimestampType,
 )
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.crc import crc32c
@@ -152,6 +153,34 @@ def test_a_deserializer_that_fails():
         assert (raised.value.partition, raised.value.offset, fetch.position) == (P, 5, 5)
     fetch.rewind(6)
     assert [record.value for record in fetch.take(100)] == [6, 7, 8, 9]
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("origin", DeserializationOrigin)
+def test_a_record_that_cannot_be_deserialized_is_in_its_error(origin):
+    """As it was read, for a dead-letter topic (KIP-1036)."""
+
+    def fails(topic, headers, data):
+        raise ValueError("no")
+
+    record = Record(0, 1234, b"k", b"v", (("h", b"1"), ("h", None)))
+    fetch = fetched(encode_batch([record], base_offset=7), 7, **{origin.value: fails})
+    with pytest.raises(RecordDeserializationError) as raised:
+        fetch.take(1)
+    error = raised.value
+    assert (error.origin, error.partition, error.offset) == (origin, P, 7)
+    assert (error.key_buffer, error.value_buffer, list(error.headers)) == (b"k", b"v", [("h", b"1"), ("h", None)])
+    assert (error.timestamp, error.timestamp_type) == (1234, TimestampType.CREATE_TIME)
+    assert isinstance(error.__cause__, ValueError)
+
+
+def test_null_is_none_in_the_error_of_a_record():
+    def fails(topic, headers, data):
+        raise ValueError("no")
+
+    with pytest.raises(RecordDeserializationError) as raised:
+        fetched(encode_batch([Record(0, 1, None, b"v")]), value=fails).take(1)
+    assert (raised.value.key_buffer, raised.value.value_buffer) == (None, b"v")
 
 
 def with_field(data, at, value):
