@@ -32,7 +32,8 @@ THREAD_SWITCH_S = 0.0005
 
 NOT_COMPILED = (
     "record checks: the code for single records is not compiled here, so batches are checked as a whole only, and "
-    "compaction is slower (docs/record-checks.md; ./run setup says what is missing)"
+    "compaction is slower; to compile it, install ottla from source again where a C compiler and Python's C headers "
+    "are (docs/record-checks.md)"
 )
 
 COMMAND = Command("ottla serve")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.config import listeners as listener_parsing
@@ -276,6 +276,8 @@ def _settle_listeners(config: BrokerConfig) -> list[str]:
         config.listeners = listener_parsing.parse_endpoints(
             config.get_string("listeners"), protocols, require_distinct_ports=True
         )
+        if unserved := _unserved(config.listeners):
+            return unserved  # what else does not fit them is of no use before
         advertised_text = config.get_string_or_none("advertised.listeners")
         if advertised_text is None:
             # What is not advertised otherwise is announced under this machine's name, never as 0.0.0.0.
@@ -290,10 +292,15 @@ def _settle_listeners(config: BrokerConfig) -> list[str]:
         listener_parsing.check_advertised(config.listeners, config.advertised, config.inter_broker_listener_name)
     except ListenerError as error:
         return [str(error)]
+    return []
+
+
+def _unserved(listeners: Iterable[Endpoint]) -> list[str]:
+    """A problem for each listener whose security protocol is not there yet."""
     return [
         f"listeners: {endpoint.listener_name} speaks {endpoint.security_protocol}, which cannot be served yet. "
         "Map it to PLAINTEXT in listener.security.protocol.map, or remove it."
-        for endpoint in config.listeners
+        for endpoint in listeners
         if endpoint.security_protocol != "PLAINTEXT"
     ]
 

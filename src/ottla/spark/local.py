@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.records.extras import require_extra
 from ottla.spark.java import find_java, spark_launcher
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make `format("ottla")` known to a session, and give the session back."""
+    """Make `format("ottla")` known to a session, and give the session back. Raises MissingExtraError."""
+    require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
     from ottla.spark.source import OttlaDataSource
 
     spark.dataSource.register(OttlaDataSource)
@@ -60,8 +62,9 @@ def session(
 
     `java_home` names the Java to use (the caller reads JAVA_HOME if it wants to), else one is found. `folder` is for
     the launcher and Spark's scratch files; a temporary one by default. Spark's own log goes to `log_file`, by default
-    to standard error. `conf` adds Spark settings or replaces ours. Raises JavaNotFound.
+    to standard error. `conf` adds Spark settings or replaces ours. Raises JavaNotFound, MissingExtraError.
     """
+    require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
     from pyspark import SparkConf, SparkContext
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.sql import SparkSession

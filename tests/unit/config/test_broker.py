@@ -204,3 +204,5 @@ def test_an_advertised_port_of_zero_is_the_bound_one() -> None:
 def test_listeners_with_security_are_refused() -> None:
     (problem,) = problems({"listeners": "PLAINTEXT://:1,SSL://:2"})
     assert problem.startswith("listeners: SSL speaks SSL, which cannot be served yet.")
+    (problem,) = problems({"listeners": "SSL://:2"})
+    assert problem.startswith("listeners: SSL speaks SSL, which cannot be served yet."), "and not of another setting"

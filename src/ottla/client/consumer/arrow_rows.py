@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.model import TopicPartition
 from ottla.records.arrow import arrow_schema
+from ottla.records.extras import require_extra
 
 if TYPE_CHECKING:
     import pyarrow
 
 
 def taker(*, include_headers: bool) -> Callable[[CompletedFetch, int], tuple[list[pyarrow.RecordBatch], int]]:
-    """What `FetchCollector.collect` is given to have record batches in place of records."""
+    """What `FetchCollector.collect` is given to have record batches in place of records. MissingExtraError."""
+    require_extra("reading Arrow", "arrow", "pyarrow")
 
     def take(fetch: CompletedFetch, most: int) -> tuple[list[pyarrow.RecordBatch], int]:
         batches = fetch.take_rows(most, include_headers=include_headers)

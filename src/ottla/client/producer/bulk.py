@@ -20,6 +20,7 @@ from ottla.client.producer.futures import RecordFuture
 from ottla.client.producer.record import ProducerRecord, checked_headers
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.building import RecordsBuilder, append_pairs, murmur2, partitions_for_keys, rows_by_partition
+from ottla.records.extras import require_extra
 
 if TYPE_CHECKING:
     import pyarrow
@@ -314,6 +315,7 @@ class Bulk:
         """A table or record batch; `columns` names those for key, value, partition, timestamp, headers and topic."""
         self._core.check_open()
         self._core.check_no_partitioner("send_arrow")
+        require_extra("send_arrow", "arrow", "pyarrow")
         table = _as_arrow(data)
         try:
             for name, rows in _by_topic(table, topic, columns["topic"]):

@@ -25,6 +25,7 @@ from ottla.client.offsets import offsets_at
 from ottla.peer.cluster import Cluster
 from ottla.peer.settings import ConnectionSettings
 from ottla.records.errors import BatchError
+from ottla.records.extras import require_extra
 from ottla.records.record import Record, decode_batch
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class Client:
         """The same as Arrow record batches of at most `rows_per_batch` rows (columns: `records.arrow.arrow_schema`)."""
         from ottla.records.arrow import ArrowRows
 
+        require_extra("reading Arrow", "arrow", "pyarrow")
         rows = ArrowRows(*partition, start, end, rows_per_batch=rows_per_batch, include_headers=include_headers)
         for fetched in self._fetch(partition, start, end, fetch_max_bytes):
             for header in fetched.headers:

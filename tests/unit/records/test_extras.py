@@ -1,0 +1,78 @@
+"""Packages of extras that are not installed: each way to need one says which extra brings it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+import ottla.client
+import ottla.client.sync
+from ottla.records.extras import MissingExtraError, require_extra
+from ottla.spark import register, session
+
+ARROW = r"needs pyarrow, which is not installed: pip install 'ottla\[arrow\]'"
+SPARK = r"^ottla\.spark needs pyspark, which is not installed: pip install 'ottla\[spark\]'$"
+
+
+@pytest.fixture
+def lacks(monkeypatch):
+    return lambda package: monkeypatch.setitem(sys.modules, package, None)
+
+
+def test_what_is_there_is_imported():
+    require_extra("this", "arrow", "pyarrow")
+    assert sys.modules["pyarrow"] is not None
+
+
+def test_a_package_that_is_there_and_lacks_another_one(tmp_path, monkeypatch):
+    (tmp_path / "halfway_installed.py").write_text("import no_such_package_of_its_own")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_package_of_its_own") as caught:
+        require_extra("this", "arrow", "halfway_installed")
+    assert not isinstance(caught.value, MissingExtraError)
+
+
+def test_arrow_with_an_event_loop(lacks):
+    lacks("pyarrow")
+
+    async def check():
+        consumer = ottla.client.Consumer(bootstrap_servers="localhost:1")
+        with pytest.raises(MissingExtraError, match=ARROW):
+            await consumer.poll_arrow(0)
+        with pytest.raises(MissingExtraError, match=ARROW):
+            await anext(consumer.arrow_batches())
+        await consumer.close()
+        producer = ottla.client.Producer(bootstrap_servers="localhost:1")
+        with pytest.raises(MissingExtraError, match="^send_arrow " + ARROW):
+            await producer.send_arrow({}, "t")
+        await producer.abort()
+
+    asyncio.run(check())
+
+
+def test_arrow_without_an_event_loop(lacks):
+    lacks("pyarrow")
+    with ottla.client.sync.Consumer(bootstrap_servers="localhost:1") as consumer:
+        with pytest.raises(MissingExtraError, match=ARROW):
+            consumer.poll_arrow(0)
+        with pytest.raises(MissingExtraError, match=ARROW):
+            next(consumer.arrow_batches())
+    with (
+        ottla.client.sync.Producer(bootstrap_servers="localhost:1") as producer,
+        pytest.raises(MissingExtraError, match=ARROW),
+    ):
+        producer.send_arrow({}, "t")
+    with (
+        ottla.client.sync.Client("localhost:1") as client,
+        pytest.raises(MissingExtraError, match=ARROW),
+    ):
+        next(client.read_range_arrow(ottla.client.TopicPartition("t", 0), 0, 1))
+
+
+@pytest.mark.parametrize("entry", [session, lambda: register(None)], ids=["session", "register"])
+def test_spark(lacks, entry):
+    lacks("pyspark")
+    with pytest.raises(MissingExtraError, match=SPARK):
+        entry()
