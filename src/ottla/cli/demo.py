@@ -32,7 +32,7 @@ def demo(
     time: Annotated[
         str | None, typer.Option(help="The column of --input that holds the event's time (ISO 8601, or since 1970).")
     ] = None,
-    output: Annotated[Path, typer.Option(help="Folder for the Parquet files and the report.")] = DEFAULT_OUTPUT,
+    output: Annotated[Path, typer.Option(help="Directory for the Parquet files and the report.")] = DEFAULT_OUTPUT,
     pace: Annotated[
         float, typer.Option(help="Seconds over which the events are sent.", min=0.0, max=3_600.0)
     ] = DEFAULT_PACE_S,

@@ -38,7 +38,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Host name or address to listen on [127.0.0.1].")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one [9092].")] = None,
     data: Annotated[
-        str | None, typer.Option(help="Folder for the data, or several (a,b), made if need be [ottla-data].")
+        str | None, typer.Option(help="Log directory, or several (a,b), made if need be [ottla-data].")
     ] = None,
     broker_id: Annotated[int | None, typer.Option("--id", help="The broker's id (broker.id).")] = None,
     config: Annotated[
@@ -51,12 +51,12 @@ def serve(
         str | None,
         typer.Option(
             metavar="HOST:PORT,…/CHROOT",
-            help="Keep the coordination data in this ZooKeeper (zookeeper.connect), not beside the log.",
+            help="Keep the coordination metadata in this ZooKeeper (zookeeper.connect), not beside the log.",
         ),
     ] = None,
     zookeeper_port: Annotated[
         int | None,
-        typer.Option(help="Let other processes into the broker's own tree: ZooKeeper's protocol on this port."),
+        typer.Option(help="Serve the broker's own znodes to other processes: ZooKeeper's protocol on this port."),
     ] = None,
     properties: Annotated[
         str | None, typer.Option(help="A server.properties file, as Apache Kafka's; -c and flags win over it.")
@@ -74,7 +74,7 @@ def serve(
 def zookeeper(
     host: Annotated[str, typer.Option(help="Host name or address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 2181,
-    data: Annotated[str, typer.Option(help="Folder for the tree, made if need be.")] = "ottla-zookeeper",
+    data: Annotated[str, typer.Option(help="Directory for the znode tree, made if need be.")] = "ottla-zookeeper",
     tick_time: Annotated[
         int,
         typer.Option(
@@ -88,7 +88,7 @@ def zookeeper(
         ),
     ] = False,
 ) -> None:
-    """Run a ZooKeeper server over ottla's own tree until SIGTERM or Ctrl-C; changes are on the disk when answered."""
+    """Run a ZooKeeper server until SIGTERM or Ctrl-C; a change is on the disk when it is acknowledged."""
     from ottla.cli.zookeeper import ZooKeeperOptions, run
 
     sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start)))

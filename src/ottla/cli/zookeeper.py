@@ -1,4 +1,4 @@
-"""`ottla zookeeper`: the tree alone, served to other processes."""
+"""`ottla zookeeper`: a ZooKeeper server on ottla's own znode tree."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 COMMAND = Command("ottla zookeeper")
 
-#: As brokers lock their folders, so that none of them has this one at the same time.
+#: The file that brokers lock in their log directories, so that none shares this one.
 LOCK_NAME = ".lock"
-#: One forces the log to disk, one writes snapshots.
+#: One flushes the log, one writes snapshots.
 DISK_THREADS = 2
 
 
@@ -101,7 +101,7 @@ def _lock(disk: RealDisk, folder: str) -> Lock:
     lock = disk.lock(f"{folder}/{LOCK_NAME}")
     if lock is None:
         raise CannotStart(
-            f"another process has {folder} (it holds {folder}/{LOCK_NAME}): stop it, or choose another folder (--data)"
+            f"another process has {folder} (it holds {folder}/{LOCK_NAME}): stop it, or choose another one (--data)"
         )
     return lock
 

@@ -54,13 +54,13 @@ class BrokerConfig:
 
     def __init__(self, values: dict[str, Value], overridden: dict[str, str], unknown: dict[str, str]) -> None:
         self._static = values
-        #: The static values, over them the dynamic ones, and defaults that somebody asked for.
+        #: The static values, over them the dynamic ones, and the defaults that were read.
         self._values = dict(values)
         self.overridden = overridden
         self.unknown = unknown
         self.dynamic_default: dict[str, str] = {}
         self.dynamic_own: dict[str, str] = {}
-        #: What topics inherit (`LogConfig`), kept until the settings change; None where nobody asked yet.
+        #: What topics inherit (`LogConfig`), cached until the settings change; None before the first use.
         self.topic_defaults: LogConfig | None = None
         self.warnings: list[str] = []
         self.listeners: list[Endpoint] = []
@@ -129,7 +129,7 @@ class BrokerConfig:
 
     @property
     def log_dirs(self) -> list[str]:
-        """The folders of the log: `log.dirs`, else `log.dir`."""
+        """The log directories: `log.dirs`, else `log.dir`."""
         return log_dirs_of(self)
 
     def with_broker_id(self, broker_id: int) -> BrokerConfig:
@@ -141,9 +141,8 @@ class BrokerConfig:
         return copy
 
     def set_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
-        """From now on these dynamic settings hold, and no others; returns what is wrong with values left out.
-
-        Names that nobody knows are kept and mean nothing.
+        """Replace all dynamic settings; returns the problems of values that are left out. Unknown names are kept
+        without effect.
         """
         problems = []
         self.dynamic_default, self.dynamic_own = dict(default), dict(own)
@@ -187,7 +186,7 @@ class BrokerConfig:
 
 
 def log_dirs_of(config: BrokerConfig) -> list[str]:
-    """The folders of the log: `log.dirs`, else `log.dir`; empty ones left out."""
+    """The log directories: `log.dirs`, else `log.dir`; empty ones left out."""
     text = config.get_string_or_none("log.dirs")
     if text is None:
         text = config.get_string("log.dir")

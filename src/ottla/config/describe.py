@@ -31,7 +31,7 @@ UNKNOWN_TYPE = 0
 
 
 class Synonym(NamedTuple):
-    """One place where a value could come from."""
+    """One possible source of a value."""
 
     name: str
     value: str | None
@@ -57,7 +57,7 @@ def describe_topic(log_config: LogConfig, broker: BrokerConfig) -> list[ConfigEn
 
 
 def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
-    """Every setting of a broker, what was set although nobody knows it included."""
+    """Every setting of a broker, unknown ones that were set included."""
     entries = [
         _broker_entry(setting, broker)
         for name, setting in BROKER_SETTINGS.items()
@@ -91,7 +91,7 @@ def describe_loggers(levels: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def _unknown_entry(name: str, source: int) -> ConfigEntry:
-    """What is not known may be a secret of somebody's plug-in."""
+    """An unknown setting may be a plug-in's secret."""
     return ConfigEntry(name, None, source, True, source == STATIC_BROKER_CONFIG, (), UNKNOWN_TYPE, "")
 
 

@@ -38,8 +38,8 @@ SMALL_SET = 4
 def dynamic_problem(properties: Mapping[str, str], config: BrokerConfig, *, per_broker: bool) -> str | None:
     """Why these settings cannot be those of one broker (`per_broker`) or the default of all; None where they can.
 
-    `properties` is everything that would be set there, `config` the broker as it is now. Names that nobody knows are
-    taken, as in Kafka.
+    `properties` is everything that would be set there, `config` the broker as it is now. Unknown names are accepted, as
+    in Kafka.
     """
     problem = _names_problem(properties) or _types_problem(properties)
     if problem is None and not per_broker:
@@ -134,7 +134,7 @@ def _threads_problem(trial: BrokerConfig, config: BrokerConfig) -> str | None:
 
 
 def _failed(message: str) -> str:
-    """Kafka's words where a part of the broker does not take a change."""
+    """Kafka's message where a part of the broker refuses a change."""
     return (
         f"Invalid value org.apache.kafka.common.config.ConfigException: {message} for configuration "
         "Invalid dynamic configuration"

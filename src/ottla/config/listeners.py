@@ -44,7 +44,7 @@ class Endpoint(NamedTuple):
 
 
 class ListenerError(ValueError):
-    """Listeners that cannot be: the message says why, in Kafka's words."""
+    """Invalid listeners; the message says why, in Kafka's words."""
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

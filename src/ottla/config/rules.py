@@ -39,7 +39,7 @@ def flush_ms(config: BrokerConfig) -> int:
 
 
 def broken_rules(config: BrokerConfig, log_dirs: Sequence[str]) -> list[str]:
-    """Every rule that the settings break, said as Kafka says it."""
+    """Every rule that the settings break, in Kafka's words."""
     rules = _broker_id_rules(config) + _log_rules(config, log_dirs) + _replica_rules(config) + _other_rules(config)
     return [words for holds, words in rules if not holds]
 

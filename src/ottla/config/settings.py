@@ -130,7 +130,7 @@ INTERNAL_SETTINGS = frozenset(
 
 
 LONGEST_NAME = 200
-"""Characters of a name beyond which nobody meant one of ours."""
+"""Longer names are not compared with known ones."""
 
 
 def nearest_name(name: str, known: dict[str, Setting]) -> str | None:

@@ -105,7 +105,7 @@ class LogConfig:
 
     @staticmethod
     def in_force(broker: BrokerConfig, overrides: Mapping[str, str]) -> tuple[LogConfig, list[str]]:
-        """What holds for a topic that sets `overrides`, and why some of them do not.
+        """The effective settings of a topic with `overrides`, and the problems of those that are ignored.
 
         Unlike `of` it takes settings that only together break a rule: the broker's may have changed since the topic
         got its own. Topics that set nothing share one object.
@@ -136,7 +136,7 @@ _ATTRIBUTES = tuple(name for name in TOPIC_SETTINGS if name.replace(".", "_") in
 
 
 def _inherited(broker: BrokerConfig, name: str) -> Value:
-    """The value a topic has when it sets nothing itself."""
+    """The topic's value where it has no override."""
     if name == "retention.ms":
         return rules.retention_ms(broker)
     if name == "segment.ms":

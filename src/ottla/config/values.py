@@ -10,7 +10,7 @@ from ottla.config.settings import Setting
 Value: TypeAlias = bool | int | float | str | list[str] | None
 """A parsed value: lists for type list, text for string, class and password."""
 
-#: What Java's `\s` matches, and what its `trim` takes away.
+#: The characters of Java's `\s`, and those that its `trim` removes.
 _SPACE = " \t\n\v\f\r"
 _TRIMMED = "".join(map(chr, range(33)))
 _BITS = {"short": 16, "int": 32, "long": 64}

@@ -1,4 +1,4 @@
-"""Records put one behind the other as they lie in a batch, and the hash of keys: the source of
+"""Encoding of records into a batch's payload, and the hash of keys: the source of
 `ottla.records._building_native` and, where that was not built, what runs in its place. Use it through
 `ottla.records.building`.
 
@@ -21,9 +21,9 @@ if not cython.compiled:
 HEADER_ROOM = 61
 """Bytes in front of the records that a builder leaves for the batch's header."""
 FIRST_ROOM = 512
-"""Bytes that a builder begins with; it doubles them as often as need be."""
+"""Initial size of a builder's buffer in bytes; it doubles as needed."""
 LAST_DOUBLED_ROOM = 16 * 1024
-"""From here on it takes all that its limit allows, up to `MOST_ROOM_AT_ONCE`: memory counts when it is written to."""
+"""From this size on the buffer grows to the limit at once, up to `MOST_ROOM_AT_ONCE`; untouched memory is free."""
 MOST_ROOM_AT_ONCE = 1024 * 1024
 MOST_BYTES = 0x7FFFFFFF - 61
 """A batch says its length in 32 bits, its header included."""
@@ -79,7 +79,7 @@ class RecordsBuilder:
         return self.add(timestamp, key, value, header_octets(headers) if headers else None)
 
     def close(self) -> None:
-        """Take no record any more."""
+        """Close the builder: no record is added any more."""
         self.is_closed = True
 
     def add(self, timestamp: int, key: bytes | None, value: bytes | None, pairs: list[bytes | None] | None) -> int:
@@ -118,7 +118,7 @@ class RecordsBuilder:
         return at
 
     def _append_row(self, columns: SourceColumns, row: int) -> bool:
-        """Add a row; False where it has no room."""
+        """Add a row; False where there is no space for it."""
         columns.check(row)
         keys, values = columns.keys, columns.values
         key_size = keys.length(row) if columns.has_keys else -1
@@ -135,7 +135,7 @@ class RecordsBuilder:
         return True
 
     def _put_octets(self, at: int, octets: bytes | None) -> int:
-        """Write a size and what has it at a place in the buffer; the place behind it. There has to be room."""
+        """Write a length and its bytes at a position; returns the position behind them. There must be space."""
         if octets is None:
             return self._put(at, -1)
         at = self._put(at, len(octets))
@@ -169,11 +169,11 @@ class RecordsBuilder:
         return self.framed()[HEADER_ROOM:]
 
     def framed(self) -> memoryview:
-        """As `view`, behind room for a batch's header."""
+        """As `view`, behind space reserved for a batch's header."""
         return memoryview(self._buffer)[: HEADER_ROOM + self.size]
 
     def _begin(self, timestamp: int, key_size: int, value_size: int, headers_size: int) -> int:
-        """Make room for a record and write what comes before its key; the place of that, -1 where there is no room.
+        """Reserve space for a record and write its fields before the key; returns the key's position, -1 without space.
 
         The builder does not have the record before `_end` says so.
         """
@@ -199,7 +199,7 @@ class RecordsBuilder:
         return self._put(at, self.count)
 
     def _grow(self, needed: int) -> None:
-        """Have room for so many bytes of records."""
+        """Grow the buffer to hold this many bytes of records."""
         room = len(self._buffer) - HEADER_ROOM
         wanted = 2 * room
         if room >= LAST_DOUBLED_ROOM and wanted < MOST_ROOM_AT_ONCE:
@@ -209,7 +209,7 @@ class RecordsBuilder:
         resize(self._buffer, HEADER_ROOM + max(needed, wanted))
 
     def _end(self, timestamp: int, at: int) -> int:
-        """A record is written, up to a place in the buffer; its number."""
+        """Finish a record that ends at a position in the buffer; returns its number."""
         if self.count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:
@@ -219,7 +219,7 @@ class RecordsBuilder:
         return self.count - 1
 
     def _put(self, at: int, value: int) -> int:
-        """Write a signed number as a zig-zag varint; the place behind it. There has to be room."""
+        """Write a signed number as a zig-zag varint; returns the position behind it. There must be space."""
         number = zigzag(value)
         while number > 127:
             self._buffer[at] = number & 127 | 128
@@ -369,7 +369,7 @@ def rows_by_partition(partitions: Any, partition_count: int) -> list[array[int]]
 
 
 def octets_of(data: bytes | bytearray | memoryview) -> bytes:
-    """What a record takes as key or value; TypeError where that is not clear."""
+    """A key or value as bytes; TypeError for any other type."""
     if isinstance(data, bytes):
         return data
     if isinstance(data, bytearray | memoryview):

@@ -26,9 +26,8 @@ def put_keys(
     base_offset: int,
     start_offset: int,
 ) -> int:
-    """Take in the keys of `count` uncompressed records whose offsets are at least `start_offset`; how many are new.
-
-    There must be more free places than records. Raises BatchError where the records are malformed.
+    """Add the keys of `count` uncompressed records whose offsets are at least `start_offset`; returns how many are new.
+    There must be more free slots than records. Raises BatchError where the records are malformed.
     """
     data = records
     words = table
@@ -125,7 +124,7 @@ def sieve(
 
 
 def digest(key: bytes, first_secret: int, second_secret: int) -> tuple[int, int]:
-    """The two halves of a key's digest."""
+    """The two 64-bit halves of a key's digest."""
     mask = 0xFFFFFFFFFFFFFFFF
     v0, v1, v2, v3 = _first_state(first_secret, second_secret)
     return _digest(key, 0, len(key), v0, v1, v2, v3, mask)
@@ -134,7 +133,7 @@ def digest(key: bytes, first_secret: int, second_secret: int) -> tuple[int, int]
 def _newest(
     words: memoryview, places: int, data: bytes, at: int, size: int, v0: int, v1: int, v2: int, v3: int, mask: int
 ) -> int:
-    """The newest offset that the table knows of the key of `size` bytes at `at`, plus one; 0 where it knows none."""
+    """The newest offset known for the key of `size` bytes at `at`, plus one; 0 for an unknown key."""
     left, right = _digest(data, at, size, v0, v1, v2, v3, mask)
     place = _find(words, places, left, right)
     newest: int = words[place * 3 + 2]
@@ -142,7 +141,7 @@ def _newest(
 
 
 def _take_stretch(stretches: list[int], start: int, end: int, goes_on: bool) -> None:
-    """A record from `start` to `end` stays: it is a stretch of its own, unless the last one goes on with it."""
+    """Keep the record from `start` to `end`: a new range, or part of the last one where it follows it."""
     if goes_on:
         stretches[len(stretches) - 1] = end
     else:
@@ -166,7 +165,7 @@ def _first_state(first_secret: int, second_secret: int) -> tuple[int, int, int, 
 
 
 def _find(words: memoryview, places: int, left: int, right: int) -> int:
-    """The place of a digest, or the free one where it belongs; there must be a free one."""
+    """The slot of a digest, or the free slot where it belongs; there must be a free one."""
     place = left % places
     while words[place * 3 + 2] and (words[place * 3] != left or words[place * 3 + 1] != right):
         place += 1

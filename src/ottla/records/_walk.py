@@ -29,7 +29,7 @@ NO_HEADERS = -1
 
 
 class Cursor:
-    """A place in the data that goes forward only.
+    """A cursor over the data that only moves forward.
 
     Nothing else reads the data, and never beyond its end: a read there gives 0 and leaves the place beyond the end, as
     does whatever cannot be. A record must end within the data, so one comparison at its end finds every such fault.
@@ -84,14 +84,14 @@ class Cursor:
         return 0
 
     def skip_value_and_headers(self) -> None:
-        """Go where the record ends whose value begins here."""
+        """Move to the end of the record whose value begins here."""
         length = self.varint()
         if length > 0:
             self.at += length
         self.skip_headers(self.varint())
 
     def skip_headers(self, count: int) -> None:
-        """Go behind so many headers."""
+        """Move past this many headers."""
         # A header has two bytes at least.
         if count < 0 or count > (self.size - self.at) >> 1:
             if count != 0:
@@ -283,10 +283,7 @@ def read_records(
 
 
 def _headers(reader: Cursor) -> tuple[tuple[str, bytes | None], ...]:
-    """The headers of the record that was read last, which were found to be sound.
-
-    What is no UTF-8 in their names is shown with replacements.
-    """
+    """The headers of the last record read, which are well-formed. Invalid UTF-8 in their names is replaced."""
     behind = reader.at
     reader.at = reader.headers_at
     count = reader.varint()
@@ -345,7 +342,7 @@ def _check_end(cursor: Cursor, count: int) -> None:
 
 
 def room_for(buffer: bytearray, size: int) -> None:
-    """Make the buffer twice as large where it has not `size` bytes; what they are is open."""
+    """Double the buffer until it has `size` bytes; new bytes are undefined."""
     if len(buffer) < size:
         resize(buffer, max(size, 2 * len(buffer)))
 
@@ -394,7 +391,7 @@ class BinaryColumn:
         put_int(self.ends, row + 1, self.used)
 
     def cut(self, count: int, used: int, nulls: int) -> None:
-        """Take away what was added since there were so many."""
+        """Remove what was added after this many."""
         self.count, self.used, self.nulls = count, used, nulls
         if count & 7:
             self.valid[count >> 3] &= (1 << (count & 7)) - 1
@@ -485,7 +482,7 @@ class RowColumns:
         self.count = row + 1
 
     def _add_headers(self, reader: Cursor) -> None:
-        """Add the headers of the record that was read last, which were found to be sound."""
+        """Add the headers of the last record read, which are well-formed."""
         behind = reader.at
         reader.at = reader.headers_at
         count = reader.varint()

@@ -75,7 +75,7 @@ class ArrowRows:
         return self._columns.count >= self._rows_per_batch or self._bytes >= MAX_ROWS_BYTES
 
     def add(self, buf: bytes | bytearray | memoryview, header: BatchHeader) -> None:
-        """Take in the records of the batch that `header` describes in `buf`; BatchError if they are malformed."""
+        """Add the records of the batch that `header` describes in `buf`; BatchError if they are malformed."""
         payload = batch_records(buf, header)
         added = self._columns.append(
             payload,
@@ -149,7 +149,7 @@ def _repeated(runs: list[tuple[int, int]]) -> pyarrow.Array:
 
 
 def _binary_array(column: BinaryColumn, kind: pyarrow.DataType) -> pyarrow.Array:
-    """The column, which is not added to any more; nothing is copied."""
+    """Finish the column; nothing is copied."""
     import pyarrow
 
     count = column.count
@@ -166,7 +166,7 @@ def _headers_array(rows: RowColumns) -> pyarrow.Array:
     names = _binary_array(rows.header_keys, pyarrow.binary())
     try:
         names = names.cast(pyarrow.string())
-    except pyarrow.ArrowInvalid:  # not every client writes UTF-8; what is not is replaced
+    except pyarrow.ArrowInvalid:  # not every client writes UTF-8; invalid bytes are replaced
         names = pyarrow.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pyarrow.string())
     kind = _headers_type()
     pairs = pyarrow.StructArray.from_arrays(

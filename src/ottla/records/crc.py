@@ -11,5 +11,5 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def crc32c_on(before: int, data: bytes | bytearray | memoryview) -> int:
-    """The checksum of what has the checksum `before`, followed by `data`."""
+    """Continue the checksum `before` with `data`."""
     return iscsi(data, before)

@@ -1,4 +1,4 @@
-"""What can be wrong with bytes that claim to be records."""
+"""Errors of malformed records and batches."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class CorruptMessageError(BatchError):
 
 
 class UnsupportedCompressionError(BatchError):
-    """The compression is not one that the format asked for can have: zstd, before format 2."""
+    """The record format does not allow this compression (zstd before format 2)."""
 
 
 class MissingLibraryError(BatchError):
-    """The library that compresses cannot be imported here; nothing is wrong with the bytes."""
+    """The compression library cannot be imported; the bytes themselves are not at fault."""
 
 
 class ExpansionError(BatchError):
-    """Compressed records would grow beyond what the reader allows; nothing says that they are damaged."""
+    """Compressed records would exceed the reader's limit; they are not known to be damaged."""

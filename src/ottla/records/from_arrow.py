@@ -110,7 +110,7 @@ def _headers(column: pyarrow.Array | pyarrow.ChunkedArray) -> tuple[memoryview, 
 
 
 def _whole(column: pyarrow.Array | pyarrow.ChunkedArray) -> pyarrow.Array:
-    """One array of what may be several."""
+    """A chunked array as one array."""
     import pyarrow
 
     if not isinstance(column, pyarrow.ChunkedArray):

@@ -34,7 +34,7 @@ from ottla.records.varint import ENCODED, ENCODED_COUNT, encode_varint
 from ottla.records.walk import read_columns
 
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
-"""What the records of one batch may grow to when they are expanded, unless the caller says otherwise."""
+"""Default limit of the decompressed size of one batch, in bytes."""
 
 
 @dataclass(slots=True)
@@ -157,8 +157,8 @@ def decode_batch(
 ) -> list[Record]:
     """The records of the batch that `header` describes in `buf`.
 
-    Raises BatchError for malformed records or compression, or where they expand beyond `limit` bytes. The checksum is
-    the caller's business (`check_crc`).
+    Raises BatchError for malformed records or compression, or where they expand beyond `limit` bytes. The caller checks
+    the checksum (`check_crc`).
     """
     columns = decode_columns(batch_payload(buf, header, limit), header.records_count)
     base_offset = header.base_offset
@@ -190,7 +190,7 @@ def batch_records(
 
 
 def decode_columns(data: bytes, count: int) -> Columns:
-    """Take `count` uncompressed records apart; they must fill `data` to the last byte, else BatchError.
+    """Decode `count` uncompressed records; they must fill `data` to the last byte, else BatchError.
 
     What is no UTF-8 in the names of headers is shown with replacements.
     """

@@ -26,7 +26,7 @@ def copy_octets(into: bytearray, at: int, data: Any, start: int, size: int) -> N
 
 
 def octets_from(data: Any) -> Any:
-    """The data, as what knows nothing of its size when it is compiled."""
+    """The data as a pointer, whose size is unknown when compiled."""
     return data
 
 
@@ -41,7 +41,7 @@ def text_of(data: Any, at: int, size: int) -> str:
 
 
 def resize(buffer: bytearray, size: int) -> None:
-    """Make the buffer longer; what is added may be anything."""
+    """Extend the buffer; the added bytes are undefined."""
     buffer.extend(bytes(size - len(buffer)))
 
 

@@ -48,7 +48,7 @@ def upgrade(buf: memoryview, *, intact_only: bool = False) -> memoryview:
 
 
 class _Upgraded:
-    """Batches and messages as batches, as they are put together."""
+    """Collects batches, and messages as batches."""
 
     def __init__(self) -> None:
         self._output: list[bytes | memoryview] = []
@@ -77,7 +77,7 @@ class _Upgraded:
         self._waiting += records
 
     def take(self, rest: memoryview = NOTHING) -> memoryview:
-        """All of it, and `rest` behind it."""
+        """Everything collected, and `rest` behind it."""
         self._flush()
         return memoryview(b"".join([*self._output, rest]))
 
@@ -106,7 +106,7 @@ def _has_messages(buf: memoryview, *, intact_only: bool) -> bool:
         except BatchError:
             if not (intact_only and position):
                 raise
-            break  # whoever splits the batches meets it
+            break  # found by whoever splits the batches
     return False
 
 

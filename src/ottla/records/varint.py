@@ -22,7 +22,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The still zig-zagged number of at most 32 bits at `position`, and the position after it.
+    """The number at `position`, at most 32 bits and still zig-zag encoded, and the position after it.
 
     BatchError for more than five bytes, IndexError where the data ends.
     """

@@ -1,4 +1,4 @@
-"""What a walk over the records of a batch finds; see `ottla.records.walk`."""
+"""Results of a walk over the records of a batch; see `ottla.records.walk`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class RecordsSummary(NamedTuple):
-    """What a broker has to know of records that are well-formed. Timestamps are milliseconds since the Unix epoch."""
+    """What a broker needs to know of well-formed records. Timestamps are milliseconds since the Unix epoch."""
 
     #: The smallest timestamp of a record that has one; the largest number of 64 bits where none has.
     lowest_timestamp: int

@@ -8,9 +8,8 @@ from pathlib import PurePath
 
 
 def silence_spark() -> None:
-    """Leave out PySpark's warnings, and what py4j says of a call to Java that Ctrl-C ended: a stack.
-
-    py4j says it through its own loggers and through the root logger alike.
+    """Silence PySpark's warnings, and the stack traces that py4j logs when Ctrl-C ends a call to Java. py4j logs them
+    through its own loggers and through the root logger.
     """
     warnings.filterwarnings("ignore", module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class DataLossError(RuntimeError):
-    """Records that the query was to read are gone from the topic."""
+    """Records that the query has not read yet were deleted from the topic."""
 
 
 def connect(connection: Connection) -> Client:
@@ -80,7 +80,7 @@ def ending_offsets(client: Client, partitions: Sequence[TopicPartition], options
 
 
 def check_kept(client: Client, start: Offsets, *, fail: bool) -> None:
-    """See that the records from `start` on are still there. Raises DataLossError if `fail`, else logs a warning."""
+    """Check that the records from `start` on still exist. Raises DataLossError if `fail`, else logs a warning."""
     earliest = earliest_offsets(client, list(start))
     lost = [each for each, offset in start.items() if offset < earliest[each]]
     if not lost:
@@ -95,7 +95,7 @@ def check_kept(client: Client, start: Offsets, *, fail: bool) -> None:
 
 
 def check_not_made_anew(latest: Offsets, done: Offsets, *, fail: bool) -> None:
-    """See that the partitions that were read to `done` still are and reach as far. As `check_kept` in what it does."""
+    """Check that the partitions read to `done` still exist and reach that far. Raises or warns as `check_kept`."""
     lost = [each for each, offset in done.items() if latest.get(each, -1) < offset]
     if not lost:
         return

@@ -58,7 +58,7 @@ class RecordsWritten(WriterCommitMessage):
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """See that the frame's columns can be written. Raises OptionError."""
+    """Check that the frame's columns can be written. Raises OptionError."""
     types = {each.name: each.dataType for each in schema}
     if "value" not in types:
         raise OptionError(f"the frame has no column named value; it has {', '.join(types)}")

@@ -107,7 +107,7 @@ class ApiKey(IntEnum):
 
 
 NEVER = 2**15 - 1
-"""In place of the first flexible version, where there is none."""
+"""Stands for the first flexible version where there is none."""
 
 
 class Api:

@@ -26,7 +26,7 @@ class BrokerRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerOutcome:
-    """What became of a `BrokerRequest`: the response, or, where `error` is not NONE, why there is none."""
+    """The outcome of a `BrokerRequest`: the response, or the reason for its lack where `error` is not NONE."""
 
     token: object
     error: ErrorCode

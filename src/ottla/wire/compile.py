@@ -148,7 +148,7 @@ def refuse_tags(count: int) -> WireError:
 
 
 def refuse_field(name: str, version: int) -> WireError:
-    """The error for a value that the version has no place for."""
+    """The error for a value that the version has no field for."""
     return WireError(f"{name} is set and cannot be expressed in version {version}")
 
 

@@ -28,7 +28,7 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.schema import Message
 
 MAX_CORRELATION_ID = 0x7FFFFFFF
-#: What one read takes in, and frames up to this size are cut from.
+#: Bytes of one read; frames up to this size are cut from its buffer.
 SMALL_FRAMES_BYTES = 64 * 1024
 #: Requests that a client may have sent without an answer to the first of them.
 MAX_IN_FLIGHT = 1024
@@ -113,13 +113,13 @@ class FrameReceiver:
         self._small = bytearray(SMALL_FRAMES_BYTES)
         #: The large frame that is under way.
         self._frame: bytearray | None = None
-        #: So many bytes have arrived in the buffer that is in use.
+        #: Bytes received in the current buffer.
         self._at = 0
         #: Set when a size was refused: there is no way to find the next frame.
         self.refusal: FrameRefusal | None = None
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes are to be put, never empty; valid until `received`."""
+        """The buffer for the next bytes, never empty; valid until `received`."""
         return memoryview(self._frame or self._small)[self._at :]
 
     def received(self, count: int) -> list[bytes | memoryview] | FrameRefusal:
@@ -276,7 +276,7 @@ class ClientProtocol:
         return request_frame_parts(RequestHeader(api_key, version, correlation_id, self.client_id), body)
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes that arrive are to be put; valid until `received`."""
+        """The buffer for the next bytes; valid until `received`."""
         return self._receiver.get_buffer()
 
     def received(self, count: int) -> list[Response] | FrameRefusal:

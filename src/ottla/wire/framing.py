@@ -31,7 +31,7 @@ NO_TAGS = b"\x00"
 
 
 class RequestHeader:
-    """Who asks what. `client_id` is empty where the client sent none or null, as in Apache Kafka."""
+    """A request header. `client_id` is empty where the client sent none or null, as in Apache Kafka."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
 

@@ -1,4 +1,4 @@
-"""`ottla group`: looks at consumer groups of any Kafka cluster over the wire, and changes their offsets."""
+"""The commands of `ottla group`, which work with consumer groups of any Kafka cluster over the wire."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def watch(
 
 
 def no_evidence(cluster: Cluster) -> str:
-    """What to say where there is no topic of evidence."""
+    """The message where the evidence topic does not exist."""
     from ottla.groups.evidence import EVIDENCE_TOPIC
 
     return (

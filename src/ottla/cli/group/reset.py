@@ -24,7 +24,7 @@ from ottla.env.clock import SystemClock
 from ottla.peer.cluster import Cluster
 
 MOST_LINES = 1_000_000
-"""Of a file with offsets."""
+"""Limit on the lines of a file with offsets."""
 
 Scope = Sequence[tuple[str, tuple[int, ...] | None]]
 
@@ -89,7 +89,7 @@ async def _settle(cluster: Cluster, plans: dict[str, list[PlannedOffset]], outpu
 
 
 def _targets(options: ResetOptions) -> dict[str, Reset]:
-    """Where the offsets of each group are to go. InvalidArgumentError where the options leave that open."""
+    """The target of each group's offsets. InvalidArgumentError where the options do not settle it."""
     asked = [Reset(Target(name)) for name, wanted in options.flags.items() if wanted]
     asked += [Reset(Target(name), value) for name, value in options.numbers.items() if value is not None]
     if options.to_datetime is not None:
@@ -176,7 +176,7 @@ async def _commit(cluster: Cluster, plans: dict[str, list[PlannedOffset]]) -> in
     for name, plan in plans.items():
         try:
             await GroupOffsets(cluster, name).commit({each.partition: each.new_offset for each in plan})
-        except BrokerError as problem:  # somebody has joined since
+        except BrokerError as problem:  # a member has joined since
             if problem.code not in MEMBERS_IN_CHARGE:
                 raise
             return COMMAND.report(str(problem))

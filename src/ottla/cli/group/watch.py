@@ -46,7 +46,7 @@ class TextWatcher:
         )
 
     def rebalance(self, record: RebalanceRecord) -> None:
-        """The whole story."""
+        """The rebalance with its timeline."""
         self._terminal.line()
         show_rebalance(self._terminal, record)
         self._terminal.line()

@@ -1,4 +1,4 @@
-"""A rebalance for people: why, who, how long, what moved, and what it cost each member."""
+"""A rebalance as text: why, who, how long, what moved, and what it cost each member."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _timeline(member: Mapping[str, Any], started_at_ms: int, span_ms: int) -> st
         at_ms = member.get(name)
         if at_ms is not None:
             place = min(max((at_ms - started_at_ms) * TIMELINE_WIDTH // span_ms, 0), TIMELINE_WIDTH - 1)
-            # A wait of less than a mark's time is seen all the same.
+            # A wait shorter than one mark is shown, too.
             start = place + 1 if mark is FREE else place
             line[start:] = [mark] * (TIMELINE_WIDTH - start)
     return "".join(line)

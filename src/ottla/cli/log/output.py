@@ -66,7 +66,7 @@ def finding_lines(finding: Finding) -> str:
 
 
 def remedy_line(finding: Finding) -> str:
-    """What a repair does about a finding."""
+    """The remedy of a finding, in one line."""
     remedy = finding.remedy
     if remedy is None:
         return ""
@@ -84,14 +84,14 @@ def remedy_line(finding: Finding) -> str:
 
 
 def summary_row(tally: Tally) -> Row:
-    """What a check went over, as an object."""
+    """Summary of a check, as an object."""
     counts = {str(severity): count for severity, count in sorted(tally.findings.items())}
     row: Row = {"type": "summary", "partitions": tally.partitions, "files": tally.files, "bytes": tally.bytes}
     return row | {"batches": tally.batches, "records": tally.records, "findings": counts, "sound": not tally.damaged}
 
 
 def summary_line(tally: Tally) -> str:
-    """What a check went over, and how it ended, in one line."""
+    """Summary of a check in one line."""
     counted = {"file": tally.files, "batch": tally.batches, "record": tally.records}
     went = ", ".join(f"{count:,} {_plural(name, count)}" for name, count in counted.items())
     went += f", {tally.bytes:,} bytes of logs"

@@ -24,10 +24,9 @@ class PipelineConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
-    """What to read, in whose name, and where progress is kept.
-
-    `checkpoint` is Spark's folder: a pipeline started again on it goes on where it was. `trigger_seconds` is the least
-    time between two batches; with `once` the pipeline ends when it has processed what there was at its start.
+    """What to read, as which group, and where progress is kept. `checkpoint` is Spark's directory: a pipeline restarted
+    on it resumes. `trigger_seconds` is the least time between two batches; with `once` the pipeline ends when it has
+    processed what there was at its start.
     """
 
     bootstrap_servers: str
