@@ -1,4 +1,4 @@
-"""The small files of log folders, in Kafka's formats: pure encoding and decoding.
+"""The small files of log folders, in Kafka's formats: encoding and decoding. Pure.
 
 In a folder of `log.dirs`: `meta.properties`, `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
 `replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (how far each log was compacted),

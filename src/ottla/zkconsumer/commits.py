@@ -1,4 +1,4 @@
-"""Commits and fetches of offsets with the retries that the settings say. Pure: time is `sleep`.
+"""Commits and fetches of offsets with the retries that the settings say. They have no clock: time is `sleep`.
 
 One attempt to commit is made at a time, each with what is owned and consumed by then. So a commit that takes long, or
 is made again, puts no partition back behind what its owner of that time has committed.

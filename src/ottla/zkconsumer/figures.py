@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from ottla.zk.client import SessionListener, Watcher, ZkClient
 from ottla.zk.tree import ANY_VERSION, Operation, Result, Stat, WatchEvent
+
+if TYPE_CHECKING:
+    from ottla.zk.client import SessionListener, Watcher, ZkClient
 
 
 class Step(Enum):

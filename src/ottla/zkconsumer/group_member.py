@@ -1,4 +1,4 @@
-"""A consumer in its group: registered, watching, and rebalancing in one task however many events arrive. Pure.
+"""A consumer in its group: registered, watching, and rebalancing in one task however many events arrive.
 
 It sees a `ZkClient`, a `FetchControl`, a store of offsets and a `sleep`; neither threads, sockets nor a clock. So the
 same code runs in the connector (in its thread's event loop), in tests on virtual time, and in the simulator.

@@ -1,4 +1,4 @@
-"""The rebalance that every consumer of a group does by itself, step by step. Pure: time is `sleep`.
+"""The rebalance that every consumer of a group does by itself, step by step. It has no clock: time is `sleep`.
 
 A try stops the fetchers, commits, releases what is owned, reads the group, computes everybody's assignment, fetches
 the offsets of its own part, claims that part and starts the fetchers. Where a claim fails, as another consumer has not

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import length_hint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ottla.client.consumer.completed_fetch import Records
-from ottla.client.consumer.fetch_collector import Move
 from ottla.client.model import TopicPartition
 from ottla.records.consumed import ConsumerRecord
+
+if TYPE_CHECKING:
+    from ottla.client.consumer.completed_fetch import Records
+    from ottla.client.consumer.fetch_collector import Move
 
 
 class HandedOut:

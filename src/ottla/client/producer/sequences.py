@@ -16,12 +16,14 @@ Apache Kafka's `TransactionManager` decides for a producer without a transaction
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.model import TopicPartition
-from ottla.client.producer.batch import ProducerBatch
 from ottla.records.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.client.producer.batch import ProducerBatch
 
 MAX_EPOCH = 0x7FFF
 NO_SEQUENCE = -1
