@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 def elect(state: PartitionImage, live: Collection[int]) -> PartitionImage:
     """The state of a partition whose leader is dead or none: the first live replica in sync leads.
 
-    Where no replica in sync is alive there is no leader, and the ISR stays: nobody else has all records.
+    Where no replica in sync is alive there is no leader, and the ISR stays: nobody else has all records. A partition
+    that never had a leader has no ISR yet, and is begun as soon as a replica of it is alive.
     """
     if state.leader in live:
         return state
+    if not state.isr:
+        first = first_state(state.replicas, live)
+        return state if first == state else first
     leader = next((broker for broker in state.replicas if broker in live and broker in state.isr), NO_LEADER)
     if leader == NO_LEADER:
         # Not written: the epoch is that of the dead leader, who leads on where it comes back first.

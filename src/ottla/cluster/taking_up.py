@@ -53,7 +53,7 @@ def _take_up(found: FoundTopic, known: TopicImage | None, taken_up: TakenUp, sta
         now = _offline(partition, offline) if offline else _state_of(partition, state)
         if now.leader != NO_LEADER and now != _as_found(partition):
             writes.append(PutState(found.name, index, now, partition.version))
-        if partition.version > 0:
+        if partition.version != 0:
             state.versions[found.name, index] = partition.version
         if index == len(states):
             states.append(now)
