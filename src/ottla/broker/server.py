@@ -72,7 +72,8 @@ class Broker:
     """One broker in one event loop.
 
     `start` binds its listeners, locks its folders, loads its logs, joins its cluster and answers; `stop` undoes that.
-    Handlers reach the parts through this object.
+    Handlers reach the parts through this object. What reaches outside can be given: clock, disk, threads, randomness,
+    network, and a session with the coordination metadata (`coordination`), which is else opened as the settings say.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Broker:
         randomness: Randomness | None = None,
         network: ServerNetwork | None = None,
         connect: Connect = PlaintextConnection,
+        coordination: Coordination | None = None,
     ) -> None:
         self.config = config
         self._network: ServerNetwork = network if network is not None else SystemServerNetwork()
@@ -109,16 +111,7 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         #: The endpoints listened on, ports resolved.
         self.listening: list[Endpoint] = []
-        self.logs = LogManager(
-            self.disk,
-            self.clock,
-            self.executor,
-            self.log_dirs,
-            self._log_config,
-            StorageSettings.of(config),
-            CleanerSettings.of(config),
-            DiskExecutor(MOST_THREADS) if executor is None else None,
-        )
+        self.logs = self._log_manager(None if executor is not None else DiskExecutor(MOST_THREADS))
         self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
         self.partitions = ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack)
         self.logs.on_folder_failed = self._folder_failed
@@ -130,11 +123,24 @@ class Broker:
         self.tree_offsets: TreeOffsets
         self.dynamic_settings: DynamicSettings
         self._idle_limit_ms = config.get_long("connections.max.idle.ms")
-        self._coordination: Coordination | None = None
+        self._coordination = coordination
         self._watched_changes: WatchedChanges | None = None
         self._acceptors: list[Acceptor] = []
         self.metrics = MetricsService(self)
         self._tick: asyncio.TimerHandle | None = None
+
+    def _log_manager(self, cleaner_executor: Executor | None) -> LogManager:
+        return LogManager(
+            self.disk,
+            self.clock,
+            self.executor,
+            self.log_dirs,
+            self._log_config,
+            StorageSettings.of(self.config),
+            CleanerSettings.of(self.config),
+            cleaner_executor,
+            self.randomness,
+        )
 
     def _most_connections(self) -> int:
         # Logs take half of the files that the process may open; connections must leave some for everything else.
@@ -215,7 +221,8 @@ class Broker:
         refusal = self.logs.lock()
         if refusal is not None:
             return StartRefusal(refusal.message)
-        if not self.config.get_string_or_none("zookeeper.connect") and self.logs.contents()[0].failure is not None:
+        is_embedded = self._coordination is None and not self.config.get_string_or_none("zookeeper.connect")
+        if is_embedded and self.logs.contents()[0].failure is not None:
             self.logs.close()
             return StartRefusal(
                 f"{self.logs.contents()[0].failure}. The first folder of log.dirs holds the coordination data (topics, "
@@ -223,7 +230,7 @@ class Broker:
                 f"files ottla-tree.* first"
             )
         failed = self.logs.failed_folders
-        coordination = await open_coordination(
+        coordination = self._coordination or await open_coordination(
             self.config, self.disk, self.executor, self.clock, self.randomness, failed
         )
         if isinstance(coordination, str):

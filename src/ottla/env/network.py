@@ -64,10 +64,26 @@ class StreamSocket(Protocol):
     """What the event loop is to watch."""
     peer_host: str
     peer_port: int
-    recv_into: Callable[[memoryview], int]
-    send: Callable[[bytes | bytearray | memoryview, int], int]
-    sendmsg: Callable[[Sequence[bytes | bytearray | memoryview], Sequence[object], int], int]
-    sendfile: Callable[[int, int, int], int]
+
+    @property
+    def recv_into(self) -> Callable[[memoryview], int]:
+        """Receive into a buffer; returns the bytes received, 0 at the end."""
+        ...
+
+    @property
+    def send(self) -> Callable[[bytes | bytearray | memoryview, int], int]:
+        """Send (bytes, flags); returns the bytes sent."""
+        ...
+
+    @property
+    def sendmsg(self) -> Callable[[Sequence[bytes | bytearray | memoryview], Sequence[object], int], int]:
+        """Send (parts, ancillary data, flags); returns the bytes sent."""
+        ...
+
+    @property
+    def sendfile(self) -> Callable[[int, int, int], int]:
+        """Send from a file (descriptor, position, length); returns the bytes sent."""
+        ...
 
     def is_broken(self) -> bool:
         """Whether the other side has reset the connection."""

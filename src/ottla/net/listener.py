@@ -23,7 +23,8 @@ class ConnectionSet:
         self.limit = limit
         self.limit_per_host = limit_per_host
         self._per_host: Counter[str] = Counter()
-        self._open: set[Connection] = set()
+        #: In the order in which they were accepted.
+        self._open: dict[Connection, None] = {}
         self.refused = 0
         #: Bytes of the connections that are closed.
         self._bytes_in = 0
@@ -41,13 +42,13 @@ class ConnectionSet:
 
     def add(self, connection: Connection) -> None:
         """Count a new connection."""
-        self._open.add(connection)
+        self._open[connection] = None
         self._per_host[connection.peer_host] += 1
 
     def remove(self, connection: Connection) -> None:
         """Forget a closed connection."""
         if connection in self._open:
-            self._open.remove(connection)
+            del self._open[connection]
             self._bytes_in += connection.bytes_in
             self._bytes_out += connection.bytes_out
             self._per_host[connection.peer_host] -= 1

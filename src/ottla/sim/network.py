@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.env.futures import settle
 from ottla.env.network import LISTEN_BACKLOG, SYSTEM_BUFFER, NetworkError
@@ -23,6 +24,16 @@ FIRST_CLIENT_PORT = 50_000
 REFUSED = "connection refused"
 
 
+class Arrival(NamedTuple):
+    """A piece of bytes that has reached the other end of a connection; an empty one is the connection's end."""
+
+    at_s: float
+    source: str
+    target: str
+    port: int
+    data: bytes
+
+
 class SimulatedNetwork:
     """All hosts; `latency_ms` is drawn from, for each piece of bytes. Each host has its view of it: see `host`."""
 
@@ -33,6 +44,8 @@ class SimulatedNetwork:
         self._hosts: set[str] = set()
         self.listening: dict[tuple[str, int], SimulatedListeningSocket] = {}
         self._next_port = FIRST_CLIENT_PORT
+        #: What has arrived: when (seconds), from which host to which, and the bytes; None: nobody wants to know.
+        self.history: list[Arrival] | None = None
 
     def host(self, name: str) -> SimulatedHost:
         """What a process on this host has of the network."""
@@ -145,14 +158,18 @@ class SimulatedListeningSocket:
 
 
 class _Pipe:
-    """One direction of a connection: pieces arrive in order, each after its latency."""
+    """One direction of a connection, from one host to another: pieces arrive in order, each after its latency.
 
-    def __init__(self, network: SimulatedNetwork) -> None:
+    `port` is the client's.
+    """
+
+    def __init__(self, network: SimulatedNetwork, source: str, target: str, port: int) -> None:
         self._network = network
+        self._ends = (source, target, port)
         self._last_arrival_s = 0.0
         self.in_flight_bytes = 0
 
-    def send(self, data: bytes, arrived: _Arrival) -> None:
+    def send(self, data: bytes, arrived: _End) -> None:
         """Have `arrived.take(data)` called when the piece is there; an empty one is the end."""
         loop = self._network.loop
         self.in_flight_bytes += len(data)
@@ -160,12 +177,15 @@ class _Pipe:
         self._last_arrival_s = max(loop.time() + self._network.latency_s(), self._last_arrival_s + 1e-9)
         loop.call_at(self._last_arrival_s, self._deliver, data, arrived)
 
-    def _deliver(self, data: bytes, arrived: _Arrival) -> None:
+    def _deliver(self, data: bytes, arrived: _End) -> None:
         self.in_flight_bytes -= len(data)
+        network = self._network
+        if network.history is not None:
+            network.history.append(Arrival(network.loop.time(), *self._ends, data))
         arrived.take(data)
 
 
-class _Arrival:
+class _End:
     """Where a pipe ends."""
 
     def take(self, data: bytes) -> None:
@@ -173,13 +193,13 @@ class _Arrival:
         raise NotImplementedError
 
 
-class SimulatedSocket(_Arrival):
+class SimulatedSocket(_End):
     """The server's end of a connection: `env.network.StreamSocket`."""
 
     def __init__(self, network: SimulatedNetwork, peer_host: str, peer_port: int, stream: SimulatedStream) -> None:
         self._network = network
         self._stream = stream
-        self._pipe = _Pipe(network)
+        self._pipe = _Pipe(network, stream.peer[0], peer_host, peer_port)
         self._received = bytearray()
         self._ended = False
         self._closed = False
@@ -190,7 +210,7 @@ class SimulatedSocket(_Arrival):
         )
 
     def take(self, data: bytes) -> None:
-        """See `_Arrival.take`."""
+        """See `_End.take`."""
         if data:
             self._received += data
         else:
@@ -241,13 +261,13 @@ class SimulatedSocket(_Arrival):
             self._network.loop.drop_descriptor(self.fd)
 
 
-class SimulatedStream(_Arrival):
+class SimulatedStream(_End):
     """The client's end of a connection: `env.outgoing.Stream`. It takes whatever is written at once."""
 
     def __init__(self, network: SimulatedNetwork, receiver: Receiver, peer: tuple[str, int]) -> None:
         self._network = network
         self._receiver = receiver
-        self._pipe = _Pipe(network)
+        self._pipe: _Pipe
         self._socket: SimulatedSocket
         self._closed = False
         self.peer = peer
@@ -256,6 +276,7 @@ class SimulatedStream(_Arrival):
     def attach(self, socket: SimulatedSocket) -> None:
         """The other end."""
         self._socket = socket
+        self._pipe = _Pipe(self._network, socket.peer_host, self.peer[0], socket.peer_port)
 
     def write(self, parts: Sequence[Part]) -> None:
         """See `Stream.write`."""
@@ -273,7 +294,7 @@ class SimulatedStream(_Arrival):
             self._network.loop.call_soon(self._receiver.disconnected, None)
 
     def take(self, data: bytes) -> None:
-        """See `_Arrival.take`."""
+        """See `_End.take`."""
         if self._closed:
             return
         if not data:

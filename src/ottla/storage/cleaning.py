@@ -76,9 +76,10 @@ class LogCleaner:
         on_cleaned: Callable[[TopicPartitionKey], None],
         note: Callable[[str], None],
         pause: Callable[[float], None] = pause_ms,
+        randomness: Randomness | None = None,
     ) -> None:
         #: For secrets of tables of keys.
-        self._randomness = Randomness()
+        self._randomness = randomness or Randomness()
         self._disk = disk
         self._clock = clock
         self._executor = executor

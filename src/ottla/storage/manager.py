@@ -14,6 +14,7 @@ from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
 from ottla.env.executor import Executor, NoThread
+from ottla.env.randomness import Randomness
 from ottla.env.warmth import bring, without_waiting
 from ottla.storage.checkpoints import (
     CLEANER_FILE,
@@ -102,6 +103,7 @@ class LogManager:
         settings: StorageSettings | None = None,
         cleaner_settings: CleanerSettings | None = None,
         cleaner_executor: Executor | None = None,
+        randomness: Randomness | None = None,
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -138,6 +140,7 @@ class LogManager:
             self._discard,
             self._on_cleaned,
             self._note,
+            randomness=randomness,
         )
         #: Keeps the topics' settings beside their records.
         self.topic_settings = TopicSettingsKeeper(disk, executor, self._logs, self._note)

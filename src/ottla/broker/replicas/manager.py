@@ -98,6 +98,7 @@ class ReplicaManager:
             partition = Partition(topic.name, topic.topic_id, index, log, state.leader_epoch, topic.is_internal)
             self._by_name.setdefault(topic.name, {})[index] = partition
             self._by_id.setdefault(topic.topic_id, self._by_name[topic.name])
+        partition.leader_epoch = state.leader_epoch
         return partition
 
     def make_follower(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
