@@ -33,6 +33,7 @@ from ottla.peer.errors import UnknownTopicError as UnknownTopicError
 from ottla.peer.errors import UnresolvableHostError as UnresolvableHostError
 from ottla.peer.errors import UnsupportedVersionError as UnsupportedVersionError
 from ottla.peer.errors import as_client_error as as_client_error
+from ottla.records.extras import MissingExtraError as MissingExtraError
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

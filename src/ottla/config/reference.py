@@ -28,7 +28,7 @@ Every setting of Apache Kafka 3.9's broker and topics is known, under its name, 
 
 A name that is not known is a refusal on the command line (`-c`), a warning in a file; both name the nearest known one.
 
-Set them with `./run ottla serve -c name=value` or `./run ottla serve --properties server.properties`.
+Set them with `ottla serve -c name=value` or `ottla serve --properties server.properties`.
 """
 
 _SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (

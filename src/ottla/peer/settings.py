@@ -17,7 +17,8 @@ CANONICAL = "resolve_canonical_bootstrap_servers_only"
 class ConnectionSettings:
     """Connections to a cluster: `default_api_timeout_ms` and `retries` bound an operation with all its attempts."""
 
-    bootstrap_servers: str
+    bootstrap_servers: str = ""
+    """A single connection (`open_connection`) needs none."""
     client_id: str = "ottla"
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int = 60_000
