@@ -1,4 +1,4 @@
-"""The first connection to a cluster: one of several addresses, tried in their order, without waiting for dead ones."""
+"""The first connection to a cluster: addresses are tried in order, with a head start each (as in RFC 8305)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.peer.connection import Connection
 from ottla.peer.errors import ConnectError
 
 HEAD_START_S = 0.25
-"""How long an address is waited for before the next one is tried beside it (RFC 8305 has the same for addresses)."""
+"""Head start of an address before the next one is tried in parallel."""
 
 Address = tuple[str, int]
 
@@ -17,7 +17,7 @@ Address = tuple[str, int]
 async def connect_to_any(
     addresses: Sequence[Address], connect: Callable[[str, int], Awaitable[Connection]]
 ) -> tuple[Connection | None, dict[Address, ConnectError]]:
-    """The first connection that stands, None where there is none; and the errors of addresses that failed till then.
+    """The first connection that succeeds, None if none does, and the errors of the addresses that failed before.
 
     An address that refuses makes room for the next at once, one that does not answer after its head start.
     """

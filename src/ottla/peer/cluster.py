@@ -1,4 +1,4 @@
-"""The way to the brokers: bootstrap, metadata, one connection per broker and purpose, retries.
+"""A cluster as its client uses it: bootstrap, metadata, one connection per broker and purpose, retries.
 
 Operations go through `Cluster.retry`: an attempt that fails with a retriable error is made again
 with growing pauses, on fresh metadata, until the operation's time is up.
@@ -47,25 +47,26 @@ _log = logging.getLogger("ottla.peer")
 T = TypeVar("T")
 
 SIMILAR_ENOUGH = 0.7
-"""From which ratio of common letters on a topic's name is offered in place of one that does not exist."""
+"""Ratio of matching characters (difflib) from which an existing topic is suggested for an unknown one."""
 
 PLAIN = "plain"
 FETCH = "fetch"
 PRODUCE = "produce"
 COORDINATOR = "coordinator"
-"""Purposes: a broker works on one request of a connection at a time, so what may wait has connections of its own."""
+"""Purposes of connections. A broker handles one request per connection at a time, so requests that may wait for long
+(fetches, joins, produce) have connections of their own."""
 
 
 HANG_UPS_OF_STRANGERS = 2
-"""How often a server that was never reached may close the connection at once before it is taken for another kind."""
+"""How often a bootstrap server may close its first connection before its diagnosis (TLS, an old broker) is believed."""
 MIN_IDLE_CHECK_MS = 10
-"""Pause between two looks for idle connections, at least."""
+"""Shortest interval between two checks for idle connections."""
 MIN_PAUSE_MS = 5
-"""Between two attempts, also with a retry.backoff.ms of 0: brokers are not to be overrun."""
+"""Shortest pause between two attempts, also with retry.backoff.ms=0."""
 
 
 class Cluster:
-    """A Kafka cluster as a client sees it. Use it from one event loop; `close` it at the end."""
+    """Connections to one cluster, and its metadata. Belongs to one event loop; `close` it at the end."""
 
     def __init__(self, settings: ConnectionSettings, environment: Environment | None = None) -> None:
         self.settings = settings
@@ -82,11 +83,11 @@ class Cluster:
         self._reconnects = Reconnects(settings, self.environment.randomness)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._canonical = settings.client_dns_lookup != CANONICAL
-        #: Addresses that once spoke Kafka's protocol: brokers of this cluster, and its bootstrap servers.
+        #: Addresses that have answered in Kafka's protocol before.
         self._spoken_to: set[tuple[str, int]] = set()
         self._closed = False
         self._process = process_id()
-        #: The event loop that it was first used in, and so belongs to.
+        #: The event loop of its first use, to which it belongs.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -95,12 +96,12 @@ class Cluster:
         return format_servers(self._servers)
 
     def set_servers(self, servers: Sequence[tuple[str, int]]) -> None:
-        """Find the cluster by these servers from now on, where none of its known brokers answers."""
+        """Replace the bootstrap servers; they are tried after the known brokers."""
         self._servers = list(servers)
 
     @property
     def metadata_age_s(self) -> float:
-        """Seconds since metadata were last told; NaN before they were."""
+        """Seconds since the last metadata response; NaN before the first."""
         if not self._refreshed_at_ms:
             return nan
         return (self.clock.monotonic_ms() - self._refreshed_at_ms) / 1000
@@ -123,7 +124,7 @@ class Cluster:
         self._bootstrap = None
 
     async def retry(self, what: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
-        """What `attempt` gives, made again while it fails with retriable errors.
+        """Run `attempt` until it succeeds, and return its result; retriable errors are retried with growing pauses.
 
         Raises the error itself where it is not retriable, or was repeated `retries` times; ClientTimeoutError that
         tells what it was, with the last error, when the time (`default_api_timeout_ms`) is up, be it in an attempt.
@@ -157,16 +158,16 @@ class Cluster:
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
 
     async def request(self, node_id: int, message: Message, *, purpose: str = PLAIN, **options: Any) -> Any:
-        """The answer of one broker; `options` are those of `Connection.request`."""
+        """Response of one broker; `options` are those of `Connection.request`."""
         connection = await self.connection(node_id, purpose)
         return await connection.request(message, **options)
 
     async def request_any(self, message: Message) -> Any:
-        """The answer of whichever broker is at hand."""
+        """Response of any broker."""
         return await (await self.any_connection()).request(message)
 
     async def request_controller(self, message: Message, **options: Any) -> Any:
-        """The answer of the controller (or of the broker that passes for it), looked up anew after a failure."""
+        """Response of the controller, which is looked up again after a failure."""
         if self.metadata.controller_id == NOBODY or not self.metadata.nodes:
             await self.refresh([])
         if self.metadata.controller_id == NOBODY:
@@ -178,7 +179,7 @@ class Cluster:
             raise
 
     async def connection(self, node_id: int, purpose: str = PLAIN) -> Connection:
-        """An open connection to the broker, made where there is none."""
+        """Open connection to the broker; connects if there is none."""
         key = (node_id, purpose)
         async with self._opening.setdefault(key, asyncio.Lock()):
             self._check_open()
@@ -208,7 +209,7 @@ class Cluster:
             connection.close()
 
     async def _open(self, host: str, port: int, *, look_twice: bool = True) -> Connection:
-        """A new connection. Where the address failed just now the same error again, without another attempt."""
+        """Open a connection. During the reconnect backoff of the address its last error is raised again."""
         address = (host, port)
         held_back = self._reconnects.holds_back(address, self.clock.monotonic_ms())
         if held_back is not None:
@@ -235,7 +236,7 @@ class Cluster:
         return connection
 
     def _close_idle(self) -> None:
-        """Close the connections that were not used for `connections.max.idle.ms`; then look again in time."""
+        """Close connections that were idle for `connections.max.idle.ms`, and schedule the next check."""
         idle_ms = self.settings.connections_max_idle_ms
         now_ms, next_due_ms = self.clock.monotonic_ms(), float(idle_ms)
         for connection in [*self._connections.values(), *filter(None, [self._bootstrap])]:
@@ -251,7 +252,7 @@ class Cluster:
         )
 
     async def any_connection(self) -> Connection:
-        """An open connection to any broker: one that stands, else a new one to a known broker or bootstrap server.
+        """Open connection to any broker: an existing one, else a new one to a known broker or a bootstrap server.
 
         Those with a purpose are left alone: behind a fetch or a join that waits, an answer would wait, too.
         """
@@ -287,7 +288,7 @@ class Cluster:
         return connection
 
     async def _open_patiently(self, host: str, port: int) -> Connection:
-        """As `_open`; a stranger that hangs up is tried again: TLS listeners do it always, networks at times."""
+        """As `_open`, with retries while the first contact is closed at once: networks do that at times, TLS always."""
         for _ in range(0 if self._was_reached else HANG_UPS_OF_STRANGERS):
             try:
                 return await self._open(host, port, look_twice=False)
@@ -299,7 +300,7 @@ class Cluster:
         return await self._open(host, port)
 
     def _unreachable(self, problems: list[ConnectError]) -> ClientError:
-        """One error for all servers; to be retried only if the cluster could be reached before."""
+        """Combine the errors of all servers; retriable only if the cluster was reached before."""
         first = problems[0]
         if len(problems) == 1:
             first.retriable = self._was_reached
@@ -346,7 +347,7 @@ class Cluster:
             self.check_loop()
 
     async def refresh(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> Metadata:
-        """Ask for the metadata of these topics, of all for None; brokers and controller come along.
+        """Request the metadata of these topics (None: all), of the brokers and the controller.
 
         A broker that was just started may know neither brokers nor topics yet: nothing is learned from it, and a
         retriable error raised, as Kafka's NetworkClient ignores such an answer.
@@ -364,7 +365,7 @@ class Cluster:
     async def topics(
         self, names: Sequence[str], *, allow_auto_topic_creation: bool = False, patience_ms: int | None = None
     ) -> list[TopicMetadata]:
-        """The metadata of these topics, asked for where it is missing or old.
+        """Metadata of these topics, requested if unknown or expired.
 
         Raises UnknownTopicError for a topic that does not turn up within `patience_ms` (`unknown_topic_timeout_ms`).
         """
@@ -383,7 +384,7 @@ class Cluster:
             await asyncio.sleep(max(self.settings.retry_backoff_ms, MIN_PAUSE_MS) / 1000)
 
     async def each_topic(self, names: Sequence[str]) -> dict[str, TopicMetadata | BrokerError]:
-        """As `topics`, with the error of each topic that cannot be used. Raises what is no matter of a topic."""
+        """As `topics`, with an error in place of each topic that cannot be used. Raises all other errors."""
         try:
             return dict(zip(names, await self.topics(names), strict=True))
         except BrokerError as error:
@@ -417,14 +418,14 @@ class Cluster:
         raise error
 
     async def nearest_topic(self, name: str) -> str | None:
-        """The name of the topic that is most similar to one that does not exist, None where none is or can be asked."""
+        """Existing topic with the most similar name; None if there is none, or no broker can be asked."""
         try:
             return (await self.nearest_topics([name])).get(name)
         except ClientError:
             return None
 
     async def nearest_topics(self, names: Iterable[str]) -> dict[str, str]:
-        """The topic that is most similar to each of these names, for those that are similar to one."""
+        """Existing topic with the most similar name for each of `names`; names without one are left out."""
         answer: MetadataResponse = await self.request_any(MetadataRequest(topics=None))
         by_folded = {topic.name.casefold(): topic.name for topic in answer.topics if topic.name}
         nearest = {}
@@ -435,7 +436,7 @@ class Cluster:
         return nearest
 
     async def leader(self, partition: TopicPartition) -> int:
-        """The node id of the partition's leader. Raises NotLeaderError (retriable) while there is none."""
+        """Node id of the partition's leader. Raises NotLeaderError (retriable) while there is none."""
         (topic,) = await self.topics([partition.topic])
         leader = self.metadata.leader(*partition)
         if leader is None:
@@ -463,6 +464,6 @@ def _too_late(what: str, timeout_ms: int, last: ClientError | None) -> ClientTim
 
 
 def _close_idle_of(cluster: weakref.ref[Cluster]) -> None:
-    """The timer's: it must not keep a cluster that nobody has any more."""
+    """Timer callback; its weak reference does not keep the cluster alive."""
     if (found := cluster()) is not None:
         found._close_idle()

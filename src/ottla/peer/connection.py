@@ -1,4 +1,4 @@
-"""One connection to a broker: requests out, responses in, matched by correlation id."""
+"""One connection to a broker: sends requests and matches responses by correlation id."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from ottla.wire.schema import Message
 
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
-"""No answer is larger; what says so does not speak Kafka's protocol."""
+"""Largest response that is accepted; a larger size means that the server does not speak Kafka's protocol."""
 MAX_FIRST_RESPONSE_BYTES = 1024 * 1024
 MAX_REQUESTS_AT_ONCE = 256
-"""Callers whose requests are on their way; further ones wait until it is their turn. Brokers work on one at a time."""
+"""Requests in flight; further callers of `request` wait."""
 TLS_ALERT = b"\x15\x03"
 
 
 class _DirectAnswer:
-    """Stands where a future waits for its answer, and passes it on at once."""
+    """Takes the place of a future in the queue of expected responses, and calls back at once."""
 
     __slots__ = ("_answered",)
 
@@ -65,7 +65,7 @@ class _DirectAnswer:
 
 
 class Connection:
-    """A connection whose versions are agreed on; make one with `open_connection`."""
+    """A connection with negotiated API versions; made by `open_connection`."""
 
     def __init__(self, address: str, settings: ConnectionSettings, environment: Environment) -> None:
         self.address = address
@@ -77,20 +77,20 @@ class Connection:
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
         #: Of those whose callers were cancelled: when the connection is closed if the broker has not answered by then.
         self._given_up: dict[asyncio.Future[Any] | _DirectAnswer, asyncio.TimerHandle] = {}
-        #: Who is told once all that was written is sent.
+        #: Callbacks of requests without a response, called once they are sent.
         self._unsent: list[Callable[[Any, ClientError | None], None]] = []
         self._turns = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
         self._closed_by: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: The versions of what was submitted.
+        #: Version by API key of the requests that were submitted.
         self._chosen: dict[int, int] = {}
-        #: Whether a request was answered after the versions were agreed on.
+        #: Whether a response has arrived since the version negotiation.
         self._was_used = False
         #: Whether the broker closed the connection, and not this client.
         self._hung_up = False
-        #: When bytes last went either way, by the monotonic clock.
+        #: Time of the last bytes sent or received, by the monotonic clock.
         self.used_at_ms = self._monotonic_ms()
-        #: Called when what waited to be sent is sent, after it was too much to be sent at once.
+        #: Called when the send buffer has drained after it was full.
         self.on_writable: Callable[[], None] | None = None
 
     @property
@@ -100,22 +100,22 @@ class Connection:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an answer is expected."""
+        """Whether a response is outstanding."""
         return bool(self._waiting or self._unsent)
 
     @property
     def owes_answer(self) -> bool:
-        """Whether an answer is expected that its caller did not wait for any longer: the broker may hang."""
+        """Whether a response is outstanding whose caller has given up: the broker may hang."""
         return any(each.done() for each in self._waiting)
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes of requests that the socket has not taken yet."""
+        """Bytes in the send buffer."""
         return 0 if self._stream is None else self._stream.unsent_bytes
 
     @property
     def offered(self) -> Offered:
-        """The versions that the broker serves, per API."""
+        """Oldest and newest version that the broker serves, by API key."""
         return self._protocol.versions
 
     async def request(
@@ -126,7 +126,7 @@ class Connection:
         awaits_response: bool = True,
         versions: tuple[int, int] | None = None,
     ) -> Any:
-        """The answer to `message`, in the newest version that both sides know; None where none is awaited.
+        """Send a request in the newest version that both sides know and return the response; None if none is awaited.
 
         `versions` are the oldest and the newest that can express the message, where it is not all of them.
 
@@ -167,7 +167,7 @@ class Connection:
         self._close(reason)
 
     async def request_together(self, messages: Sequence[Message], versions: tuple[int, int] | None = None) -> list[Any]:
-        """The answers to messages that are sent in one piece, so that a broker can answer them without a pause between.
+        """Send several requests with one write and return their responses.
 
         Raises what `request` raises, for the first that fails.
         """
@@ -251,7 +251,7 @@ class Connection:
         return ClientTimeoutError(f"{self.address} did not answer {name} within {timeout_ms} ms", retriable=True)
 
     async def _check_login(self, lost: ConnectionLostError) -> None:
-        """SecurityMismatchError where the broker hung up on the first request after ApiVersions as it wants a login."""
+        """Raise SecurityMismatchError if the broker closed the connection because it requires SASL authentication."""
         if self._was_used or not self._hung_up or not self.offered or ApiKey.SASL_HANDSHAKE not in self.offered:
             return
         mechanisms = None if self._stream is None else await sasl_mechanisms(self._network, *self._stream.peer)
@@ -262,7 +262,7 @@ class Connection:
             ) from lost
 
     async def agree_on_versions(self, timeout_ms: int) -> None:
-        """Learn what the broker serves (KIP-35); a broker that knows an older version of the question says so."""
+        """Negotiate API versions (KIP-35, KIP-511)."""
         version = USED[ApiKey.API_VERSIONS][1]
         question = ApiVersionsRequest(client_software_name="ottla", client_software_version=ottla.__version__)
         try:
@@ -298,7 +298,7 @@ class Connection:
         self._close(ConnectionLostError(f"the connection to {self.address} was closed by this client", retriable=True))
 
     def abandon(self) -> None:
-        """As `close`, from wherever a client is dropped: in another thread, or when its loop is over."""
+        """As `close`, for clients that are garbage-collected: from any thread, also after the loop was closed."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.close)
 
@@ -366,7 +366,7 @@ class Connection:
 
 
 def _what_it_is(address: str, refusal: FrameRefusal) -> ClientError:
-    """What probably answers, by the four bytes that were read as a size."""
+    """Error for a server that is no broker, by the four bytes that were read as the size of a frame."""
     beginning = struct.pack(">i", refusal.size)
     if beginning.startswith(TLS_ALERT):
         return _wants_tls(address)
@@ -389,7 +389,7 @@ def _too_old(address: str, why: str) -> BrokerTooOldError:
 
 
 async def _explained(environment: Environment, host: str, port: int, address: str) -> ConnectError | None:
-    """What another look finds behind the address of a first contact that failed, None where it is nothing known."""
+    """Diagnosis of a first contact that failed; None if it finds nothing known."""
     found = await diagnose(environment.network, host, port)
     if found is Found.TLS:
         return _wants_tls(address)

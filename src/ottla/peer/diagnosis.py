@@ -1,4 +1,4 @@
-"""What stands behind an address that does not answer as a Kafka broker in plain text does.
+"""Diagnosis of an address that does not answer like a Kafka broker on a PLAINTEXT listener.
 
 A broker that wants TLS, or one that is older than ApiVersions (Apache Kafka before 0.10), just hangs up: the close says
 nothing. So the address is asked once more, in the languages of these, and only after a first contact has failed.
@@ -18,22 +18,22 @@ from ottla.peer.hosts import connect_to_host
 
 PROBE_TIMEOUT_S = 1.0
 MAX_ANSWER_BYTES = 64 * 1024
-"""No list of login mechanisms is larger."""
+"""Largest response that is read; no list of SASL mechanisms is larger."""
 SCRATCH_BYTES = 4096
 CORRELATION_ID = 0x6F74746C
 
 _HEADER = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
 _SIZE_AND_ID = struct.Struct(">ii")
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a handshake message of any TLS version begin."""
+"""First bytes of an alert and of a handshake record, in any version of TLS."""
 
 METADATA, SASL_HANDSHAKE, API_VERSIONS = 3, 17, 18
 ILLEGAL_SASL_STATE = 34
-"""The answer to a login where nobody has to log in."""
+"""Error code of SaslHandshake on a listener without SASL."""
 
 
 class Found(Enum):
-    """What the probes have found."""
+    """Result of a diagnosis."""
 
     TLS = "a TLS listener"
     OLD_BROKER = "a broker of Apache Kafka 0.8 or 0.9"
@@ -86,7 +86,7 @@ class _FirstBytes:
 
 
 async def diagnose(network: Network, host: str, port: int) -> Found:
-    """What listens there. Takes a second at most; never raises for what it meets."""
+    """Find out what listens there, within PROBE_TIMEOUT_S. Raises nothing for what it meets."""
     hello, metadata, versions = await asyncio.gather(
         _answer(network, host, port, _client_hello(), 2),
         _answer(network, host, port, _request(METADATA, 0, struct.pack(">i", 0)), _SIZE_AND_ID.size),
@@ -100,7 +100,7 @@ async def diagnose(network: Network, host: str, port: int) -> Found:
 
 
 async def sasl_mechanisms(network: Network, host: str, port: int) -> list[str] | None:
-    """The ways to log in that the listener names, None where it wants none. Never raises for what it meets."""
+    """SASL mechanisms of the listener, None if it requires none. Raises nothing for what it meets."""
     body = struct.pack(">h", 0)  # a mechanism without a name, so that the others are told
     head = await _answer(network, host, port, _request(SASL_HANDSHAKE, 1, body), MAX_ANSWER_BYTES)
     try:
@@ -119,7 +119,7 @@ async def sasl_mechanisms(network: Network, host: str, port: int) -> list[str] |
 
 
 def _is_ours(head: bytes) -> bool:
-    """Whether an answer begins as one to our question."""
+    """Whether the response has our correlation id."""
     return len(head) == _SIZE_AND_ID.size and _SIZE_AND_ID.unpack(head)[1] == CORRELATION_ID
 
 
@@ -129,7 +129,7 @@ def _request(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def _client_hello() -> bytes:
-    """The first bytes of a TLS handshake. Nothing secret follows, so nobody is verified."""
+    """A TLS ClientHello. Nothing is sent after it, so no certificate is verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -140,7 +140,7 @@ def _client_hello() -> bytes:
 
 
 async def _answer(network: Network, host: str, port: int, question: bytes, most: int) -> bytes:
-    """The first bytes of the answer: up to `most`, fewer where the connection ends or a whole frame is there."""
+    """First bytes of the response: up to `most`, fewer if the connection ends or a whole frame has arrived."""
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
             answer = await connect_to_host(network, host, port, lambda: _FirstBytes(question, most), PROBE_TIMEOUT_S)
@@ -154,5 +154,5 @@ async def _answer(network: Network, host: str, port: int, question: bytes, most:
 
 
 def _frame_size(answer: bytes | bytearray) -> int:
-    """Bytes of the frame that begins so; its size has to be read first."""
+    """Size of the frame including its length field, as far as that has arrived."""
     return 4 + int.from_bytes(answer[:4], "big") if len(answer) >= 4 else MAX_ANSWER_BYTES

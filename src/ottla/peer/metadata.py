@@ -1,4 +1,4 @@
-"""What a client knows of its cluster: brokers, topics, leaders. Pure; `ottla.peer.cluster` keeps it fresh."""
+"""Metadata cache of a client: brokers, topics, leaders. Pure; `ottla.peer.cluster` keeps it fresh."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_EPOCH = -1
 
 
 class Metadata:
-    """The cluster as it was last told; topics are kept until they are told anew."""
+    """Brokers of the last response; topics of the last response that had them."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -22,13 +22,13 @@ class Metadata:
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.errors: dict[str, int] = {}
-        """Topics asked for that cannot be described, with the error's code."""
+        """Error code by topic, for requested topics without metadata."""
         self.version = 0
-        """Grows when something else becomes known of a topic: a leader, its epoch, a partition."""
+        """Grows with every change of a topic: a leader, its epoch, a partition."""
         self._fresh: set[str] = set()
 
     def update(self, answer: MetadataResponse, *, complete: bool) -> None:
-        """Take in an answer; `complete` where it was about all topics, so that others are gone."""
+        """Apply a response; `complete` if it covers all topics, so that others are removed."""
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
         self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers}
@@ -48,25 +48,25 @@ class Metadata:
                 self.errors[name] = topic.error_code
 
     def expire(self, topics: Iterable[str] | None = None) -> None:
-        """What is known of these topics (None: of all) may be out of date: ask again before using it."""
+        """Mark the metadata of these topics (None: all) as stale; they are requested again before use."""
         if topics is None:
             self._fresh.clear()
         else:
             self._fresh.difference_update(topics)
 
     def is_fresh(self, topic: str) -> bool:
-        """Whether the topic is known, and known well enough to be used."""
+        """Whether there are metadata of the topic that are not stale."""
         return topic in self._fresh
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The node id of the leader, -1 while there is none, None where the partition is not known."""
+        """Node id of the leader, -1 if there is none; None for an unknown partition."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return None
         return known.partitions[partition].leader
 
     def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """A broker told who leads the partition now (KIP-951); older news than what is known are ignored."""
+        """Apply a new leader from a response (KIP-951), unless its epoch is older than the known one."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return
@@ -79,7 +79,7 @@ class Metadata:
 
 
 def _newest(known: TopicMetadata | None, told: TopicMetadata) -> TopicMetadata:
-    """What is told; of partitions of which that is older news, what is known.
+    """The new metadata, with the known ones of partitions whose leader epoch is newer there.
 
     The epochs of a topic that was deleted and made anew begin anew; its id tells.
     """
