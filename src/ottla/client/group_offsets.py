@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.client.coordinator import GroupCoordinator
+from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
+from ottla.peer import arguments
 from ottla.peer.cluster import Cluster
+from ottla.records.batch import NO_LEADER_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -172,3 +175,19 @@ def fetch_request(group: str, partitions: Sequence[TopicPartition] | None) -> Of
 
 def _partitions_of(answer: OffsetFetchResponse) -> Iterable[tuple[str, OffsetFetchResponsePartition]]:
     return ((topic.name, each) for topic in answer.topics for each in topic.partitions)
+
+
+def offset_and_metadata(partition: TopicPartition, given: Any) -> OffsetAndMetadata:
+    """An offset of the partition as it was given: with its metadata, or a number alone. InvalidArgumentError."""
+    if not isinstance(given, tuple | list):
+        return OffsetAndMetadata(arguments.whole_number(f"the offset of {partition}", given))
+    if not 1 <= len(given) <= len(OffsetAndMetadata._fields):
+        raise InvalidArgumentError(f"the offset of {partition} is an OffsetAndMetadata or a number, not {given!r:.80}")
+    offset, metadata, epoch = OffsetAndMetadata(*given)
+    if not isinstance(metadata, str):
+        raise InvalidArgumentError(f"the metadata with the offset of {partition} are a text, not {metadata!r:.80}")
+    return OffsetAndMetadata(
+        arguments.whole_number(f"the offset of {partition}", offset),
+        metadata,
+        arguments.whole_number(f"the leader epoch of {partition}", epoch, NO_LEADER_EPOCH, arguments.MAX_INT32),
+    )

@@ -23,12 +23,13 @@ from typing import Any, Generic, Self
 from ottla.client.configs import parse_consumer_config
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
 from ottla.client.consumer.subscription_state import PartitionState
-from ottla.client.errors import ClientError, InvalidArgumentError
+from ottla.client.errors import ClientError
 from ottla.client.fetcher import ask_leader, out_of_range
-from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, Node, TopicPartition
+from ottla.client.model import EARLIEST, LATEST, NO_OFFSET, Node
 from ottla.client.offsets import find_offsets
 from ottla.client.serialization import close_each, deserialize_function, make_deserializer
 from ottla.env.environment import Environment
+from ottla.peer import arguments
 from ottla.peer.cluster import Cluster
 from ottla.peer.fetch import FetchLimits, aborted_in
 from ottla.peer.model import READ_COMMITTED, READ_UNCOMMITTED
@@ -105,7 +106,7 @@ class SimpleConsumer(Generic[K, V]):
         Raises UnknownTopicError, BrokerError for a partition that the topic has not, ClientTimeoutError where no leader
         turns up within `default.api.timeout.ms`, and what tells that no broker can be reached.
         """
-        wanted = TopicPartition(topic, partition)
+        wanted = arguments.partition((topic, partition))
 
         async def attempt() -> PartitionLeader:
             self._cluster.metadata.expire([topic])
@@ -127,9 +128,8 @@ class SimpleConsumer(Generic[K, V]):
         For a timestamp in milliseconds, the offset of the first record with it or a later one, -1 where there is none.
         Raises what `find_leader` does.
         """
-        if at < EARLIEST:
-            raise InvalidArgumentError(f"at is EARLIEST ({EARLIEST}), LATEST ({LATEST}) or a timestamp in ms, not {at}")
-        wanted = TopicPartition(topic, partition)
+        at = arguments.whole_number(f"at: EARLIEST ({EARLIEST}), LATEST ({LATEST}) or a timestamp in ms", at, EARLIEST)
+        wanted = arguments.partition((topic, partition))
         isolation_level = READ_COMMITTED if self._read_committed else READ_UNCOMMITTED
         found = (await find_offsets(self._cluster, {wanted: at}, isolation_level))[wanted]
         return NO_OFFSET if found is None else found.offset
@@ -151,14 +151,13 @@ class SimpleConsumer(Generic[K, V]):
         Raises OffsetOutOfRange where the offset is not in the log, with the offsets that are, CorruptBatchError,
         RecordDeserializationError where it is the first record's, and what `find_leader` does.
         """
-        wanted = TopicPartition(topic, partition)
-        if offset < 0:
-            raise InvalidArgumentError(f"offset {offset} of {wanted}: offsets count from 0; look up EARLIEST or LATEST")
+        wanted = arguments.partition((topic, partition))
+        offset = arguments.whole_number(f"the offset of {wanted} (see also earliest_or_latest_offset)", offset)
         config = self.config
         limits = FetchLimits(
-            config.max_partition_fetch_bytes if max_bytes is None else max_bytes,
-            config.fetch_min_bytes if min_bytes is None else min_bytes,
-            config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms,
+            _limit("max_bytes", max_bytes, config.max_partition_fetch_bytes),
+            _limit("min_bytes", min_bytes, config.fetch_min_bytes),
+            _limit("max_wait_ms", max_wait_ms, config.fetch_max_wait_ms),
             READ_COMMITTED if self._read_committed else READ_UNCOMMITTED,
         )
         data, leader = await self._cluster.retry(
@@ -174,6 +173,10 @@ class SimpleConsumer(Generic[K, V]):
             )
             records, next_offset = _all_of(fetch)
         return FetchedRecords(records, next_offset, data.high_watermark, data.log_start_offset, leader)
+
+
+def _limit(what: str, given: int | None, default: int) -> int:
+    return default if given is None else arguments.whole_number(what, given, 0, arguments.MAX_INT32)
 
 
 def _all_of(fetch: CompletedFetch) -> tuple[list[ConsumerRecord[Any, Any]], int]:

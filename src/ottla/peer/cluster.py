@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from ottla.env.environment import Environment
 from ottla.env.process import process_id
+from ottla.peer.arguments import milliseconds
 from ottla.peer.bootstrap import connect_to_any
 from ottla.peer.connection import Connection, open_connection
 from ottla.peer.errors import (
@@ -133,6 +134,7 @@ class Cluster:
         settings = self.settings
         if timeout_ms is None:
             timeout_ms = max(settings.default_api_timeout_ms, settings.request_timeout_ms)
+        milliseconds("timeout_ms", timeout_ms)
         deadline = self.clock.monotonic_ms() + timeout_ms
         backoff_ms = settings.retry_backoff_ms
         attempts = 0

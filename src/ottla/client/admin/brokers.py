@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.admin.arguments import several
 from ottla.client.admin.model import ClusterDescription, LogDirDescription, ReplicaSize
 from ottla.client.admin.outcomes import Outcomes, no_such_broker
 from ottla.client.errors import BrokerError
 from ottla.client.model import TopicPartition
+from ottla.peer.arguments import MAX_INT32, several, whole_number
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import KNOWN_CODES
 from ottla.wire.errors import ErrorCode
@@ -40,7 +40,7 @@ class BrokerAdmin:
         """
         if brokers is None:
             brokers = [node.node_id for node in (await self.describe_cluster(timeout_ms=timeout_ms)).nodes]
-        asked = several("brokers", brokers)
+        asked = [whole_number("the id of a broker", each, 0, MAX_INT32) for each in several("brokers", brokers)]
         outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log folders", asked)
 
         async def ask(broker: int, _: list[int]) -> None:

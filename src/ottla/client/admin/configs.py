@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ottla.client.admin.arguments import check_values, several
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ConfigSynonym, ResourceType
 from ottla.client.admin.outcomes import Outcomes, no_such_broker, topic_error
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
+from ottla.peer.arguments import check_values, mapping, one_of, several
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_configs, incremental_alter_configs
@@ -58,7 +58,7 @@ class ConfigAdmin:
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """All settings of each resource, by name. UnknownTopicError, PartlyFailedError where several were asked for."""
         outcomes: Outcomes[ConfigResource, dict[str, ConfigEntry]] = Outcomes(
-            "describing settings", several("resources", resources)
+            "describing settings", [_resource(each) for each in several("resources", resources)]
         )
 
         def request(asked: list[ConfigResource]) -> Message:
@@ -93,7 +93,8 @@ class ConfigAdmin:
 
         Raises BrokerError with the broker's words (INVALID_CONFIG), UnknownTopicError, PartlyFailedError.
         """
-        changes = {resource: list(_operations(each)) for resource, each in configs.items()}
+        given = mapping("changes of settings", configs)
+        changes = {_resource(resource): list(_operations(each)) for resource, each in given.items()}
 
         def request(asked: list[ConfigResource]) -> Message:
             return incremental_alter_configs.IncrementalAlterConfigsRequest(
@@ -119,8 +120,8 @@ class ConfigAdmin:
 
         For brokers before Apache Kafka 2.3; with newer ones use `incremental_alter_configs`. Raises what that raises.
         """
-        for resource, values in configs.items():
-            check_values(f"{resource}", values)
+        for resource, values in mapping("settings", configs).items():
+            check_values(f"{_resource(resource)}", values)
 
         def request(asked: list[ConfigResource]) -> Message:
             return alter_configs.AlterConfigsRequest(
@@ -207,15 +208,24 @@ def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
     )
 
 
+def _resource(given: Any) -> ConfigResource:
+    if not isinstance(given, ConfigResource):
+        raise InvalidArgumentError(
+            f"a resource is a ConfigResource (ConfigResource.topic(name), ConfigResource.broker(id)), not {given!r:.80}"
+        )
+    return given
+
+
 def _operations(changes: Changes) -> Iterable[incremental_alter_configs.AlterableConfig]:
     if isinstance(changes, Mapping):
         changes = [
             ConfigOperation("delete" if value is None else "set", name, value) for name, value in changes.items()
         ]
-    for operation, name, value in changes:
-        if operation not in OPERATIONS:
-            raise InvalidArgumentError(
-                f"the change {operation!r} of {name} cannot be; there are {', '.join(OPERATIONS)}"
-            )
+    change: Any
+    for change in several("changes of settings", changes):
+        if not isinstance(change, tuple | list) or len(change) != len(ConfigOperation._fields):
+            raise InvalidArgumentError(f"a change is a ConfigOperation(operation, name, value), not {change!r:.80}")
+        operation, name, value = change
+        one_of(f"the operation for {name!r:.80}", operation, OPERATIONS)
         check_values("the change", {name: value})
         yield incremental_alter_configs.AlterableConfig(name=name, config_operation=OPERATIONS[operation], value=value)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ottla.client.admin.arguments import several, several_names
 from ottla.client.admin.model import GroupListing, MemberToRemove
 from ottla.client.admin.outcomes import Outcomes
 from ottla.client.coordinator import GroupCoordinator
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError
-from ottla.client.group_offsets import GroupOffsets
+from ottla.client.group_offsets import GroupOffsets, offset_and_metadata
 from ottla.client.groups import GroupDescription, Groups
 from ottla.client.model import Node, OffsetAndMetadata, TopicPartition
+from ottla.peer import arguments
+from ottla.peer.arguments import several, several_names, text
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -39,7 +40,9 @@ class GroupAdmin:
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_ms: int | None = None
     ) -> list[GroupListing]:
         """All groups, sorted by id; with `states` ("Stable", "Empty", …) or `types` ("classic", …) only those."""
-        request = ListGroupsRequest(states_filter=several("states", states), types_filter=several("types", types))
+        request = ListGroupsRequest(
+            states_filter=several_names("states", states), types_filter=several_names("types", types)
+        )
         versions = WITH_TYPES if types else WITH_STATES if states else None
 
         async def list_on(node: Node) -> list[GroupListing]:
@@ -106,7 +109,8 @@ class GroupAdmin:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a group has committed, for these partitions or for all; partitions without an offset are left out."""
         offsets = GroupOffsets(self._cluster, group_id)
-        wanted = None if partitions is None else [TopicPartition(*each) for each in several("partitions", partitions)]
+        text("group_id", group_id)
+        wanted = None if partitions is None else arguments.partitions(partitions)
         return await offsets.committed(wanted, timeout_ms)
 
     async def alter_group_offsets(
@@ -117,17 +121,11 @@ class GroupAdmin:
         timeout_ms: int | None = None,
     ) -> None:
         """Set the offsets of a group that has no members. BrokerError where it has: they alone may commit then."""
+        text("group_id", group_id)
         wanted = {
-            TopicPartition(*each): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-            for each, offset in offsets.items()
+            each: offset_and_metadata(each, given)
+            for each, given in arguments.by_partition("offsets (see also delete_group_offsets)", offsets).items()
         }
-        for each, offset in wanted.items():
-            if not isinstance(offset.offset, int):
-                raise InvalidArgumentError(f"an offset is a whole number, and that of {each} is {offset.offset!r}")
-            if offset.offset < 0:
-                raise InvalidArgumentError(
-                    f"the offset {offset.offset} of {each} cannot be committed; use delete_group_offsets to forget one"
-                )
         await GroupOffsets(self._cluster, group_id).commit_all(wanted, timeout_ms)
 
     async def delete_group_offsets(
@@ -138,7 +136,8 @@ class GroupAdmin:
         Raises BrokerError (GROUP_SUBSCRIBED_TO_TOPIC while members read the topic), PartlyFailedError.
         """
         offsets = GroupOffsets(self._cluster, group_id)
-        wanted = [TopicPartition(*each) for each in several("partitions", partitions)]
+        text("group_id", group_id)
+        wanted = arguments.partitions(partitions)
         outcomes: Outcomes[TopicPartition, None] = Outcomes(f"deleting offsets of group {group_id}", wanted)
 
         async def attempt(pending: list[TopicPartition]) -> None:
@@ -164,13 +163,16 @@ class GroupAdmin:
 
         Raises BrokerError (UNKNOWN_MEMBER_ID), PartlyFailedError where several were asked for.
         """
+        text("group_id", group_id)
         if members is None:
             described = await Groups(self._cluster).describe(group_id, timeout_ms)
             members = [
                 MemberToRemove(each.group_instance_id, "" if each.group_instance_id else each.member_id)
                 for each in described.members
             ]
-        wanted = [MemberToRemove(each) if isinstance(each, str) else each for each in several("members", members)]
+        wanted = [_member(each) for each in several("members", members)]
+        if not isinstance(reason, str):
+            raise InvalidArgumentError(f"the reason is a text, not {reason!r:.80}")
         outcomes: Outcomes[MemberToRemove, None] = Outcomes(f"removing members of group {group_id}", wanted)
         coordinator = GroupCoordinator(self._cluster, group_id)
         why = f"{REMOVED_BY_ADMIN}: {reason}" if reason else REMOVED_BY_ADMIN
@@ -195,6 +197,13 @@ class GroupAdmin:
             outcomes.check_answered(pending)
 
         await outcomes.work_off(self._cluster, attempt, timeout_ms)
+
+
+def _member(given: Any) -> MemberToRemove:
+    member = MemberToRemove(given) if isinstance(given, str) else given
+    if not isinstance(member, MemberToRemove):
+        raise InvalidArgumentError(f"a member is a MemberToRemove or a group.instance.id (text), not {given!r:.80}")
+    return member
 
 
 def given_up(error: ClientError) -> ClientError:

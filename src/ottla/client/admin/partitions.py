@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ottla.client.admin.outcomes import Outcomes
-from ottla.client.errors import BrokerError, InvalidArgumentError
+from ottla.client.errors import BrokerError
 from ottla.client.model import LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition, by_topic
 from ottla.client.offsets import list_offsets_request
+from ottla.peer import arguments
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
@@ -26,6 +27,10 @@ WITH_MAX_TIMESTAMP = (7, 9)
 """Versions of ListOffsets that know MAX_TIMESTAMP (KIP-734)."""
 
 
+ALL_RECORDS = -1
+"""In the place of an offset to delete records up to."""
+
+
 class PartitionAdmin:
     """What an administrator asks about partitions."""
 
@@ -40,7 +45,7 @@ class PartitionAdmin:
         Raises BrokerError (OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION for a topic that is
         compacted), UnknownTopicError, PartlyFailedError where several were asked for.
         """
-        wanted = _named(offsets)
+        wanted = _named("offset", offsets, ALL_RECORDS)
         outcomes: Outcomes[TopicPartition, int] = Outcomes("deleting records", wanted)
 
         async def ask(leader: int, asked: list[TopicPartition]) -> None:
@@ -76,11 +81,8 @@ class PartitionAdmin:
         Where there is none, offset and timestamp are -1. With "read_committed" LATEST is the last stable offset.
         Raises UnknownTopicError, BrokerError, PartlyFailedError where several were asked for.
         """
-        wanted = _named(timestamps)
-        if isolation_level not in ISOLATION_LEVELS:
-            raise InvalidArgumentError(
-                f"isolation_level {isolation_level!r} cannot be; there are {' and '.join(ISOLATION_LEVELS)}"
-            )
+        wanted = _named("timestamp", timestamps, MAX_TIMESTAMP)
+        arguments.one_of("isolation_level", isolation_level, ISOLATION_LEVELS)
         outcomes: Outcomes[TopicPartition, OffsetAndTimestamp] = Outcomes("listing offsets", wanted)
 
         async def ask(leader: int, asked: list[TopicPartition]) -> None:
@@ -123,5 +125,7 @@ class PartitionAdmin:
         return attempt
 
 
-def _named(values: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {TopicPartition(*partition): value for partition, value in values.items()}
+def _named(what: str, values: Mapping[TopicPartition, int], least: int) -> dict[TopicPartition, int]:
+    """The numbers by partition; InvalidArgumentError for one below `least`, or what is none."""
+    given = arguments.by_partition(f"{what}s", values)
+    return {each: arguments.whole_number(f"the {what} of {each}", value, least) for each, value in given.items()}

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.admin.arguments import check_values, several, several_names
 from ottla.client.admin.configs import config_source
 from ottla.client.admin.model import BROKER_DEFAULT, ConfigEntry, CreatedTopic, NewPartitions, NewTopic
 from ottla.client.admin.outcomes import Outcomes, check_controller, topic_error
 from ottla.client.errors import BrokerError, InvalidArgumentError, TopicExistsError, UnknownTopicError
 from ottla.client.model import TopicMetadata
+from ottla.peer.arguments import MAX_INT16, MAX_INT32, check_values, mapping, several, several_names, text, whole_number
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -104,6 +104,9 @@ class TopicAdmin:
         Raises UnknownTopicError where there is none, PartlyFailedError where several were asked for.
         """
         named, ids = several_names("names of topics", names), several("ids of topics", topic_ids)
+        for each in ids:
+            if not isinstance(each, uuid.UUID):
+                raise InvalidArgumentError(f"the id of a topic is a UUID, not {each!r:.80}")
         if named and ids:
             raise InvalidArgumentError("delete topics by names or by topic_ids, not by both in one call")
         if ids:
@@ -159,12 +162,13 @@ class TopicAdmin:
 
         Raises UnknownTopicError, BrokerError (INVALID_PARTITIONS where it has as many already), PartlyFailedError.
         """
+        growing = {name: _growing(name, wanted) for name, wanted in mapping("partitions", partitions).items()}
         outcomes: Outcomes[str, None] = Outcomes(_what("adding partitions to", partitions), partitions)
 
         async def attempt(names: list[str]) -> None:
             answer: CreatePartitionsResponse = await self._cluster.request_controller(
                 CreatePartitionsRequest(
-                    topics=[_growing(name, partitions[name]) for name in names],
+                    topics=[growing[name] for name in names],
                     timeout_ms=self._cluster.settings.request_timeout_ms,
                     validate_only=validate_only,
                 )
@@ -194,7 +198,7 @@ class TopicAdmin:
         With `pattern` those that it matches as a whole; InvalidArgumentError where it is no regular expression.
         """
         try:
-            wanted = re.compile(pattern) if pattern is not None else None
+            wanted = None if pattern is None else re.compile(text("the topic pattern", pattern))
         except re.error as error:
             raise InvalidArgumentError(f"the topic pattern {pattern!r} is no regular expression: {error}") from error
         metadata = await self._cluster.retry("listing topics", lambda: self._cluster.refresh(None), timeout_ms)
@@ -233,7 +237,12 @@ def _checked(topic: NewTopic) -> NewTopic:
     """InvalidArgumentError for what is not to be created."""
     if not isinstance(topic, NewTopic):
         raise InvalidArgumentError(f"a topic to create is a NewTopic: NewTopic({topic!r}), not {topic!r}")
-    check_values(f"topic {topic.name}", topic.configs)
+    check_values(f"topic {text('the name of a topic', topic.name)}", topic.configs)
+    whole_number(f"num_partitions of topic {topic.name}", topic.num_partitions, BROKER_DEFAULT, MAX_INT32)
+    whole_number(f"replication_factor of topic {topic.name}", topic.replication_factor, BROKER_DEFAULT, MAX_INT16)
+    for partition, brokers in mapping("replica_assignments", topic.replica_assignments or {}).items():
+        whole_number(f"a partition of topic {topic.name}", partition, 0, MAX_INT32)
+        _check_brokers(brokers)
     return topic
 
 
@@ -270,10 +279,19 @@ def _created(result: CreatableTopicResult) -> CreatedTopic:
     )
 
 
+def _check_brokers(brokers: Any) -> None:
+    for broker in several("brokers", brokers):
+        whole_number("the id of a broker", broker, 0, MAX_INT32)
+
+
 def _growing(name: str, wanted: NewPartitions | int) -> CreatePartitionsTopic:
-    if isinstance(wanted, int):
+    text("the name of a topic", name)
+    if not isinstance(wanted, NewPartitions):
         wanted = NewPartitions(wanted)
+    whole_number(f"the partitions that topic {name} is to have", wanted.total_count, 0, MAX_INT32)
     assignments = None
+    for brokers in several("assignments", wanted.assignments or ()):
+        _check_brokers(brokers)
     if wanted.assignments is not None:
         assignments = [CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in wanted.assignments]
     return CreatePartitionsTopic(name=name, count=wanted.total_count, assignments=assignments)

@@ -24,13 +24,13 @@ from ottla.client.errors import (
     ClientTimeoutError,
     CommitFailedError,
     FencedInstanceIdError,
-    InvalidArgumentError,
     RebalanceInProgressError,
     RetriableCommitFailedError,
     as_client_error,
 )
-from ottla.client.group_offsets import topics_to_commit
+from ottla.client.group_offsets import offset_and_metadata, topics_to_commit
 from ottla.client.model import OffsetAndMetadata, TopicPartition, by_topic
+from ottla.peer import arguments
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import COORDINATOR_MOVED
 from ottla.wire.apis import ApiKey
@@ -64,17 +64,11 @@ REBALANCING = (
 
 
 def offsets_to_commit(offsets: GivenOffsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    """The offsets with their metadata, None for None. InvalidArgumentError for an offset below 0."""
+    """The offsets with their metadata, None for None. InvalidArgumentError for what is no offset."""
     if offsets is None:
         return None
-    wanted = {
-        TopicPartition(*partition): OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
-        for partition, given in offsets.items()
-    }
-    for partition, offset in wanted.items():
-        if offset.offset < 0:
-            raise InvalidArgumentError(f"offset {offset.offset} of {partition} cannot be committed: offsets begin at 0")
-    return wanted
+    given = arguments.by_partition("offsets", offsets)
+    return {each: offset_and_metadata(each, at) for each, at in given.items()}
 
 
 class AsyncCommit:
@@ -132,7 +126,7 @@ class Commits:
         that were made before are called before it returns.
         """
         wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
-        deadline_ms = self._now_ms() + timeout_ms
+        deadline_ms = self._now_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
         if wanted:
             try:
                 await self._commit_until(wanted, deadline_ms, timeout_ms)
@@ -357,10 +351,10 @@ class Commits:
 
         Raises ClientTimeoutError when the time is up, BrokerError. Source: KIP-447.
         """
-        wanted = list(dict.fromkeys(TopicPartition(*each) for each in partitions))
+        wanted = list(dict.fromkeys(arguments.partitions(partitions)))
         if not wanted:
             return {}
-        deadline_ms = self._now_ms() + timeout_ms
+        deadline_ms = self._now_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
         settings = self._membership.settings
         backoff_ms = float(settings.retry_backoff_ms)
         while True:

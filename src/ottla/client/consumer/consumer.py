@@ -29,6 +29,7 @@ from ottla.client.consumer.subscription_state import FetchPosition, OffsetReset
 from ottla.client.consumer.use_guard import Guard, UseGuard
 from ottla.client.errors import ClientTimeoutError, IllegalStateError, InvalidArgumentError
 from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints
+from ottla.client.group_offsets import offset_and_metadata
 from ottla.client.model import (
     EARLIEST,
     LATEST,
@@ -39,6 +40,7 @@ from ottla.client.model import (
 )
 from ottla.client.offsets import find_offsets
 from ottla.env.environment import Environment
+from ottla.peer import arguments
 from ottla.peer.cluster import Cluster
 from ottla.records.consumed import ConsumerRecord
 from ottla.records.type_variables import K, V
@@ -99,6 +101,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         if self._guard.is_over:
             return
+        arguments.milliseconds("timeout_ms", timeout_ms)
         with self._guard:
             if self.core.cluster.is_abroad:
                 await self.core.abandon()
@@ -139,9 +142,7 @@ class Consumer(MethodHints, Generic[K, V]):
                     raise InvalidArgumentError(
                         f"subscribe takes a list or a compiled pattern: [{topics!r}] or re.compile({topics!r})"
                     )
-                wanted = list(topics)
-                if not all(each.strip() for each in wanted):
-                    raise InvalidArgumentError(f"a topic without a name cannot be subscribed: {wanted}")
+                wanted = [arguments.text("a topic", each) for each in arguments.several("topics", topics)]
                 if not wanted:
                     await self._unsubscribe()
                     return
@@ -153,12 +154,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """Read these partitions, without a group's help; an empty list is as `unsubscribe`."""
         with self._guard:
             self._begin()
-            wanted = [TopicPartition(*each) for each in partitions]
-            for each in wanted:
-                if not each.topic or each.partition < 0:
-                    raise InvalidArgumentError(
-                        f"{each} is not a partition: a topic's name and a number from 0 are needed"
-                    )
+            wanted = arguments.partitions(partitions)
             if not wanted:
                 await self._unsubscribe()
                 return
@@ -199,13 +195,13 @@ class Consumer(MethodHints, Generic[K, V]):
         """`poll` gives nothing of these until `resume`; they stay assigned."""
         with self._guard:
             self.core.handed_out.settle()
-            self.core.subscriptions.pause(partitions)
+            self.core.subscriptions.pause(arguments.partitions(partitions))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """`poll` gives records of these again."""
         with self._guard:
             self.core.handed_out.settle()
-            self.core.subscriptions.resume(partitions)
+            self.core.subscriptions.resume(arguments.partitions(partitions))
             self.core.fetch_soon()
 
     def paused(self) -> set[TopicPartition]:
@@ -274,6 +270,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         from ottla.client.consumer.arrow_rows import table_of, taker
 
+        arguments.whole_number("max_rows", max_rows, 1)
         with self._guard:
             self._begin()
             work = self._gather(self.deadline_ms(timeout_ms), taker(include_headers=include_headers), max_rows)
@@ -287,6 +284,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """Record batches of one partition each, for ever; one counts as read when the next is asked for."""
         from ottla.client.consumer.arrow_rows import taker
 
+        arguments.whole_number("max_rows", max_rows, 1)
         take = taker(include_headers=include_headers)
         while not self._guard.closed:
             with self._guard:
@@ -316,7 +314,8 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         with self._guard:
             self._begin(stop_iteration=False)
-            self._coordinator().commit_async(offsets_to_commit(offsets), callback)
+            wanted = offsets_to_commit(offsets)
+            self._coordinator().commit_async(wanted, arguments.function("the callback", callback))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -337,6 +336,8 @@ class Consumer(MethodHints, Generic[K, V]):
             self.core.open()
             if not self.core.subscriptions.has_auto_assigned_partitions:
                 raise IllegalStateError("there is nothing to rebalance: subscribe to topics before")
+            if reason is not None:
+                arguments.text("the reason", reason)
             self._coordinator().enforce_rebalance(reason)
 
     # Positions
@@ -345,8 +346,8 @@ class Consumer(MethodHints, Generic[K, V]):
         """Read the partition from this offset on. What was fetched ahead is dropped."""
         with self._guard:
             self.core.handed_out.settle()
-            at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-            partition = TopicPartition(*partition)
+            partition = arguments.partition(partition)
+            at = offset_and_metadata(partition, offset)
             leader = self.core.keeper.leader(partition)
             self.core.subscriptions.seek(partition, FetchPosition(at.offset, at.leader_epoch, leader))
             self.core.buffer.drop(partition)
@@ -364,7 +365,7 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             self.core.handed_out.settle()
             subscriptions = self.core.subscriptions
-            wanted = [TopicPartition(*each) for each in partitions] or list(subscriptions.assigned_partitions)
+            wanted = arguments.partitions(partitions) or list(subscriptions.assigned_partitions)
             for each in wanted:
                 subscriptions.state(each)
             for each in wanted:
@@ -375,7 +376,8 @@ class Consumer(MethodHints, Generic[K, V]):
         """The offset of the next record that `poll` gives. Waits until it is known, at most `timeout_ms`."""
         with self._guard:
             self._begin(stop_iteration=False)
-            return await self.core.interruptible(self._position(TopicPartition(*partition), self._bounded(timeout_ms)))
+            work = self._position(arguments.partition(partition), self._bounded(timeout_ms))
+            return await self.core.interruptible(work)
 
     async def _position(self, partition: TopicPartition, timeout_ms: int) -> int:
         core = self.core
@@ -391,13 +393,14 @@ class Consumer(MethodHints, Generic[K, V]):
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition its first record with the timestamp (ms) or a later one, None where there is none."""
-        for partition, timestamp in timestamps.items():
-            if timestamp < 0:
-                raise InvalidArgumentError(
-                    f"{timestamp} for {partition} is no time: give milliseconds since 1970, or ask for "
-                    "beginning_offsets or end_offsets"
-                )
-        return await self._find_offsets(dict(timestamps), timeout_ms)
+        wanted = {
+            partition: arguments.whole_number(
+                f"the timestamp for {partition} (milliseconds since 1970; see also beginning_offsets, end_offsets)",
+                timestamp,
+            )
+            for partition, timestamp in arguments.by_partition("timestamps", timestamps).items()
+        }
+        return await self._find_offsets(wanted, timeout_ms)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -414,7 +417,7 @@ class Consumer(MethodHints, Generic[K, V]):
     async def _ends(
         self, partitions: Iterable[TopicPartition], at: int, timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys((TopicPartition(*each) for each in partitions), at)
+        wanted = dict.fromkeys(arguments.partitions(partitions), at)
         found = await self._find_offsets(wanted, timeout_ms)
         return {each: offset.offset for each, offset in found.items() if offset is not None}
 
@@ -433,9 +436,8 @@ class Consumer(MethodHints, Generic[K, V]):
         """Records between position and end as they were last told; None where one of them is not known."""
         with self._guard:
             self.core.handed_out.settle(stop_iteration=False)
-            return self.core.subscriptions.partition_lag(
-                TopicPartition(*partition), read_committed=self.core.read_committed
-            )
+            wanted = arguments.partition(partition)
+            return self.core.subscriptions.partition_lag(wanted, read_committed=self.core.read_committed)
 
     # Topics
 
@@ -443,6 +445,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """The partitions of a topic. UnknownTopicError where it does not exist."""
         with self._guard:
             self._begin(stop_iteration=False)
+            arguments.text("the topic", topic)
             cluster = self.core.cluster
 
             async def ask() -> list[TopicMetadata]:
@@ -489,12 +492,13 @@ class Consumer(MethodHints, Generic[K, V]):
 
     def deadline_ms(self, timeout_ms: float) -> float:
         """When that is over, on the monotonic clock."""
-        if timeout_ms < 0:
-            raise InvalidArgumentError(f"a timeout of {timeout_ms} ms cannot be: it must not be negative")
-        return self.core.cluster.clock.monotonic_ms() + timeout_ms
+        return self.core.cluster.clock.monotonic_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
 
     def _bounded(self, timeout_ms: int | None) -> int:
-        return self.core.cluster.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        if timeout_ms is None:
+            return self.core.cluster.settings.default_api_timeout_ms
+        arguments.milliseconds("timeout_ms", timeout_ms)
+        return timeout_ms
 
 
 def _current_task() -> object:

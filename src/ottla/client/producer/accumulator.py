@@ -19,6 +19,7 @@ from ottla.client.producer.partitioners import RandomInt, random_int
 from ottla.client.producer.sticky import StickyState
 from ottla.env.clock import Clock
 from ottla.env.threads import Lock
+from ottla.peer.arguments import function
 from ottla.peer.metadata import NOBODY
 from ottla.records.batch import BATCH_OVERHEAD
 
@@ -187,6 +188,8 @@ class Accumulator:
         for wrong types.
         """
         has_news = False
+        if callback is not None:
+            function("the callback", callback)
         try:
             with self.lock:
                 while True:

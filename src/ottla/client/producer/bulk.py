@@ -17,7 +17,7 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import MAX_INT32, ProducerCore, Wait, check_timestamp, octets
 from ottla.client.producer.futures import RecordFuture
-from ottla.client.producer.record import ProducerRecord, checked_headers
+from ottla.client.producer.record import ProducerRecord, checked_headers, topic_name
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.building import RecordsBuilder, append_pairs, murmur2, partitions_for_keys, rows_by_partition
 from ottla.records.extras import require_extra
@@ -36,6 +36,15 @@ WITHOUT_KEY = -1
 """In the place of a partition: whichever is the topic's sticky one."""
 
 Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
+
+
+def bulk_future(given: Any) -> BulkFuture:
+    """The future to fill: the caller's, a new one for None. InvalidArgumentError for anything else."""
+    if given is None:
+        return BulkFuture()
+    if not isinstance(given, BulkFuture):
+        raise InvalidArgumentError(f"into is a BulkFuture or None, not {given!r:.80}")
+    return given
 
 
 def interrupted(steps: Steps, future: BulkFuture, error: BaseException) -> None:
@@ -144,6 +153,12 @@ class Bulk:
 
     def many(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
         """Records, or pairs of key and value for `topic`. What was taken before a record that is refused is sent."""
+        if isinstance(records, str | bytes) or not isinstance(records, Iterable):
+            raise InvalidArgumentError(
+                f"send_many takes a list or another iterable of ProducerRecords or pairs, not {records!r:.80}"
+            )
+        if topic is not None and topic.__class__ is not str:
+            topic = topic_name(topic)
         self._core.check_open()
         if self._core.needs_each_record:
             yield from self._each(records, topic, future)
@@ -313,6 +328,11 @@ class Bulk:
         self, data: Any, topic: str | None, columns: dict[str, str | None], partition: int | None, future: BulkFuture
     ) -> Steps:
         """A table or record batch; `columns` names those for key, value, partition, timestamp, headers and topic."""
+        if topic is not None and topic.__class__ is not str:
+            topic = topic_name(topic)
+        for role, name in columns.items():
+            if name is not None and not isinstance(name, str):
+                raise InvalidArgumentError(f"{role}_column is the name of a column or None, not {name!r:.80}")
         self._core.check_open()
         self._core.check_no_partitioner("send_arrow")
         require_extra("send_arrow", "arrow", "pyarrow")

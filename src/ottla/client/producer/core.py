@@ -31,10 +31,11 @@ from ottla.client.producer.failures import Failures
 from ottla.client.producer.figures import ProducerFigures
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.partitioners import ClusterView, partitioner_of, random_int
-from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size
+from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size, topic_name
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.serializing import SerializingAppend
 from ottla.env.process import call_after_fork
+from ottla.peer.arguments import milliseconds_or_none
 from ottla.peer.cluster import Cluster
 from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.building import COMPILED, murmur2
@@ -265,6 +266,8 @@ class ProducerCore:
         A topic that does not exist is waited for, too, as somebody may be creating it: the log says so after a while.
         Raises UnknownTopicError and other ClientErrors.
         """
+        if topic.__class__ is not str:
+            topic = topic_name(topic)
         return await self._find_topic(topic, self.config.max_block_ms if timeout_ms is None else timeout_ms, [])
 
     async def _find_topic(self, topic: str, timeout_ms: float, missing: list[UnknownTopicError]) -> TopicMetadata:
@@ -358,6 +361,7 @@ class ProducerCore:
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything and wait for the answers. Raises DeliveryError, ClientTimeoutError."""
+        milliseconds_or_none("timeout_ms", timeout_ms)
         batches = self.accumulator.begin_flush()
         try:
             self.step()
@@ -396,6 +400,7 @@ class ProducerCore:
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Take no more records, wait for those that are pending, then stop. Raises DeliveryError for what was left."""
+        milliseconds_or_none("timeout_ms", timeout_ms)
         if self.refusal == FORKED:
             return
         self.refuse()

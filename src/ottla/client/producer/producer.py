@@ -16,7 +16,7 @@ from ottla.client.configs import parse_producer_config
 from ottla.client.errors import ClientError, DeliveryError
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Steps, interrupted
+from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
@@ -156,7 +156,7 @@ class Producer(MethodHints, Generic[K, V]):
             finally:
                 print(sent.count, await sent)
         """
-        future = BulkFuture() if into is None else into
+        future = bulk_future(into)
         return await self._drive(Bulk(self._core).many(records, topic, future), future)
 
     async def send_arrow(
@@ -189,7 +189,7 @@ class Producer(MethodHints, Generic[K, V]):
             "headers": headers_column,
             "topic": topic_column,
         }
-        future = BulkFuture() if into is None else into
+        future = bulk_future(into)
         return await self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
 
     def _check_loop(self) -> None:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple
 
 from ottla.client.errors import InvalidArgumentError
+from ottla.peer.arguments import several
 from ottla.records.type_variables import K, V
 
 SendHeaders = Sequence[tuple[str, bytes | None]]
@@ -50,7 +51,7 @@ def checked_headers(headers: SendHeaders) -> EncodedHeaders:
     """The headers as the codec takes them; InvalidArgumentError for what is no pair of a name and bytes or None."""
     if isinstance(headers, Iterator):  # a record that has to wait is looked at twice, and the second time it is empty
         raise InvalidArgumentError(f"headers are a list of pairs, not {headers!r:.80}, which can be read once only")
-    for header in headers:
+    for header in several("headers", headers):
         match header:
             case (str(), bytes() | None):
                 continue

@@ -32,6 +32,7 @@ from ottla.client.foreign_methods import CONSUMER_METHODS, MethodHints
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ottla.env.threads import thread_id
+from ottla.peer import arguments
 from ottla.records.consumed import ConsumerRecord
 from ottla.records.type_variables import K, V
 
@@ -94,6 +95,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """As `ottla.client.Consumer.close`."""
         if self._guard.is_over:
             return
+        arguments.milliseconds("timeout_ms", timeout_ms)
         with self._guard:
             try:
                 self._run(self._async.close, timeout_ms)
@@ -184,6 +186,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """As `ottla.client.Consumer.poll_arrow`."""
         from ottla.client.consumer.arrow_rows import table_of, taker
 
+        arguments.whole_number("max_rows", max_rows, 1)
         with self._guard:
             take = taker(include_headers=include_headers)
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take, max_rows)
@@ -197,6 +200,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """As `ottla.client.Consumer.arrow_batches`."""
         from ottla.client.consumer.arrow_rows import taker
 
+        arguments.whole_number("max_rows", max_rows, 1)
         take = taker(include_headers=include_headers)
         while not self._guard.closed:
             with self._guard:

@@ -26,7 +26,7 @@ from ottla.client.errors import (
 from ottla.client.foreign_methods import PRODUCER_METHODS, MethodHints
 from ottla.client.loop_thread import LoopThread
 from ottla.client.model import PartitionMetadata
-from ottla.client.producer.bulk import Bulk, Steps, interrupted
+from ottla.client.producer.bulk import Bulk, Steps, bulk_future, interrupted
 from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.core import ProducerCore, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
@@ -141,7 +141,7 @@ class Producer(MethodHints, Generic[K, V]):
         self, records: Iterable[Any], topic: str | None = None, *, into: BulkFuture | None = None
     ) -> BulkFuture:
         """As `ottla.client.Producer.send_many`."""
-        future = BulkFuture() if into is None else into
+        future = bulk_future(into)
         return self._drive(Bulk(self._core).many(records, topic, future), future)
 
     def send_arrow(
@@ -167,7 +167,7 @@ class Producer(MethodHints, Generic[K, V]):
             "headers": headers_column,
             "topic": topic_column,
         }
-        future = BulkFuture() if into is None else into
+        future = bulk_future(into)
         return self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
 
     def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:

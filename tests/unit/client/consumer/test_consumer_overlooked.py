@@ -169,7 +169,7 @@ def test_a_commit_that_cannot_be_written(fakes, open_consumer):
     consumer.assign([p])
     consumer.poll(10)
     told = []
-    consumer.commit_async({p: OffsetAndMetadata(5, 17)}, lambda *each: told.append(each))
+    consumer.commit_async({p: OffsetAndMetadata(5, "x" * 40_000)}, lambda *each: told.append(each))
     consumer.commit_async({p: OffsetAndMetadata(6)}, lambda *each: told.append(each))
     deadline = time.monotonic() + 2
     while len(told) < 2 and time.monotonic() < deadline:

@@ -1,0 +1,122 @@
+"""Checks of what callers give: an InvalidArgumentError names the argument, the value and what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isnan
+from operator import index
+from typing import Any, TypeVar
+
+from ottla.peer.errors import InvalidArgumentError
+from ottla.peer.model import TopicPartition
+
+T = TypeVar("T")
+
+MAX_INT16 = 0x7FFF
+MAX_INT32 = 0x7FFFFFFF
+MAX_INT64 = 0x7FFFFFFFFFFFFFFF
+
+
+def whole_number(what: str, given: Any, least: int = 0, most: int = MAX_INT64) -> int:
+    """A whole number within bounds, as an int; those of numpy will do. InvalidArgumentError."""
+    try:
+        number = index(given)
+    except TypeError:
+        number = least - 1
+    if isinstance(given, bool) or not least <= number <= most:
+        raise InvalidArgumentError(f"{what} is a whole number from {least} to {most}, not {given!r:.80}")
+    return number
+
+
+def milliseconds(what: str, given: Any) -> float:
+    """A time in milliseconds, which may have a fraction, from 0 on. InvalidArgumentError."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number:
+        is_number = hasattr(given, "__index__") and not isinstance(given, bool)
+    if not is_number or isnan(given) or given < 0:
+        raise InvalidArgumentError(f"{what} is a number of milliseconds from 0 on, not {given!r:.80}")
+    return float(given)
+
+
+def milliseconds_or_none(what: str, given: Any) -> float | None:
+    """As `milliseconds`; None stays."""
+    return None if given is None else milliseconds(what, given)
+
+
+def one_of(what: str, given: Any, choices: Iterable[str]) -> str:
+    """One of some words. InvalidArgumentError."""
+    if not isinstance(given, str) or given not in choices:
+        raise InvalidArgumentError(f"{what} {given!r:.80} cannot be; there are {', '.join(choices)}")
+    return given
+
+
+def text(what: str, given: Any) -> str:
+    """A text that is not empty. InvalidArgumentError."""
+    if not isinstance(given, str) or not given.strip():
+        raise InvalidArgumentError(f"{what} is a text that is not empty, not {given!r:.80}")
+    return given
+
+
+def partition(given: Any, what: str = "a partition") -> TopicPartition:
+    """A partition, given as TopicPartition or as a pair of topic and number. InvalidArgumentError."""
+    if isinstance(given, tuple | list) and len(given) == len(TopicPartition._fields):
+        topic, number = given
+        if isinstance(topic, str) and topic:
+            return TopicPartition(topic, whole_number(f"the number of {what} of topic {topic}", number, 0, MAX_INT32))
+    raise InvalidArgumentError(f"{what} is a TopicPartition(topic, number), not {given!r:.80}")
+
+
+def partitions(given: Any) -> list[TopicPartition]:
+    """Partitions in a list. InvalidArgumentError."""
+    return [partition(each) for each in several("partitions", given)]
+
+
+def mapping(what: str, given: Any) -> Mapping[Any, Any]:
+    """A dict, or what is like one. InvalidArgumentError."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(f"{what} are given as a dict, not as {given!r:.80}")
+    return given
+
+
+def by_partition(what: str, given: Any) -> dict[TopicPartition, Any]:
+    """A dict whose keys are partitions. InvalidArgumentError."""
+    return {partition(each): value for each, value in mapping(what, given).items()}
+
+
+def function(what: str, given: Any) -> Any:
+    """Something that can be called, or None. InvalidArgumentError."""
+    if given is not None and not callable(given):
+        raise InvalidArgumentError(f"{what} is a function or None, not {given!r:.80}")
+    return given
+
+
+def several(what: str, given: Iterable[T]) -> list[T]:
+    """The things that a call is about, as a list; `what` they are, in the plural.
+
+    InvalidArgumentError for one thing alone: the letters of a text would be taken for names, those of topics to delete.
+    """
+    is_alone = isinstance(given, str | bytes) or hasattr(given, "_fields")
+    if is_alone or not isinstance(given, Iterable):
+        raise InvalidArgumentError(
+            f"{what} are given as a list, also where there is one: [{given!r:.80}], not {given!r:.80}"
+        )
+    return list(given)
+
+
+def several_names(what: str, given: Iterable[str]) -> list[str]:
+    """As `several`, of texts; InvalidArgumentError for what is none."""
+    names = several(what, given)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"{what} are texts, not {name!r:.80}")
+    return names
+
+
+def check_values(whose: str, values: Mapping[str, Any]) -> None:
+    """InvalidArgumentError where the value of a setting is no text."""
+    for name, value in mapping(f"the settings of {whose}", values).items():
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"{whose}: the name of a setting is a text, not {name!r:.80}")
+        if value is not None and not isinstance(value, str):
+            written = str(value).lower() if isinstance(value, bool) else str(value)
+            raise InvalidArgumentError(f"{whose}: the value of {name} is given as text, {written!r}, not as {value!r}")
