@@ -10,6 +10,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.cluster.controller_events import IsrProposed, LiveBroker
+    from ottla.cluster.placement import Assignment
 
 
 def elect(state: PartitionImage, live: Collection[int]) -> PartitionImage:
@@ -35,6 +36,12 @@ def first_state(replicas: tuple[int, ...], live: Collection[int]) -> PartitionIm
     """The state of a new partition: its first live replica leads, and all live ones are in sync."""
     alive = tuple(broker for broker in replicas if broker in live)
     return PartitionImage(alive[0] if alive else NO_LEADER, 0, replicas, alive)
+
+
+def first_states(assignment: Assignment, live: Collection[int]) -> tuple[PartitionImage, ...]:
+    """The states of new partitions, in their order; those with the same replicas share one."""
+    known = {replicas: first_state(replicas, live) for replicas in set(assignment.values())}
+    return tuple(known[replicas] for _, replicas in sorted(assignment.items()))
 
 
 def prefer(state: PartitionImage, live: Collection[int]) -> PartitionImage | str:

@@ -31,11 +31,11 @@ from ottla.cluster.controller_events import (
     Written,
 )
 from ottla.cluster.controller_state import ControllerState, nothing, why
-from ottla.cluster.elections import first_state
+from ottla.cluster.elections import first_states
 from ottla.cluster.image import TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.taking_up import take_up
-from ottla.cluster.topics import is_internal_topic, plan_partitions, plan_topic
+from ottla.cluster.topics import is_internal_topic, plan_partitions, plan_topic, replication_refusal
 from ottla.wire.errors import ErrorCode
 
 
@@ -58,10 +58,10 @@ class TopicChanges:
         plan = plan_topic(event.spec, state.image, state.config, event.chance)
         if isinstance(plan, TopicRefusal):
             return [Answer(event.token, plan)]
-        refusal = oversized(plan.configs, settings_bytes(plan.configs))
+        refusal = replication_refusal(plan.assignment) or oversized(plan.configs, settings_bytes(plan.configs))
         if refusal is not None:
             return [Answer(event.token, refusal)]
-        partitions = tuple(first_state(replicas, state.live) for _, replicas in sorted(plan.assignment.items()))
+        partitions = first_states(plan.assignment, state.live)
         topic = TopicImage(name, event.topic_id, partitions, plan.configs, is_internal_topic(name))
         made = CreatedTopic(topic, plan.log_config)
         if event.validate_only:
@@ -86,10 +86,12 @@ class TopicChanges:
         if state.must_wait(name, event):
             return []
         planned = plan_partitions(name, event.partitions, event.assignments, state.image)
+        if not isinstance(planned, TopicRefusal):
+            planned = replication_refusal(planned) or planned
         if isinstance(planned, TopicRefusal) or event.validate_only:
             return [Answer(event.token, planned if isinstance(planned, TopicRefusal) else None)]
         before = state.image.topics[name]
-        added = tuple(first_state(replicas, state.live) for _, replicas in sorted(planned.items()))
+        added = first_states(planned, state.live)
         after = before._replace(partitions=before.partitions + added)
 
         def written(outcome: Written) -> list[Effect]:

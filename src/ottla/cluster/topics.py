@@ -31,6 +31,9 @@ LONGEST_NAME = 249
 MOST_PARTITIONS = 100_000
 """The most partitions of one topic: beyond it a request is more likely a slip than meant, and costs memory."""
 
+MOST_REPLICAS = 1
+"""Nothing is replicated yet."""
+
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -100,6 +103,15 @@ def plan_topic(spec: TopicSpec, image: ClusterImage, config: BrokerConfig, chanc
     if isinstance(log_config, ConfigRefusal):
         return TopicRefusal(ErrorCode.INVALID_CONFIG, log_config.problems[0])
     return TopicPlan(spec.name, assignment, configs, log_config)
+
+
+def replication_refusal(assignment: Assignment) -> TopicRefusal | None:
+    """Nothing is replicated yet: a second replica would count as in sync, and hold nothing."""
+    if all(len(replicas) == 1 for replicas in assignment.values()):
+        return None
+    return TopicRefusal(
+        ErrorCode.INVALID_REPLICATION_FACTOR, "Replication is not there yet: the replication factor has to be 1."
+    )
 
 
 def already_exists(name: str) -> TopicRefusal:
@@ -272,4 +284,4 @@ def internal_topic_spec(name: str, config: BrokerConfig, brokers: int) -> TopicS
 
 def _factor(config: BrokerConfig, name: str, brokers: int) -> int:
     factor = config.get_int(name)
-    return factor if name in config.overridden else min(factor, max(1, brokers))
+    return factor if name in config.overridden else min(factor, MOST_REPLICAS, max(1, brokers))

@@ -80,6 +80,7 @@ class LogFolder:
         "_begun",
         "_disk",
         "_lock",
+        "_named",
         "_number",
         "_writing",
         "_written",
@@ -110,6 +111,8 @@ class LogFolder:
         #: The checkpoints as they are on the disk, and the newest of each that was asked for; threads write them.
         self._written: dict[str, bytes] = {}
         self._asked: dict[str, Checkpoint] = {}
+        #: The partitions that these name, by which of the two and the file's name.
+        self._named: dict[tuple[str, str], tuple[bytes, frozenset[bytes]]] = {}
         self._number = 0
         #: The number of the newest of each that a thread began to write; one thread writes at a time.
         self._begun: dict[str, int] = {}
@@ -212,12 +215,21 @@ class LogFolder:
 
     def names(self, key: TopicPartitionKey) -> bool:
         """Whether a checkpoint that the next start may believe says something of the partition."""
-        line = f"\n{key[0]} {key[1]} ".encode()
+        line = f"{key[0]} {key[1]}".encode()
         for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE):
             asked = self._asked.get(name)
-            if line in self._written.get(name, b"") or (asked is not None and line in asked.data):
+            if line in self._partitions_in(("written", name), self._written.get(name, b"")):
+                return True
+            if asked is not None and line in self._partitions_in(("asked", name), asked.data):
                 return True
         return False
+
+    def _partitions_in(self, which: tuple[str, str], data: bytes) -> frozenset[bytes]:
+        """The partitions that a checkpoint names, looked up again only when it has become another."""
+        known = self._named.get(which)
+        if known is None or known[0] is not data:
+            known = self._named[which] = data, frozenset(line.rpartition(b" ")[0] for line in data.splitlines())
+        return known[1]
 
     def changed_checkpoint(
         self, name: str, offsets: Mapping[TopicPartitionKey, int], *, is_on_disk: bool = False

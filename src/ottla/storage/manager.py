@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -113,6 +114,8 @@ class LogManager:
         self._folders = [LogFolder(disk, path.rstrip("/") or "/") for path in log_dirs]
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
         self._homes: dict[TopicPartitionKey, LogFolder] = {}
+        #: How many logs each folder holds, by its path.
+        self._homes_count: Counter[str] = Counter()
         self._resources = LogResources(
             disk,
             max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2)),
@@ -271,7 +274,7 @@ class LogManager:
                 if isinstance(log, PartitionLog):
                     key = (place.topic, place.partition)
                     self._logs[key] = log
-                    self._homes[key] = folder
+                    self._set_home(key, folder)
                     if key in folder.cleaner_offsets:
                         self.cleaner.checkpoints[key] = folder.cleaner_offsets[key]
                 elif isinstance(log, Unreadable):
@@ -286,10 +289,19 @@ class LogManager:
         """Take the logs of a folder out of service; ranges that are being sent stay readable."""
         gone = [key for key, home in self._homes.items() if home is folder]
         for key in gone:
-            del self._homes[key]
+            self._leave_home(key)
             self.cleaner.forget(key)
             self._logs.pop(key).release_files()
         return gone
+
+    def _set_home(self, key: TopicPartitionKey, folder: LogFolder) -> None:
+        self._homes[key] = folder
+        self._homes_count[folder.path] += 1
+
+    def _leave_home(self, key: TopicPartitionKey) -> LogFolder:
+        folder = self._homes.pop(key)
+        self._homes_count[folder.path] -= 1
+        return folder
 
     def _note(self, text: str) -> None:
         if len(self.notes) < NOTES_KEPT:
@@ -444,7 +456,7 @@ class LogManager:
             except DiskError as error:
                 self._undo_create(folder, place.folder, error)
         self._logs[key] = log
-        self._homes[key] = folder
+        self._set_home(key, folder)
         return log
 
     def _make_room(self, folder: LogFolder, topic: str, partition: int) -> None:
@@ -498,7 +510,8 @@ class LogManager:
 
     def _close_aside(self, log: PartitionLog) -> None:
         key = (log.topic, log.partition)
-        del self._logs[key], self._homes[key]
+        del self._logs[key]
+        self._leave_home(key)
         self.cleaner.forget(key)
         log.close(self._clock.now_ms())
 
@@ -523,10 +536,10 @@ class LogManager:
         raise error
 
     def _emptiest_folder(self) -> LogFolder:
-        counts = {folder.path: 0 for folder in self._folders}
-        for home in self._homes.values():
-            counts[home.path] += 1
-        return min(self._live() or self._folders, key=lambda folder: counts[folder.path])
+        live = self._live() or self._folders
+        if len(live) == 1:
+            return live[0]
+        return min(live, key=lambda folder: self._homes_count[folder.path])
 
     def delete(self, topic: str, partition: int) -> bool:
         """Take a partition's log out of service and rename its folder, which is removed later; False: no such log.
@@ -538,7 +551,7 @@ class LogManager:
         if log is None:
             return False
         self.cleaner.forget(key)
-        home = self._homes.pop(key)
+        home = self._leave_home(key)
         log.release_files()
         path = self._unique_name(home, topic, partition, DELETE_SUFFIX)
         self._disk.rename(log.folder, path)

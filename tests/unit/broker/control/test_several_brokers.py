@@ -1,0 +1,152 @@
+"""Several brokers in one process, with sessions of one metadata tree: registered, one of them the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.control.coordination import Coordination
+from ottla.broker.server import Broker
+from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import GROUP_METADATA_TOPIC, TopicSpec
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.env.clock import SystemClock
+from ottla.testing.disk_memory import MemoryDisk
+from ottla.wire.errors import ErrorCode
+from ottla.zk.client import LocalClient
+from ottla.zk.store import TreeStore
+
+SESSION_TIMEOUT_MS = 6_000
+WAIT_S = 30.0
+
+pytestmark = pytest.mark.spec("Z3")
+
+
+class Cluster:
+    """Brokers by id; each start gets a session of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = TreeStore.open(MemoryDisk(), "/t", SystemClock())
+        self.sessions = 1
+        self.brokers: dict[int, Broker] = {}
+
+    async def start(self, broker_id: int) -> Broker:
+        self.sessions += 1
+        zk = LocalClient(self.store, self.sessions)
+        config = parse_broker_config(
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": str(self.folder / str(broker_id)),
+                "broker.id": str(broker_id),
+                "offsets.topic.num.partitions": "3",
+            }
+        )
+        assert isinstance(config, BrokerConfig)
+        broker = Broker(config, coordination=Coordination(zk, SESSION_TIMEOUT_MS, accepts_others=True))
+        assert await broker.start() is None
+        self.brokers[broker_id] = broker
+        return broker
+
+    async def stop(self, broker_id: int) -> None:
+        await self.brokers.pop(broker_id).stop()
+
+    def controllers(self) -> list[int]:
+        return [broker_id for broker_id, broker in self.brokers.items() if broker.control.is_controller]
+
+    def hosted(self, topic: str) -> dict[int, list[int]]:
+        return {broker_id: broker.partitions.indexes(topic) for broker_id, broker in self.brokers.items()}
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async def wait() -> None:
+            while not condition():  # noqa: ASYNC110 - several brokers, none of which signals it
+                await asyncio.sleep(0.01)  # sleep: their watches have their turn
+
+        await asyncio.wait_for(wait(), WAIT_S)
+
+
+def run(tmp_path: Path, scenario: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        cluster = Cluster(tmp_path)
+        try:
+            for broker_id in (1, 2, 3):
+                await cluster.start(broker_id)
+            await scenario(cluster)
+        finally:
+            for broker_id in list(cluster.brokers):
+                await cluster.stop(broker_id)
+
+    asyncio.run(whole())
+
+
+def test_one_is_the_controller_and_each_serves_the_partitions_that_it_leads(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        assert cluster.controllers() == [1]
+        await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
+        made = await cluster.brokers[1].control.create_topic(TopicSpec("t", 6, 1))
+        assert isinstance(made, CreatedTopic)
+        await cluster.until(lambda: all(len(indexes) == 2 for indexes in cluster.hosted("t").values()))
+        for broker_id, indexes in cluster.hosted("t").items():
+            states = cluster.brokers[broker_id].image.topics["t"].partitions
+            assert [index for index, state in enumerate(states) if state.leader == broker_id] == indexes
+        assert await cluster.brokers[1].control.create_partitions("t", 9) is None
+        await cluster.until(lambda: all(len(indexes) == 3 for indexes in cluster.hosted("t").values()))
+        refused = await cluster.brokers[2].control.create_topic(TopicSpec("u"))
+        assert isinstance(refused, TopicRefusal)
+        assert refused.error is ErrorCode.NOT_CONTROLLER
+        assert await cluster.brokers[1].control.delete_topic("t") is None
+        await cluster.until(lambda: not any(cluster.hosted("t").values()))
+        await cluster.until(lambda: not any((tmp_path / str(number) / "t-0").exists() for number in (1, 2, 3)))
+
+    run(tmp_path, scenario)
+
+
+def test_another_is_elected_when_the_controller_stops(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        control = cluster.brokers[1].control
+        await cluster.until(lambda: len(control.image.brokers) == 3)
+        assert isinstance(await control.create_topic(TopicSpec("t", 3, 1)), CreatedTopic)
+        await cluster.until(lambda: all(cluster.hosted("t").values()))
+        lost = cluster.hosted("t")[1]
+        await cluster.stop(1)
+        await cluster.until(lambda: len(cluster.controllers()) == 1)
+        [controller] = cluster.controllers()
+        elected = cluster.brokers[controller].control
+        await cluster.until(lambda: elected.image.topics["t"].partitions[lost[0]].leader == -1)
+        assert isinstance(await elected.create_topic(TopicSpec("u", 2, 1)), CreatedTopic)
+        await cluster.until(lambda: all(cluster.hosted("u").values()))
+        # It comes back, not as the controller, and leads what it led.
+        await cluster.start(1)
+        await cluster.until(lambda: all(cluster.hosted("t").values()))
+        assert cluster.controllers() == [controller]
+        await cluster.until(
+            lambda: all(broker.image.topics["t"].partitions[lost[0]].leader == 1 for broker in cluster.brokers.values())
+        )
+
+    run(tmp_path, scenario)
+
+
+def test_any_broker_makes_topics_on_demand_and_changes_settings(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
+        other = cluster.brokers[2].control
+        announced = await other.ensure_topic(GROUP_METADATA_TOPIC)
+        assert announced is not None
+        assert announced.error is ErrorCode.LEADER_NOT_AVAILABLE
+        await cluster.until(lambda: all(cluster.hosted(GROUP_METADATA_TOPIC).values()))
+        changed = await other.change_configs(GROUP_METADATA_TOPIC, lambda _: {"retention.ms": "5"}, validate_only=False)
+        assert changed is None
+        await cluster.until(
+            lambda: all(
+                broker.image.topics[GROUP_METADATA_TOPIC].configs == {"retention.ms": "5"}
+                for broker in cluster.brokers.values()
+            )
+        )
+        ids = [await broker.control.producer_ids.next() for broker in cluster.brokers.values()]
+        assert sorted(ids) == [0, 1000, 2000]
+
+    run(tmp_path, scenario)
