@@ -536,10 +536,7 @@ class LogManager:
         raise error
 
     def _emptiest_folder(self) -> LogFolder:
-        live = self._live() or self._folders
-        if len(live) == 1:
-            return live[0]
-        return min(live, key=lambda folder: self._homes_count[folder.path])
+        return min(self._live() or self._folders, key=lambda folder: self._homes_count[folder.path])
 
     def delete(self, topic: str, partition: int) -> bool:
         """Take a partition's log out of service and rename its folder, which is removed later; False: no such log.
