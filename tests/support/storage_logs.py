@@ -79,22 +79,29 @@ def place(root: str, config: LogConfig | None = None, **fields: object) -> LogPl
     return LogPlace(f"{root}/{FOLDER_NAME}", TOPIC, 0, config or log_config(), **fields)  # type: ignore[arg-type]
 
 
+def committed(log: PartitionLog) -> PartitionLog:
+    """The log, all of it committed: what a leader that is the only replica makes of it."""
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
 def new_log(disk: Disk, root: str, config: LogConfig | None = None, **resources: int) -> PartitionLog:
     """An empty log."""
     return create_log(LogResources(disk, **resources), place(root, config), None, NOW_MS)
 
 
 def open_log(disk: Disk, root: str, config: LogConfig | None = None, **fields: object) -> PartitionLog:
-    """The log that lies there, opened as after an unclean stop unless `clean=True`."""
-    return load_log(LogResources(disk), place(root, config, **fields), NOW_MS)
+    """The log that lies there, opened as after an unclean stop unless `clean=True`, and led by its only replica."""
+    return committed(load_log(LogResources(disk), place(root, config, **fields), NOW_MS))
 
 
 def append(
     log: PartitionLog, buf: memoryview | None = None, *, leader_epoch: int = 0, now_ms: int = NOW_MS
 ) -> AppendInfo:
-    """Append a batch, which must succeed."""
+    """Append a batch, which must succeed, as the leader that is the only replica."""
     info = log.append(batch() if buf is None else buf, leader_epoch=leader_epoch, now_ms=now_ms)
     assert isinstance(info, AppendInfo), info
+    committed(log)
     return info
 
 

@@ -84,7 +84,6 @@ class PartitionLog:
         "epochs",
         "failure",
         "folder",
-        "follows_end",
         "high_watermark",
         "indexed_end_offset",
         "last_flush_ms",
@@ -121,9 +120,9 @@ class PartitionLog:
         self.config = config
         self.log_start_offset = segments[0].base_offset
         self.log_end_offset = segments[-1].base_offset
-        #: Records below it are on all in-sync replicas; with `follows_end` (one replica) it moves with the log's end.
+        #: Records below it are on all in-sync replicas. Kept for reads, retention and checkpoints: whoever knows the
+        #: replica's role moves it, the log itself only keeps it between its start and its end.
         self.high_watermark = self.log_start_offset
-        self.follows_end = True
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
         #: Everything below is known to be on the disk.
@@ -219,6 +218,8 @@ class PartitionLog:
         for header in headers:
             if header.producer_id >= 0:
                 answer = self._check_producer(buf, header, offset, origin, verified_transaction)
+                if isinstance(answer, AppendInfo):
+                    answer.leader_epoch = leader_epoch
                 if answer is not None:
                     return answer
             header.base_offset = offset
@@ -231,7 +232,9 @@ class PartitionLog:
         refusal = self._write(buf if length == len(buf) else buf[:length], headers, offset, leader_epoch, now_ms)
         if refusal is not None:
             return refusal
-        return AppendInfo(first_offset, offset - 1, now_ms if append_time else -1, self.log_start_offset)
+        return AppendInfo(
+            first_offset, offset - 1, now_ms if append_time else -1, self.log_start_offset, False, leader_epoch
+        )
 
     def _check(
         self, buf: memoryview, headers: list[BatchHeader], now_ms: int, origin: int, records_checked: bool
@@ -305,8 +308,6 @@ class PartitionLog:
         self.unflushed_bytes += length
         self._unflushed_records += end_offset - self.log_end_offset
         self.log_end_offset = end_offset
-        if self.follows_end:
-            self.high_watermark = end_offset
         return None
 
     def _end_transaction(self, segment: Segment, header: BatchHeader, data: memoryview) -> None:

@@ -260,6 +260,7 @@ class LogManager:
             folder.clean,
             folder.recovery.get(key, 0),
             folder.log_starts.get(key, 0),
+            folder.high_watermarks.get(key, 0),
         )
 
     def _load(self, places: list[list[LogPlace]]) -> None:

@@ -64,6 +64,7 @@ class LogPlace:
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
+    high_watermark: int = 0
     #: What was found and mended, for the operator.
     notes: list[str] = field(default_factory=list)
 
@@ -148,7 +149,7 @@ class _Loader:
         log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, segments)
         log.log_start_offset = start
         log.log_end_offset = end
-        log.high_watermark = end
+        log.update_high_watermark(place.high_watermark)
         log.recovery_point = (
             end if place.clean and sound else max(segments[0].base_offset, min(place.recovery_point, end))
         )

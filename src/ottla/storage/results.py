@@ -21,6 +21,8 @@ class AppendInfo:
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False
+    #: The leader epoch it was done in, of a duplicate the present one.
+    leader_epoch: int = -1
 
 
 @dataclass(slots=True)

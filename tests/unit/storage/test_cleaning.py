@@ -80,7 +80,6 @@ def test_a_maximum_lag_rolls_the_active_segment(ground: tuple[Disk, str]) -> Non
 def test_what_is_not_stable_is_not_cleaned(ground: tuple[Disk, str]) -> None:
     log = new_log(ground[0], ground[1], compact_config())
     filled(log)
-    log.follows_end = False
     log.update_high_watermark(4)
     found = examine(log, None, NOW_MS)
     assert found.end_offset == 3, "the segment that begins at or below the last stable offset is held back"

@@ -18,6 +18,7 @@ from support.storage_logs import (
     NOW_MS,
     append,
     batch,
+    committed,
     decode,
     log_config,
     new_log,
@@ -190,6 +191,8 @@ def test_transactional_batches_need_the_coordinators_word(ground: Ground) -> Non
         [Record(0, NOW_MS, key, value, ())], producer_id=9, producer_epoch=0, is_transactional=True, is_control=True
     )
     assert isinstance(log.append(marker, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR), AppendInfo)
+    assert (log.last_stable_offset, log.high_watermark) == (0, 7), "its end is not committed yet"
+    committed(log)
     assert log.last_stable_offset == log.high_watermark == 8
     append(log, idempotent(4))
 
@@ -403,13 +406,14 @@ def test_leader_epochs_follow_the_appends(ground: Ground) -> None:
     assert ends == [(0, 0), (1, 6), (1, 6), (3, 9), (-1, -1)]
 
 
-def test_a_high_watermark_of_others(ground: Ground) -> None:
+def test_the_high_watermark_is_moved_by_others_and_stays_within_the_log(ground: Ground) -> None:
     log = small_log(ground)
-    log.follows_end = False
-    append(log)
-    assert log.high_watermark == 0
+    assert isinstance(log.append(batch(), leader_epoch=0, now_ms=NOW_MS), AppendInfo)
+    assert (log.log_end_offset, log.high_watermark) == (3, 0)
     assert log.update_high_watermark(2) == 2
     assert log.update_high_watermark(99) == 3
+    log.raise_log_start(1)
+    assert log.update_high_watermark(0) == 1
 
 
 @pytest.mark.spec("L4")

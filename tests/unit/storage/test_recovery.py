@@ -72,16 +72,28 @@ def test_a_new_folder(ground: tuple[Disk, str]) -> None:
     assert (again.topic_id, again.log_start_offset, again.log_end_offset) == (TOPIC_ID, 0, 0)
 
 
+@pytest.mark.parametrize(("checkpoint", "begins_with"), [(0, 7), (5, 7), (50, 50), (90, 90), (1000, 90)])
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_high_watermark_begins_with_its_checkpoint(
+    ground: tuple[Disk, str], checkpoint: int, begins_with: int, clean: bool
+) -> None:
+    """Never outside the log, and not with its end: nobody knows yet what the others have."""
+    log = filled(ground)
+    log.close()
+    at = place(ground[1], log.config, clean=clean, recovery_point=90, log_start_offset=7, high_watermark=checkpoint)
+    assert load_log(LogResources(ground[0]), at, NOW_MS).high_watermark == begins_with
+
+
 @pytest.mark.spec("L9")
 def test_after_a_clean_stop(ground: tuple[Disk, str]) -> None:
     log = filled(ground)
     before = [(segment.base_offset, segment.size) for segment in log.segments]
     log.close()
-    at = place(ground[1], log.config, clean=True, recovery_point=90)
+    at = place(ground[1], log.config, clean=True, recovery_point=90, high_watermark=88)
     again = load_log(LogResources(ground[0]), at, NOW_MS)
     assert at.notes == []
     assert [(segment.base_offset, segment.size) for segment in again.segments] == before
-    assert (again.recovery_point, again.unflushed_bytes, again.high_watermark) == (90, 0, 90)
+    assert (again.recovery_point, again.unflushed_bytes, again.high_watermark) == (90, 0, 88)
     assert again.epochs.entries == [(0, 0), (1, 60)]
     assert not again.flush_needed()
     check_whole(again, 90)

@@ -119,7 +119,6 @@ def test_what_lies_below_the_start(ground: tuple[Disk, str]) -> None:
 
 def test_what_is_not_replicated_stays(ground: tuple[Disk, str]) -> None:
     log = filled(ground, retention_ms=HOUR_MS)
-    log.follows_end = False
-    log.high_watermark = 7
+    log.update_high_watermark(7)
     delete_old_segments(log, NOW_MS * 2)
     assert log.log_start_offset == 6

@@ -16,7 +16,7 @@ from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, PartitionL
 from ottla.storage.transaction_index import ENTRIES_KEPT, AbortedTransaction, TransactionIndex, decode_aborted
 from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 from ottla.wire.errors import ErrorCode
-from support.storage_logs import FOLDER_NAME, NOW_MS, batch, log_config, new_log, of_records, open_log
+from support.storage_logs import FOLDER_NAME, NOW_MS, batch, committed, log_config, new_log, of_records, open_log
 
 pytestmark = pytest.mark.spec("L3", "L5")
 
@@ -39,6 +39,7 @@ def write(log: PartitionLog, producer_id: int, sequence: int, count: int = 3, ep
     records = batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
     info = log.append(records, leader_epoch=0, now_ms=NOW_MS, verified_transaction=True)
     assert isinstance(info, AppendInfo), info
+    committed(log)
     return info.first_offset
 
 
@@ -55,7 +56,9 @@ def end(
         is_transactional=True,
         is_control=True,
     )
-    return log.append(marker, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR)
+    done = log.append(marker, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR)
+    committed(log)
+    return done
 
 
 def abort(log: PartitionLog, producer_id: int) -> int:
@@ -83,7 +86,6 @@ def test_readers_of_committed_records_stop_at_the_oldest_open_transaction(log: P
 
 def test_a_transaction_whose_end_is_not_committed_is_not_stable(log: PartitionLog) -> None:
     write(log, 1, 0)
-    log.follows_end = False
     end_offset = commit(log, 1)
     log.update_high_watermark(3)
     assert log.last_stable_offset == 0

@@ -10,8 +10,8 @@ from ottla.storage.results import AppendRefusal
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.replicas.awaited import Committed
     from ottla.broker.replicas.manager import ReplicaManager
-    from ottla.broker.replicas.partition import Committed
     from ottla.storage.results import UnreadableRange
 
 

@@ -73,6 +73,8 @@ def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tup
         return -1, context.broker.partitions.missing(topic, index)
     if partition.is_internal:
         return -1, ErrorCode.INVALID_TOPIC_EXCEPTION
+    if partition.leader is None:
+        return -1, ErrorCode.NOT_LEADER_OR_FOLLOWER
     deleted = partition.log.delete_records(offset)
     if isinstance(deleted, DeleteRefusal):
         return -1, deleted.error

@@ -72,6 +72,8 @@ FORMAT_1_SINCE = 2
 CONVERTED_BYTES = 1024 * 1024
 #: Clients before this version take a storage error for a bug of the broker, and do not try again.
 STORAGE_ERROR_SINCE = 6
+#: The first version whose consumers may read from followers (KIP-392).
+FOLLOWERS_SINCE = 11
 #: The first version that names topics by their ids.
 TOPIC_IDS_SINCE = 13
 #: The first version whose clients understand zstd.
@@ -161,7 +163,7 @@ class _Reading:
 class Fetch:
     """One fetch in work: its partitions, its session, and the rules that bound its answer."""
 
-    __slots__ = ("_beyond", "_context", "_incremental", "_request", "_session", "_wanted")
+    __slots__ = ("_beyond", "_context", "_incremental", "_request", "_session", "_terms", "_wanted")
 
     def __init__(
         self,
@@ -178,12 +180,15 @@ class Fetch:
         self._wanted = wanted
         self._session = session
         self._incremental = incremental
+        #: The roles and leader epochs that it began in, by partition, once it has to wait.
+        self._terms: dict[SessionPartition, int] | None = None
 
     def begin(self) -> None:
         """Answer now if there is enough, or an error or the end of a segment; else wait for the partitions to grow."""
         if len(self._wanted) <= PARTITIONS_AT_ONCE:
             when_warm(self._context, lambda: self._answer_or_wait(self._read_all()))
         else:
+            self._terms = {}
             self._context.run(self._read_and_answer_or_wait())
 
     async def _read_and_answer_or_wait(self) -> None:
@@ -197,6 +202,7 @@ class Fetch:
             self._answer(reading.found)
             return
         _release(reading.found)
+        self._bind()
         find = self._find
         partitions = [partition for wanted in self._wanted if (partition := find(wanted)) is not None]
         DelayedFetch(
@@ -225,6 +231,12 @@ class Fetch:
     def _new_reading(self) -> _Reading:
         return _Reading(min(self._request.max_bytes, self._context.broker.fetch_max_bytes))
 
+    def _bind(self) -> None:
+        """It has to wait: where a role or leader epoch changes meanwhile, the partition is answered with an error."""
+        if self._terms is None:
+            found = ((wanted, self._find(wanted)) for wanted in self._wanted)
+            self._terms = {wanted: partition.term for wanted, partition in found if partition is not None}
+
     def _read_all(self) -> _Reading:
         """What each partition has to tell. Raises ColdRange where the loop would have to wait for the disk."""
         reading = self._new_reading()
@@ -232,6 +244,7 @@ class Fetch:
             self._read(wanted, reading)
         if reading.cold:
             _release(reading.found)
+            self._bind()
             raise ColdRange(reading.cold)
         return reading
 
@@ -326,6 +339,11 @@ class Fetch:
             error = self._unknown(wanted.topic, wanted.index)
             return _failed(wanted.index, error, unknown=error in UNKNOWN)
         error = partition.check_epoch(wanted.current_leader_epoch)
+        if error is ErrorCode.NONE and (
+            (partition.leader is None and version < FOLLOWERS_SINCE)
+            or (self._terms is not None and self._terms.setdefault(wanted, partition.term) != partition.term)
+        ):
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error is not ErrorCode.NONE:
             return _failed(wanted.index, error)
         if wanted.last_fetched_epoch >= 0:

@@ -45,6 +45,8 @@ LATEST_TIERED = -5
 EPOCHS_SINCE = 4
 #: Partitions that are looked at between two slices; a look-up by time reads indexes.
 PARTITIONS_PER_STEP = 8
+#: The first version whose clients know OFFSET_NOT_AVAILABLE (KIP-207).
+NOT_AVAILABLE_SINCE = 5
 #: The first version in which each special timestamp may be asked for.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
@@ -162,11 +164,16 @@ def _answer(
     context: RequestContext, partition: Partition, asked: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     if context.api_version == 0:
+        if partition.leader is None:
+            return _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return _answer_old_style(context, partition, asked)
-    error = partition.check_epoch(asked.current_leader_epoch)
+    error = partition.check_leads(asked.current_leader_epoch)
     timestamp = asked.timestamp
     if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, MAX_VERSION + 1):
         error = ErrorCode.UNSUPPORTED_VERSION
+    if error is ErrorCode.NONE and not partition.knows_its_end and timestamp not in (EARLIEST, EARLIEST_LOCAL):
+        is_known = context.api_version >= NOT_AVAILABLE_SINCE
+        error = ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
     if error is not ErrorCode.NONE:
         return _failed(asked, error)
     found = _find(partition, timestamp, partition.visible_end(isolation_level))

@@ -59,7 +59,7 @@ def _answer(context: RequestContext, topic: str, asked: OffsetForLeaderPartition
     if partition is None:
         error = partitions.missing(topic, asked.partition)
     else:
-        error = partition.check_epoch(asked.current_leader_epoch)
+        error = partition.check_leads(asked.current_leader_epoch)
     if partition is None or error is not ErrorCode.NONE:
         return EpochEndOffset(error_code=int(error), partition=asked.partition, leader_epoch=-1, end_offset=-1)
     found = partition.log.epoch_end_offset(asked.leader_epoch)

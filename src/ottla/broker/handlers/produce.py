@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ottla.broker.context import RequestContext
+    from ottla.broker.replicas.awaited import AwaitedOffsets
     from ottla.broker.replicas.partition import Partition
 
 log = logging.getLogger("ottla.broker")
@@ -69,10 +70,12 @@ ADMIN_CLIENT_ID = "__admin_client"
 class Rewriting:
     """A batch that has to be rewritten before it can be appended; its bytes lie in the request's frame."""
 
-    __slots__ = ("_config", "_name", "_now_ms", "_records", "is_done", "outcome", "partition")
+    __slots__ = ("_config", "_name", "_now_ms", "_records", "is_done", "outcome", "partition", "term")
 
     def __init__(self, partition: Partition, records: memoryview, now_ms: int) -> None:
         self.partition = partition
+        #: The role and leader epoch that the request began in.
+        self.term = partition.term
         self._config = partition.log.config
         self._name = partition.log.name
         self._records = records
@@ -117,7 +120,9 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
     (data,) = topic.partition_data
     done = _append(context, topic.name, data, acks)
     version = context.api_version
-    if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE and not context.broker.partitions.held:
+    partitions = context.broker.partitions
+    at_once = not partitions.held and not partitions.shared
+    if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE and at_once:
         context.reply_body(
             encode_produced(
                 topic.name,
@@ -188,7 +193,9 @@ def _answer_all(
     context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int, timeout_ms: int
 ) -> None:
     if acks != 0:
-        uncommitted = _uncommitted(context, found) if context.broker.partitions.held else ()
+        partitions = context.broker.partitions
+        may_wait = partitions.held or partitions.shared
+        uncommitted = _uncommitted(context, found, acks) if may_wait else ()
         if uncommitted:
             DelayedProduce(context.client_state, uncommitted, timeout_ms, lambda: _reply(context, found))
         else:
@@ -202,22 +209,30 @@ def _answer_all(
 
 
 def _uncommitted(
-    context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]]
-) -> list[tuple[Partition, int, PartitionProduceResponse]]:
-    """What was appended and is not committed yet: the partition, the last offset, and the answer that waits for it,
+    context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int
+) -> list[tuple[AwaitedOffsets, int, PartitionProduceResponse]]:
+    """What was appended and is not as far yet as it has to be: what is waited for, the last offset, and the answer,
     which is put in its place.
+
+    With acks -1 that is to be committed, with 1 to count on this replica.
     """
     partitions = context.broker.partitions
-    uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    uncommitted: list[tuple[AwaitedOffsets, int, PartitionProduceResponse]] = []
     for name, answers in found:
         for place, (index, done) in enumerate(answers):
             partition = partitions.get(name, index)
-            if not isinstance(done, AppendInfo) or partition is None:
+            if not isinstance(done, AppendInfo) or done is NOTHING_APPENDED or partition is None:
                 continue
-            if done.last_offset >= partition.log.high_watermark:
+            if partition.leader is None or partition.leader.epoch != done.leader_epoch:
+                answers[place] = (index, _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                continue
+            reached, awaited = partition.log.high_watermark, partition.committed
+            if acks != -1:
+                reached, awaited = partition.own_end, partition.forced
+            if done.last_offset >= reached:
                 answer = _answer(index, done)
                 answers[place] = (index, answer)
-                uncommitted.append((partition, done.last_offset, answer))
+                uncommitted.append((awaited, done.last_offset, answer))
     return uncommitted
 
 
@@ -253,6 +268,9 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
     partition = partitions.get(topic, data.index)
     if partition is None:
         return _refused(data.index, partitions.missing(topic, data.index))
+    leader = partition.leader
+    if leader is None:
+        return _refused(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     records = data.records
@@ -262,7 +280,7 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
     if version < ZSTD_SINCE and version >= BATCHES_SINCE and _is_zstd(records):
         return _refused(data.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     config = partition.log.config
-    if acks == -1 and partition.isr_size < config.min_insync_replicas:
+    if acks == -1 and not (leader.is_alone or leader.has_enough(config.min_insync_replicas)):
         answer = _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
         answer.log_start_offset = partition.log.log_start_offset
         return answer
@@ -299,6 +317,8 @@ def _append_rewritten(context: RequestContext, index: int, done: Done) -> Append
     partitions = context.broker.partitions
     if partitions.get(partition.topic, partition.index) is not partition:
         return _refused(index, partitions.missing(partition.topic, index))
+    if partition.term != done.term:
+        return _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if outcome is None:
         return NOTHING_APPENDED
     if not isinstance(outcome, AppendRefusal):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: The disk's trouble with a partition is told again after this long.
-TELL_AGAIN_MS = 60_000
+#: The disk's trouble with a partition is reported again after this long.
+REPORT_AGAIN_MS = 60_000
 
 
 class ReplicaManager:
@@ -42,8 +42,10 @@ class ReplicaManager:
         self._flush_on_ack = flush_on_ack
         #: Partitions that are this broker's and whose folder has failed.
         self._offline: dict[str, set[int]] = {}
-        #: Partitions with appends that wait for the disk.
+        #: Partitions with appends that wait for the disk, and those led that have other replicas: an append to any
+        #: other is committed at once.
         self.held: set[Partition] = set()
+        self.shared: set[Partition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -90,20 +92,36 @@ class ReplicaManager:
 
         The epoch begins at the log's end, which is noted before any append. Raises DiskError.
         """
-        log = self._logs.create(topic.name, topic.topic_id, index, config)
-        log.apply_config(config)
-        log.assign_leader_epoch(state.leader_epoch)
-        partition = self.get(topic.name, index)
-        if partition is None or partition.log is not log:
-            partition = Partition(topic.name, topic.topic_id, index, log, state.leader_epoch, topic.is_internal)
-            self._by_name.setdefault(topic.name, {})[index] = partition
-            self._by_id.setdefault(topic.topic_id, self._by_name[topic.name])
-        partition.leader_epoch = state.leader_epoch
+        partition = self._host(topic, index, config)
+        hosted = partition.log
+        own_end = hosted.recovery_point if self._flush_on_ack else hosted.log_end_offset
+        partition.lead(state, own_end)
+        assert partition.leader is not None
+        if partition.leader.is_alone:
+            self.shared.discard(partition)
+        else:
+            self.shared.add(partition)
+        if own_end < hosted.log_end_offset:
+            self._hold(partition)
         return partition
 
     def make_follower(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
         """Follow `state.leader` in `state.leader_epoch`; the log is made where there is none. Raises DiskError."""
-        raise NotImplementedError("followers come with replication")
+        partition = self._host(topic, index, config)
+        partition.follow(state)
+        self.shared.discard(partition)
+        self.held.discard(partition)
+        return partition
+
+    def _host(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
+        hosted = self._logs.create(topic.name, topic.topic_id, index, config)
+        hosted.apply_config(config)
+        partition = self.get(topic.name, index)
+        if partition is None or partition.log is not hosted:
+            partition = Partition(topic.name, topic.topic_id, index, hosted, topic.is_internal)
+            self._by_name.setdefault(topic.name, {})[index] = partition
+            self._by_id.setdefault(topic.topic_id, self._by_name[topic.name])
+        return partition
 
     def stop(self, topic: str, index: int) -> bool:
         """Neither lead nor follow the partition any more, and keep its log; False where it is not here."""
@@ -136,51 +154,61 @@ class ReplicaManager:
             del self._by_name[partition.topic]
             self._by_id.pop(partition.topic_id, None)
         self.held.discard(partition)
-        partition.tell_failed(error)
-        for waiting in list(partition.waiting):
-            waiting.complete()
+        self.shared.discard(partition)
+        partition.end_role(error)
+
+    # -- records
 
     def append(
         self, partition: Partition, records: memoryview, origin: int, *, records_checked: bool = False
     ) -> AppendInfo | AppendRefusal:
-        """Append batches as leader and wake the fetches that wait for them, at once or when they are on the disk."""
+        """Append batches as leader; the high watermark moves at once, or when they are on the disk and replicated."""
+        leader = partition.leader
+        if leader is None:
+            return AppendRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.log.name} is not led here")
         hosted = partition.log
         before = hosted.log_end_offset
-        visible = hosted.high_watermark
         now_ms = self._now_ms()
         info = hosted.append(
             records,
             None,
-            leader_epoch=partition.leader_epoch,
+            leader_epoch=leader.epoch,
             now_ms=now_ms,
             origin=origin,
             records_checked=records_checked,
         )
-        if hosted.log_end_offset != before:
+        end = hosted.log_end_offset
+        if end != before:
             if hosted.config.flush_ms != LONGEST:
                 self.flush_timer.appended(hosted)
             if self._flush_on_ack or hosted.unflushed_records >= hosted.config.flush_messages:
-                partition.forced_to = hosted.log_end_offset
-                self.held.add(partition)
-                hosted.update_high_watermark(visible)
-                self._logs.flush_soon(hosted)
-            elif partition in self.held:
-                # What follows an append that waits can be committed only after it.
-                hosted.update_high_watermark(visible)
-            elif partition.waiting:
-                partition.wake(len(records))
+                self._hold(partition)
+            elif partition not in self.held:  # else what follows an append that waits counts only after it
+                partition.own_end = end
+                if leader.is_alone:
+                    hosted.high_watermark = end
+                    if partition.waiting:
+                        partition.wake(len(records))
+                else:
+                    partition.advance(len(records))
         if isinstance(info, AppendRefusal) and info.error is ErrorCode.KAFKA_STORAGE_ERROR:
-            _tell(partition, info.message, now_ms)
+            _report(partition, info.message, now_ms)
             self._logs.suspect(hosted)
         return info
+
+    def _hold(self, partition: Partition) -> None:
+        """What the log holds now counts once it is on the disk."""
+        partition.forced_to = partition.log.log_end_offset
+        self.held.add(partition)
+        self._logs.flush_soon(partition.log)
 
     def read_refused(self, partition: Partition, refusal: ReadRefusal) -> None:
         """The log did not give what was asked of it: tell the operator where the disk or its bytes are to blame."""
         if refusal.error is ErrorCode.KAFKA_STORAGE_ERROR:
-            _tell(partition, refusal.message, self._now_ms())
+            _report(partition, refusal.message, self._now_ms())
             self._logs.suspect(partition.log)
         elif refusal.error is ErrorCode.CORRUPT_MESSAGE:
-            _tell(partition, refusal.message, self._now_ms(), "cannot give records")
+            _report(partition, refusal.message, self._now_ms(), "cannot give records")
 
     def flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
         """Take in that a log was forced to the disk, `size` bytes of it, or could not be."""
@@ -188,21 +216,21 @@ class ReplicaManager:
         if partition is None or partition.log is not log or partition not in self.held:
             return
         if error is not None:
-            _tell(partition, str(error), self._now_ms())
-            partition.tell_failed(ErrorCode.KAFKA_STORAGE_ERROR)
+            _report(partition, str(error), self._now_ms())
+            partition.forced.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            partition.committed.fail(ErrorCode.KAFKA_STORAGE_ERROR)
             return
         reached = log.recovery_point
         if reached >= partition.forced_to:
             self.held.discard(partition)
             reached = log.log_end_offset
-        before = log.high_watermark
-        if log.update_high_watermark(max(before, reached)) > before:
-            partition.tell_committed()
-            partition.wake(size)
+        partition.own_end = max(partition.own_end, reached)
+        partition.forced.reached(partition.own_end)
+        partition.advance(size)
 
 
-def _tell(partition: Partition, message: str, now_ms: int, trouble: str = "refuses records") -> None:
-    """Tell the operator of a partition's trouble, now and then and not for every request."""
-    if partition.told_ms is None or now_ms - partition.told_ms >= TELL_AGAIN_MS:
-        partition.told_ms = now_ms
+def _report(partition: Partition, message: str, now_ms: int, trouble: str = "refuses records") -> None:
+    """Report a partition's trouble to the operator, now and then and not for every request."""
+    if partition.reported_ms is None or now_ms - partition.reported_ms >= REPORT_AGAIN_MS:
+        partition.reported_ms = now_ms
         log.error("partition %s-%d %s: %s", partition.topic, partition.index, trouble, message)

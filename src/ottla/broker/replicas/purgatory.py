@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ottla.broker.context import ClientState, Pending
+from ottla.broker.replicas.awaited import AwaitedOffsets
 from ottla.broker.replicas.partition import Partition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceResponse
@@ -70,7 +71,8 @@ class DelayedFetch(Pending):
 
 
 class DelayedProduce(Pending):
-    """A produce request whose records are in the log, and whose answer waits until they are committed.
+    """A produce request whose records are in the log, and whose answer waits until they have got as far as it asks:
+    committed, or on the leader's disk.
 
     Those that are not after `timeout_ms` are answered with REQUEST_TIMED_OUT, and may be committed later, as in Kafka.
     """
@@ -80,7 +82,7 @@ class DelayedProduce(Pending):
     def __init__(
         self,
         client: ClientState,
-        uncommitted: Sequence[tuple[Partition, int, PartitionProduceResponse]],
+        uncommitted: Sequence[tuple[AwaitedOffsets, int, PartitionProduceResponse]],
         timeout_ms: int,
         respond: Callable[[], None],
     ) -> None:
@@ -90,8 +92,8 @@ class DelayedProduce(Pending):
         self._uncommitted = dict(enumerate(answer for _, _, answer in uncommitted))
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._expire)
         client.pending = self
-        for place, (partition, offset, _) in enumerate(uncommitted):
-            partition.when_committed(offset, partial(self._settle, place))
+        for place, (awaited, offset, _) in enumerate(uncommitted):
+            awaited.add(offset, partial(self._settle, place))
 
     def _settle(self, place: int, error: ErrorCode) -> None:
         answer = self._uncommitted.pop(place, None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,7 +17,8 @@ LONG_MS = 60_000
 
 
 def partitions(count: int = 2) -> list[Partition]:
-    return [Partition("t", UUID(int=1), index, None, 0, False) for index in range(count)]  # type: ignore[arg-type]
+    log: Any = SimpleNamespace(log_end_offset=0)
+    return [Partition("t", UUID(int=1), index, log, False) for index in range(count)]
 
 
 async def waiting(
@@ -76,11 +79,3 @@ def test_a_cancelled_one_never_answers() -> None:
         assert answers == []
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("client_epoch", "error"), [(-1, "NONE"), (5, "NONE"), (4, "FENCED_LEADER_EPOCH"), (6, "UNKNOWN_LEADER_EPOCH")]
-)
-def test_leader_epochs_fence(client_epoch: int, error: str) -> None:
-    partition = Partition("t", UUID(int=1), 0, None, 5, False)  # type: ignore[arg-type]
-    assert partition.check_epoch(client_epoch).name == error

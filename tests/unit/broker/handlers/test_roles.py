@@ -1,0 +1,233 @@
+"""What the role of a replica is for requests: who may be asked what, and what ends when the role changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.server import Broker
+from ottla.cluster.image import PartitionImage, TopicImage
+from ottla.cluster.topics import TopicSpec
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.records.record import Record, encode_batch
+from ottla.wire.codec import decode
+from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import RequestHeader
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from unit.broker.handlers.test_fetch import Client
+
+pytestmark = pytest.mark.spec("R2")
+
+LONG_MS = 60_000
+OTHER = 99
+
+
+class Asked(RequestContext):
+    """A request whose answer is kept as a message."""
+
+    answer: Any = None
+
+    def reply(self, response: Any) -> None:
+        self.answer = response
+
+    def reply_body(self, body: bytes) -> None:
+        self.answer = decode(ProduceResponse, body, self.api_version)
+
+    def reply_parts(self, parts: Any, length: int) -> None:
+        data = b"".join(part if isinstance(part, bytes) else part.read() for part in parts)
+        self.answer = decode(FetchResponse, data, self.api_version)
+
+
+def asked(broker: Broker, handler: Any, key: int, version: int, request: Any) -> Asked:
+    stand_in: Any = Client()
+    context = Asked(broker, stand_in, RequestHeader(key, version, 1, "c"))
+    handler.handle(context, request)
+    return context
+
+
+def ask_produce(broker: Broker, acks: int = -1) -> Asked:
+    data = PartitionProduceData(index=0, records=memoryview(bytearray(encode_batch([Record(0, 1, b"k", b"v")]))))
+    topics = [TopicProduceData(name="t", partition_data=[data])]
+    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=LONG_MS, topic_data=topics)
+    return asked(broker, produce, 0, 9, request)
+
+
+def ask_fetch(broker: Broker, offset: int = 0, version: int = 12, min_bytes: int = 1) -> Asked:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1)
+    request = FetchRequest(
+        max_wait_ms=LONG_MS,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=[partition])],
+    )
+    return asked(broker, fetch, 1, version, request)
+
+
+def ask_offset(broker: Broker, timestamp: int, version: int = 7) -> Asked:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
+    topics = [ListOffsetsTopic(name="t", partitions=[partition])]
+    return asked(broker, list_offsets, 2, version, ListOffsetsRequest(replica_id=-1, topics=topics))
+
+
+def produced(context: Asked) -> ErrorCode:
+    return ErrorCode(context.answer.responses[0].partition_responses[0].error_code)
+
+
+def fetched(context: Asked) -> ErrorCode:
+    return ErrorCode(context.answer.responses[0].partitions[0].error_code)
+
+
+def listed(context: Asked) -> ErrorCode:
+    return ErrorCode(context.answer.topics[0].partitions[0].error_code)
+
+
+def topic_of(broker: Broker) -> TopicImage:
+    return broker.image.topics["t"]
+
+
+def follow(broker: Broker, epoch: int) -> Partition:
+    replicas = (broker.id, OTHER)
+    state = PartitionImage(OTHER, epoch, replicas, replicas)
+    return broker.partitions.make_follower(topic_of(broker), 0, state, broker.control.log_config("t"))
+
+
+def lead(broker: Broker, epoch: int, replicas: tuple[int, ...] = ()) -> Partition:
+    state = PartitionImage(broker.id, epoch, (broker.id, *replicas), (broker.id, *replicas))
+    return broker.partitions.make_leader(topic_of(broker), 0, state, broker.control.log_config("t"))
+
+
+def with_broker(folder: Path, scenario: Callable[[Broker], Awaitable[None]], **configs: str) -> None:
+    async def run() -> None:
+        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder)})
+        assert isinstance(config, BrokerConfig), config
+        broker = Broker(config)
+        assert await broker.start() is None
+        try:
+            named = {name.replace("_", "."): value for name, value in configs.items()}
+            await broker.control.create_topic(TopicSpec("t", 1, 1, configs=named))
+            await scenario(broker)
+        finally:
+            await broker.stop()
+
+    asyncio.run(run())
+
+
+def test_the_leader_alone_is_written_to_and_asked_for_offsets(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        assert produced(ask_produce(broker)) is ErrorCode.NONE
+        follow(broker, 1)
+        for acks in (-1, 1):
+            assert produced(ask_produce(broker, acks)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for version, timestamp in ((7, -1), (7, -2), (7, 0), (0, -1)):
+            assert listed(ask_offset(broker, timestamp, version)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        wanted = DeleteRecordsPartition(partition_index=0, offset=-1)
+        topics = [DeleteRecordsTopic(name="t", partitions=[wanted])]
+        deleted = asked(broker, delete_records, 21, 2, DeleteRecordsRequest(topics=topics, timeout_ms=LONG_MS))
+        assert deleted.answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        epoch = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
+        epochs = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[epoch])]
+        )
+        ended = asked(broker, offset_for_leader_epoch, 23, 4, epochs)
+        assert ended.answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with_broker(tmp_path, scenario)
+
+
+def test_consumers_read_from_followers_up_to_what_is_committed_there(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        for _ in range(3):
+            ask_produce(broker)
+        partition = follow(broker, 1)
+        partition.log.high_watermark = 0
+        partition.learn_high_watermark(2)
+        assert fetched(ask_fetch(broker, version=10)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = ask_fetch(broker).answer.responses[0].partitions[0]
+        assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 2)
+        assert ask_fetch(broker, 2).answer is None, "between its high watermark and its end there is nothing yet"
+        assert fetched(ask_fetch(broker, 4)) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("change", ["epoch", "follower", "follower and leader again"])
+def test_requests_that_wait_end_with_the_role_and_leader_epoch(tmp_path: Path, change: str) -> None:
+    async def scenario(broker: Broker) -> None:
+        lead(broker, 1, (OTHER,))
+        waiting_fetch = ask_fetch(broker)
+        waiting_produce = ask_produce(broker)
+        assert (waiting_fetch.answer, waiting_produce.answer) == (None, None)
+        if change == "epoch":
+            lead(broker, 2, (OTHER,))
+        else:
+            follow(broker, 2)
+            if change != "follower":
+                lead(broker, 3)
+        assert fetched(waiting_fetch) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert produced(waiting_produce) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert waiting_fetch.client_state.pending is None
+
+    async def two_in_sync(broker: Broker) -> None:
+        # A follower that is in sync and has fetched nothing: what is appended waits for it.
+        make_leader = broker.partitions.make_leader
+
+        def with_isr(topic: Any, index: int, state: PartitionImage, config: Any) -> Partition:
+            partition = make_leader(topic, index, state, config)
+            assert partition.leader is not None
+            partition.leader.set_isr(state.isr)
+            return partition
+
+        broker.partitions.make_leader = with_isr  # type: ignore[method-assign]
+        await scenario(broker)
+
+    with_broker(tmp_path, two_in_sync)
+
+
+def test_a_small_isr_refuses_acks_of_all(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        lead(broker, 1, (OTHER,))
+        assert produced(ask_produce(broker)) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert produced(ask_produce(broker, 1)) is ErrorCode.NONE
+        partition = broker.partitions.get("t", 0)
+        assert partition is not None
+        assert partition.log.high_watermark == 0, "and what others take is not committed"
+
+    with_broker(tmp_path, scenario, min_insync_replicas="2")
+
+
+def test_the_effective_minimum_is_never_more_than_there_are_replicas(tmp_path: Path) -> None:
+    """As Apache Kafka from 3.8 on: a topic with one replica takes acks=all, whatever min.insync.replicas says."""
+
+    async def scenario(broker: Broker) -> None:
+        assert produced(ask_produce(broker)) is ErrorCode.NONE
+
+    with_broker(tmp_path, scenario, min_insync_replicas="2")
+
+
+def test_the_end_is_not_told_before_the_high_watermark_has_reached_the_leader_epoch(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        lead(broker, 1, (OTHER,))
+        ask_produce(broker, 1)
+        lead(broker, 2, (OTHER,))
+        for timestamp in (-1, 0, -3):
+            assert listed(ask_offset(broker, timestamp)) is ErrorCode.OFFSET_NOT_AVAILABLE
+        assert listed(ask_offset(broker, -1, 4)) is ErrorCode.LEADER_NOT_AVAILABLE
+        assert listed(ask_offset(broker, -2)) is ErrorCode.NONE
+
+    with_broker(tmp_path, scenario, min_insync_replicas="2")
