@@ -163,6 +163,8 @@ class LogFolder:
             self.clean = self._disk.exists(marker)
             if self.clean:
                 self._disk.remove(marker)
+                # A loss of power that brought it back would have half-written logs taken for whole ones.
+                self._disk.fsync_dir(self.path)
             for name in self._disk.listdir(self.path):
                 if name.endswith(TEMPORARY_SUFFIX) and name.startswith(_CHECKPOINTS):
                     self._disk.remove(f"{self.path}/{name}")

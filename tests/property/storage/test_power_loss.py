@@ -18,7 +18,7 @@ from ottla.storage.scan import scan_batches
 from ottla.storage.settings import StorageSettings
 from ottla.testing.disk_memory import Change, MemoryDisk, journal_bytes
 from ottla.testing.disk_power import every_moment, nothing_more
-from support.storage_logs import NOW_MS, batch, decode, log_config, of_records, read_bytes
+from support.storage_logs import NOW_MS, batch, committed, decode, log_config, of_records, read_bytes
 
 ROOT = "/disk/data"
 CONFIG = log_config(segment_bytes=600, index_interval_bytes=100, retention_bytes=1500, file_delete_delay_ms=0)
@@ -76,6 +76,7 @@ class Run:
             options["base_sequence"] = entry.last_sequence + 1 if entry is not None else 0
         info = log.append(of_records(content, **options), leader_epoch=epoch, now_ms=self.clock.now_ms())
         assert isinstance(info, AppendInfo)
+        committed(log)
         for number, record in enumerate(content):
             self.values[key, start + number] = record.value or b""
 
