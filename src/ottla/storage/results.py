@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.wire.errors import ErrorCode
@@ -22,7 +22,7 @@ class AppendInfo:
     log_start_offset: int
     duplicate: bool = False
     #: The leader epoch it was done in, of a duplicate the present one.
-    leader_epoch: int = -1
+    leader_epoch: int = field(default=-1, compare=False)
 
 
 @dataclass(slots=True)

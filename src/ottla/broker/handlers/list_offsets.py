@@ -68,9 +68,10 @@ async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> N
     broker = context.broker
     repeated = await broker.slices.through(_repeated(request))
     answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
+    terms: dict[tuple[str, int], int] = {}
     for rounds_left in range(MOST_ROUNDS - 1, -1, -1):
         cold: list[Range] = []
-        await broker.slices.through(_look_up(context, request, repeated, answers, cold, rounds_left))
+        await broker.slices.through(_look_up(context, request, repeated, answers, terms, cold, rounds_left))
         if not cold:
             break
         await bring_in(context, cold)
@@ -114,11 +115,13 @@ def _look_up(
     request: ListOffsetsRequest,
     repeated: set[tuple[str, int]],
     answers: dict[tuple[str, int], ListOffsetsPartitionResponse],
+    terms: dict[tuple[str, int], int],
     cold: list[Range],
     rounds_left: int,
 ) -> Steps[None]:
     """Add what is not answered yet, or the ranges of files that have to be read first; in the last round the loop
-    waits for the disk.
+    waits for the disk. `terms` are the roles and leader epochs in which partitions were looked at first: where these
+    have changed meanwhile, there is no answer any more.
     """
     partitions = context.broker.partitions
     for topic in request.topics:
@@ -130,6 +133,9 @@ def _look_up(
             key = (topic.name, asked.partition_index)
             partition = partitions.get(*key)
             if partition is None or key in answers or key in repeated:
+                continue
+            if terms.setdefault(key, partition.term) != partition.term:
+                answers[key] = _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
 
             def answer(key: tuple[str, int] = key, partition: Partition = partition, asked: Any = asked) -> None:

@@ -20,11 +20,22 @@ from ottla.records.record import Record, encode_batch
 from ottla.wire.codec import decode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import RequestHeader
-from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
@@ -37,20 +48,25 @@ LONG_MS = 60_000
 OTHER = 99
 
 
+RESPONSES: dict[int, Any] = {
+    0: ProduceResponse,
+    1: FetchResponse,
+    2: ListOffsetsResponse,
+    21: DeleteRecordsResponse,
+    23: OffsetForLeaderEpochResponse,
+}
+
+
 class Asked(RequestContext):
     """A request whose answer is kept as a message."""
 
     answer: Any = None
 
-    def reply(self, response: Any) -> None:
-        self.answer = response
-
     def reply_body(self, body: bytes) -> None:
-        self.answer = decode(ProduceResponse, body, self.api_version)
+        self.answer = decode(RESPONSES[self.header.api_key], body, self.api_version)
 
     def reply_parts(self, parts: Any, length: int) -> None:
-        data = b"".join(part if isinstance(part, bytes) else part.read() for part in parts)
-        self.answer = decode(FetchResponse, data, self.api_version)
+        self.reply_body(b"".join(part if isinstance(part, bytes) else part.read() for part in parts))
 
 
 def asked(broker: Broker, handler: Any, key: int, version: int, request: Any) -> Asked:
