@@ -46,6 +46,7 @@ pytestmark = pytest.mark.spec("R2")
 
 LONG_MS = 60_000
 OTHER = 99
+WAIT_S = 60.0
 
 
 RESPONSES: dict[int, Any] = {
@@ -62,8 +63,18 @@ class Asked(RequestContext):
 
     answer: Any = None
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._answered = asyncio.Event()
+
     def reply_body(self, body: bytes) -> None:
         self.answer = decode(RESPONSES[self.header.api_key], body, self.api_version)
+        self._answered.set()
+
+    async def answered(self) -> Any:
+        """The answer, once there is one: on a busy machine even a short one is made in slices."""
+        await asyncio.wait_for(self._answered.wait(), WAIT_S)
+        return self.answer
 
     def reply_parts(self, parts: Any, length: int) -> None:
         self.reply_body(b"".join(part if isinstance(part, bytes) else part.read() for part in parts))
@@ -101,16 +112,16 @@ def ask_offset(broker: Broker, timestamp: int, version: int = 7) -> Asked:
     return asked(broker, list_offsets, 2, version, ListOffsetsRequest(replica_id=-1, topics=topics))
 
 
-def produced(context: Asked) -> ErrorCode:
-    return ErrorCode(context.answer.responses[0].partition_responses[0].error_code)
+async def produced(context: Asked) -> ErrorCode:
+    return ErrorCode((await context.answered()).responses[0].partition_responses[0].error_code)
 
 
-def fetched(context: Asked) -> ErrorCode:
-    return ErrorCode(context.answer.responses[0].partitions[0].error_code)
+async def fetched(context: Asked) -> ErrorCode:
+    return ErrorCode((await context.answered()).responses[0].partitions[0].error_code)
 
 
-def listed(context: Asked) -> ErrorCode:
-    return ErrorCode(context.answer.topics[0].partitions[0].error_code)
+async def listed(context: Asked) -> ErrorCode:
+    return ErrorCode((await context.answered()).topics[0].partitions[0].error_code)
 
 
 def topic_of(broker: Broker) -> TopicImage:
@@ -146,22 +157,22 @@ def with_broker(folder: Path, scenario: Callable[[Broker], Awaitable[None]], **c
 
 def test_the_leader_alone_is_written_to_and_asked_for_offsets(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
-        assert produced(ask_produce(broker)) is ErrorCode.NONE
+        assert await produced(ask_produce(broker)) is ErrorCode.NONE
         follow(broker, 1)
         for acks in (-1, 1):
-            assert produced(ask_produce(broker, acks)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert await produced(ask_produce(broker, acks)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         for version, timestamp in ((7, -1), (7, -2), (7, 0), (0, -1)):
-            assert listed(ask_offset(broker, timestamp, version)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert await listed(ask_offset(broker, timestamp, version)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         wanted = DeleteRecordsPartition(partition_index=0, offset=-1)
         topics = [DeleteRecordsTopic(name="t", partitions=[wanted])]
         deleted = asked(broker, delete_records, 21, 2, DeleteRecordsRequest(topics=topics, timeout_ms=LONG_MS))
-        assert deleted.answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await deleted.answered()).topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         epoch = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
         epochs = OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[epoch])]
         )
         ended = asked(broker, offset_for_leader_epoch, 23, 4, epochs)
-        assert ended.answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await ended.answered()).topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     with_broker(tmp_path, scenario)
 
@@ -169,15 +180,15 @@ def test_the_leader_alone_is_written_to_and_asked_for_offsets(tmp_path: Path) ->
 def test_consumers_read_from_followers_up_to_what_is_committed_there(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         for _ in range(3):
-            ask_produce(broker)
+            await ask_produce(broker).answered()
         partition = follow(broker, 1)
         partition.log.high_watermark = 0
         partition.learn_high_watermark(2)
-        assert fetched(ask_fetch(broker, version=10)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answer = ask_fetch(broker).answer.responses[0].partitions[0]
+        assert await fetched(ask_fetch(broker, version=10)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = (await ask_fetch(broker).answered()).responses[0].partitions[0]
         assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 2)
         assert ask_fetch(broker, 2).answer is None, "between its high watermark and its end there is nothing yet"
-        assert fetched(ask_fetch(broker, 4)) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await fetched(ask_fetch(broker, 4)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
     with_broker(tmp_path, scenario)
 
@@ -195,8 +206,8 @@ def test_requests_that_wait_end_with_the_role_and_leader_epoch(tmp_path: Path, c
             follow(broker, 2)
             if change != "follower":
                 lead(broker, 3)
-        assert fetched(waiting_fetch) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert produced(waiting_produce) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await fetched(waiting_fetch) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await produced(waiting_produce) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert waiting_fetch.client_state.pending is None
 
     async def two_in_sync(broker: Broker) -> None:
@@ -218,8 +229,8 @@ def test_requests_that_wait_end_with_the_role_and_leader_epoch(tmp_path: Path, c
 def test_a_small_isr_refuses_acks_of_all(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         lead(broker, 1, (OTHER,))
-        assert produced(ask_produce(broker)) is ErrorCode.NOT_ENOUGH_REPLICAS
-        assert produced(ask_produce(broker, 1)) is ErrorCode.NONE
+        assert await produced(ask_produce(broker)) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await produced(ask_produce(broker, 1)) is ErrorCode.NONE
         partition = broker.partitions.get("t", 0)
         assert partition is not None
         assert partition.log.high_watermark == 0, "and what others take is not committed"
@@ -231,7 +242,7 @@ def test_the_effective_minimum_is_never_more_than_there_are_replicas(tmp_path: P
     """As Apache Kafka from 3.8 on: a topic with one replica takes acks=all, whatever min.insync.replicas says."""
 
     async def scenario(broker: Broker) -> None:
-        assert produced(ask_produce(broker)) is ErrorCode.NONE
+        assert await produced(ask_produce(broker)) is ErrorCode.NONE
 
     with_broker(tmp_path, scenario, min_insync_replicas="2")
 
@@ -239,11 +250,11 @@ def test_the_effective_minimum_is_never_more_than_there_are_replicas(tmp_path: P
 def test_the_end_is_not_told_before_the_high_watermark_has_reached_the_leader_epoch(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         lead(broker, 1, (OTHER,))
-        ask_produce(broker, 1)
+        await ask_produce(broker, 1).answered()
         lead(broker, 2, (OTHER,))
         for timestamp in (-1, 0, -3):
-            assert listed(ask_offset(broker, timestamp)) is ErrorCode.OFFSET_NOT_AVAILABLE
-        assert listed(ask_offset(broker, -1, 4)) is ErrorCode.LEADER_NOT_AVAILABLE
-        assert listed(ask_offset(broker, -2)) is ErrorCode.NONE
+            assert await listed(ask_offset(broker, timestamp)) is ErrorCode.OFFSET_NOT_AVAILABLE
+        assert await listed(ask_offset(broker, -1, 4)) is ErrorCode.LEADER_NOT_AVAILABLE
+        assert await listed(ask_offset(broker, -2)) is ErrorCode.NONE
 
     with_broker(tmp_path, scenario, min_insync_replicas="2")
