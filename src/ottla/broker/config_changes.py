@@ -19,6 +19,13 @@ Settle: TypeAlias = "Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal
 """Makes the settings wanted of the present ones."""
 
 
+#: Settings of one resource that a request may change; there are far fewer.
+CHANGES_LIMIT = 1_000
+TOO_MANY_CHANGES = TopicRefusal(
+    ErrorCode.INVALID_REQUEST, f"A resource has at most {CHANGES_LIMIT} settings in one request."
+)
+
+
 class Asked(NamedTuple):
     """A resource, what is asked of its settings, and how to make the new ones of the present ones."""
 
@@ -47,7 +54,9 @@ async def change_all(
         if context.is_gone:
             break
         refusal: TopicRefusal | None = NAMED_TWICE
-        if one.resource not in twice:
+        if len(one.changes) > CHANGES_LIMIT:
+            refusal = TOO_MANY_CHANGES
+        elif one.resource not in twice:
             refusal = _refused_access(context, one.resource) or request_problem(
                 one.resource, one.changes, broker.id, loggers=loggers
             )

@@ -348,6 +348,8 @@ class Dispatcher:
         client.pending = running
 
         def ended(_: asyncio.Task[None]) -> None:
+            # A task that was cancelled before its first step has not closed what it was to go on with.
+            work.close()
             if client.pending is running:
                 client.pending = None
 
@@ -357,7 +359,12 @@ class Dispatcher:
         """Run `work` as a task; one per connection at most, since a connection has one request in work."""
         task = asyncio.get_running_loop().create_task(self._guard(context, work))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            work.close()
+            self._tasks.discard(task)
+
+        task.add_done_callback(ended)
         return task
 
     async def _guard(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:

@@ -29,7 +29,7 @@ def error_response(api_key: int, version: int, request: Message | None, error: E
 def _fill(target: Struct, source: Any, version: int, error: int) -> bool:
     """Set the errors in a struct; returns whether there was a place for one."""
     found = False
-    source_arrays = [] if source is None or isinstance(source, str) else _arrays(source, version)
+    source_arrays = _arrays(source, version) if isinstance(source, Struct) else []
     for field in target.SCHEMA.fields:
         if not field.present(version) or field.tag is not None:
             continue

@@ -7,10 +7,11 @@ answer; 2 is flexible.
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, on_cluster, on_topic
-from ottla.broker.config_changes import Asked, change_all
+from ottla.broker.config_changes import CHANGES_LIMIT, Asked, change_all
 from ottla.cluster.configs import SET, TOPIC, Change, Resource, changed
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -60,7 +61,7 @@ def _result(item: tuple[Resource, TopicRefusal | None]) -> AlterConfigsResourceR
 
 
 def _asked(resource: AlterConfigsResource) -> Asked:
-    changes = [Change(each.name, SET, each.value) for each in resource.configs]
+    changes = [Change(each.name, SET, each.value) for each in islice(resource.configs, CHANGES_LIMIT + 1)]
     settle = partial(_replaced, changes=changes)
     return Asked(Resource(resource.resource_type, resource.resource_name), changes, settle)
 

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, on_topics
+from ottla.broker.handlers.create_topics import ASSIGNMENTS_LIMIT
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -52,9 +54,15 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
         if topic.name in answered:
             continue
         answered.add(topic.name)
-        by_hand = None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
-        if asked[topic.name] > 1:
-            refusal: TopicRefusal | None = TopicRefusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        by_hand = None
+        if topic.assignments is not None:
+            by_hand = [assigned.broker_ids for assigned in islice(topic.assignments, ASSIGNMENTS_LIMIT + 1)]
+        if by_hand is not None and len(by_hand) > ASSIGNMENTS_LIMIT:
+            refusal: TopicRefusal | None = TopicRefusal(
+                ErrorCode.INVALID_REQUEST, f"A request places at most {ASSIGNMENTS_LIMIT} partitions of a topic."
+            )
+        elif asked[topic.name] > 1:
+            refusal = TopicRefusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         elif not context.permits(Operation.ALTER, ResourceType.TOPIC, topic.name):
             refusal = TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
         else:

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic
+from ottla.broker.config_changes import CHANGES_LIMIT
 from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
@@ -35,6 +36,11 @@ MIN_VERSION = 0
 MAX_VERSION = 7
 
 CONFIGS_SINCE = 5
+#: Partitions of one topic that a request may place by hand.
+ASSIGNMENTS_LIMIT = 20_000
+TOO_MUCH = (
+    f"A topic has at most {ASSIGNMENTS_LIMIT} partitions placed by hand and {CHANGES_LIMIT} settings in one request."
+)
 
 
 def accesses(context: RequestContext, request: CreateTopicsRequest) -> Iterable[Access]:
@@ -66,6 +72,8 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
             made: CreatedTopic | TopicRefusal = TopicRefusal(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
             )
+        elif len(topic.assignments) > ASSIGNMENTS_LIMIT or len(topic.configs) > CHANGES_LIMIT:
+            made = TopicRefusal(ErrorCode.INVALID_REQUEST, TOO_MUCH)
         elif asked[topic.name] > 1:
             made = TopicRefusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
         else:

@@ -670,6 +670,7 @@ def _collect(context: RequestContext, request: FetchRequest) -> Steps[_Asked]:
     version = context.api_version
     unknown = number = 0
     for topic in request.topics:
+        yield
         for (key, index), partition in _wanted(topic, version):
             number += 1
             if number % PARTITIONS_PER_STEP == 0:

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, on_cluster, on_topic
-from ottla.broker.config_changes import Asked, change_all
+from ottla.broker.config_changes import CHANGES_LIMIT, Asked, change_all
 from ottla.cluster.configs import TOPIC, Change, Resource, changed
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.wire.messages.incremental_alter_configs import (
@@ -60,7 +61,9 @@ def _result(item: tuple[Resource, TopicRefusal | None]) -> AlterConfigsResourceR
 
 
 def _asked(resource: AlterConfigsResource) -> Asked:
-    changes = [Change(each.name, each.config_operation, each.value) for each in resource.configs]
+    changes = [
+        Change(each.name, each.config_operation, each.value) for each in islice(resource.configs, CHANGES_LIMIT + 1)
+    ]
     known = TOPIC_SETTINGS if resource.resource_type == TOPIC else BROKER_SETTINGS
     settle = partial(changed, changes=changes, known=known)
     return Asked(Resource(resource.resource_type, resource.resource_name), changes, settle)

@@ -97,14 +97,13 @@ async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> N
 def _repeated(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
     """Partitions that are named more than once."""
     repeated: set[tuple[str, int]] = set()
-    seen: dict[str, set[int]] = {}
+    seen: set[tuple[str, int]] = set()
     for topic in request.topics:
-        indexes = seen.setdefault(topic.name, set())
+        yield
+        name = topic.name
         for number, asked in enumerate(topic.partitions):
-            index = asked.partition_index
-            if index in indexes:
-                repeated.add((topic.name, index))
-            indexes.add(index)
+            key = (name, asked.partition_index)
+            (repeated if key in seen else seen).add(key)
             if number % PARTITIONS_PER_STEP == 0:
                 yield
     return repeated
@@ -125,6 +124,7 @@ def _look_up(
     """
     partitions = context.broker.partitions
     for topic in request.topics:
+        yield
         if not _is_permitted(context, request, topic.name):
             continue
         for number, asked in enumerate(topic.partitions):

@@ -70,6 +70,7 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None
     refused = False
     left = PARTITIONS_PER_STEP
     for topic in request.topics:
+        await slices.point()
         name = topic.name
         found = known.get(name)
         size = (
@@ -149,6 +150,7 @@ async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -
     errors: dict[tuple[str, int], ErrorCode] = {}
     positions: list[tuple[str, int, int]] = []
     for topic in request.topics:
+        await broker.slices.point()
         found = broker.image.topics.get(topic.name)
         if not context.permits(Operation.READ, ResourceType.TOPIC, topic.name):
             found = None

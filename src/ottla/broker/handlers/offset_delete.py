@@ -48,6 +48,7 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> None
     asked: dict[str, dict[int, ErrorCode]] = {}
     handed_on: list[tuple[str, int]] = []
     for topic in request.topics:
+        await context.broker.slices.point()
         name = topic.name
         found = known.get(name)
         size = len(found.partitions) if found is not None else 0

@@ -77,6 +77,7 @@ async def _from_tree(context: RequestContext, request: OffsetFetchRequest) -> No
     topics = []
     readable = context.permits(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
     for topic in request.topics or ():
+        await broker.slices.point()
         partitions = []
         for index in topic.partition_indexes:
             await broker.slices.point()

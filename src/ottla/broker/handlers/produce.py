@@ -152,6 +152,7 @@ async def _append_all(
             else:
                 answers.append((data.index, _refused(data.index, *refusal)))
             await point()
+        await point()
         found.append((topic.name, answers))
     _finish(context, found, request)
 

@@ -1,0 +1,133 @@
+"""A request with very many elements, of every served API and version that has arrays, holds up nobody.
+
+The broker, a client and a probe share one event loop. The probe counts the processor time of the loop's thread between
+its turns, so that a busy machine does not matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.server import Broker
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.wire.apis import API
+from support.large_requests import Maker, shapes
+
+#: Fewer than the limit of elements, for the sake of the time that the test takes; all work is linear.
+ELEMENTS = 5_000
+#: Of the steps between two turns of the loop 99 in 100 must be shorter, seconds.
+LONGEST_TURN_S = 0.050
+#: The longest of all: a collection of garbage may fall into it.
+LONGEST_OF_ALL_S = 0.5
+
+
+class Probe:
+    """Measures what the loop's thread does between two of its turns."""
+
+    def __init__(self) -> None:
+        self.turns_s: list[float] = []
+        self._is_on = True
+
+    async def run(self) -> None:
+        last = time.thread_time()
+        while self._is_on:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.turns_s.append(now - last)
+            last = now
+
+    def stop(self) -> None:
+        self._is_on = False
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.turns_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+async def exchange(port: int, frame: bytes) -> int:
+    """Send a request; returns the size of the answer, 0 where the connection was closed instead."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(frame)
+        try:
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            left = size
+            while left:
+                data = await reader.read(min(left, 1 << 16))
+                if not data:
+                    return 0
+                left -= len(data)
+            return size
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            return 0
+    finally:
+        writer.close()
+
+
+async def measured(port: int, frame: bytes) -> tuple[int, Probe]:
+    probe = Probe()
+    watching = asyncio.get_running_loop().create_task(probe.run())
+    try:
+        async with asyncio.timeout(60):
+            size = await exchange(port, frame)
+    finally:
+        probe.stop()
+        await watching
+    return size, probe
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.spec("S5", "R7")
+def test_no_request_holds_the_loop(tmp_path: Path) -> None:
+    async def run() -> None:
+        config = parse_broker_config(
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": str(tmp_path),
+                "auto.create.topics.enable": "false",
+                "offsets.topic.num.partitions": "1",
+            }
+        )
+        assert isinstance(config, BrokerConfig), config
+        broker = Broker(config)
+        assert await broker.start() is None
+        try:
+            await broker.groups.ensure_offsets_topic()
+            port = broker.listening[0].port
+            for key, version, shape in shapes():
+                frame = Maker(version, ELEMENTS, "t").request(key, shape)
+                size, probe = await measured(port, frame)
+                what = f"{API[key].name} version {version}, {ELEMENTS} elements, {shape}"
+                assert size > 0, f"{what}: no answer"
+                assert probe.percentile(0.99) < LONGEST_TURN_S, what
+                assert max(probe.turns_s) < LONGEST_OF_ALL_S, what
+        finally:
+            await broker.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("S5")
+def test_settings_of_one_topic_asked_for_very_often_are_described_once(tmp_path: Path) -> None:
+    """20,000 times the same topic: what is described is encoded once, and held once until it is sent."""
+
+    async def run() -> None:
+        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
+        assert isinstance(config, BrokerConfig), config
+        broker = Broker(config)
+        assert await broker.start() is None
+        try:
+            assert await broker.control.ensure_topic("t0") is None
+            frame = Maker(4, 20_000, "t", same=True).request(32, "outer")
+            size, probe = await measured(broker.listening[0].port, frame)
+            assert size > 20_000 * 1_000
+            assert probe.percentile(0.99) < LONGEST_TURN_S
+        finally:
+            await broker.stop()
+
+    asyncio.run(run())
