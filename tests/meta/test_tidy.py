@@ -108,6 +108,31 @@ def test_names_are_not_vague() -> None:
     assert vague == []
 
 
+#: Classes that share a name. Only public names of Kafka and pairs of asyncio and blocking clients are added here.
+SHARED_CLASS_NAMES = {
+    # asyncio and blocking clients
+    "Admin", "Consumer", "Producer", "SimpleConsumer",
+    # Kafka has both, in two packages
+    "ConsumerRebalanceListener", "FetchSession", "ResourceType",
+    # to be told apart yet
+    "AbortedTransaction", "Change", "ClientState", "ConfigEntry", "Connection", "CreatedTopic", "Finding",
+    "FoundPartition", "GroupOffsets", "MemberState", "Membership", "Node", "OffsetAndMetadata",
+    "OffsetRange", "PartitionState", "Place", "Reading", "Service", "TopicMetadata", "Unreadable", "WireError",
+}  # fmt: skip
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Messages are declared as Kafka declares them, several of whose structs have one name."""
+    homes: dict[str, list[str]] = {}
+    for path in modules("src"):
+        if PACKAGE / "wire" / "messages" not in path.parents:
+            for node in tree_of(path).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(name_of(path))
+    shared = {name: places for name, places in homes.items() if len(places) > 1}
+    assert {name: places for name, places in shared.items() if name not in SHARED_CLASS_NAMES} == {}
+
+
 def outside_of_cli(path: Path) -> list[str]:
     """Uses of the process's environment variables and exit in a module."""
     found = []

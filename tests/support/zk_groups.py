@@ -15,9 +15,9 @@ from ottla.zk.client import LocalClient
 from ottla.zk.layout import ConsumerRegistration, PartitionOwnerZnode, TopicAssignment, TopicZnode
 from ottla.zk.store import TreeStore
 from ottla.zk.tree import ANY_VERSION, NoNodeError, Stat, WatchTable
-from ottla.zkconsumer.commits import Commits
-from ottla.zkconsumer.figures import Figures, Step
-from ottla.zkconsumer.group_member import GroupMember
+from ottla.zkconsumer.commits import OffsetCommits
+from ottla.zkconsumer.figures import RebalanceFigures, RebalanceStep
+from ottla.zkconsumer.group_member import HighLevelMember
 from ottla.zkconsumer.offset_stores import ZooKeeperOffsets
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
 from ottla.zkconsumer.rebalancer import RebalanceSettings
@@ -48,16 +48,16 @@ class NotedFetching:
         self.fetched = assignments
 
 
-class ToldFigures(Figures):
+class ToldFigures(RebalanceFigures):
     """Notes the steps, and calls `at_step` in the middle of each."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps: list[Step] = []
+        self.steps: list[RebalanceStep] = []
         self.owned: list[int] = []
-        self.at_step: Callable[[Step], None] = lambda _step: None
+        self.at_step: Callable[[RebalanceStep], None] = lambda _step: None
 
-    def step(self, step: Step) -> None:
+    def step(self, step: RebalanceStep) -> None:
         self.steps.append(step)
         self.at_step(step)
 
@@ -110,8 +110,8 @@ class Member:
     zk: FaultyClient
     fetching: NotedFetching
     figures: ToldFigures
-    commits: Commits
-    group_member: GroupMember
+    commits: OffsetCommits
+    group_member: HighLevelMember
     task: asyncio.Task[None]
 
     @property
@@ -169,9 +169,9 @@ class World:
         """A consumer begins; `start` makes it register and rebalance."""
         zk, fetching, figures = self.session(), NotedFetching(), ToldFigures()
         always = settings.pop("always_watch_brokers", False)
-        commits = Commits(ZooKeeperOffsets(zk, GROUP), 5, 1000, asyncio.sleep)
+        commits = OffsetCommits(ZooKeeperOffsets(zk, GROUP), 5, 1000, asyncio.sleep)
         queues: dict[tuple[ConsumerThread, str], Sink] = {}
-        group_member = GroupMember(
+        group_member = HighLevelMember(
             zk,
             RebalanceSettings(GROUP, name, **settings),
             registration,

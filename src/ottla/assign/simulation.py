@@ -54,7 +54,7 @@ class SimulatedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class GroupChange:
     """A change: members that leave, new members by member id, topics with another number of partitions."""
 
     leaving: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def newcomers(group: SimulatedGroup, number: int) -> dict[str, SimulatedMember]:
     return found
 
 
-def changed(group: SimulatedGroup, change: Change) -> SimulatedGroup | Impossible:
+def changed(group: SimulatedGroup, change: GroupChange) -> SimulatedGroup | Impossible:
     """The group after a change and before the next assignment; members that left own nothing."""
     for member_id in change.leaving:
         if member_id not in group.members:
@@ -160,7 +160,7 @@ def settle(group: SimulatedGroup, make: Callable[[], PartitionAssignor]) -> Simu
     return _owning(group, last)
 
 
-def simulate(group: SimulatedGroup, change: Change, make: Callable[[], PartitionAssignor]) -> Outcome | Impossible:
+def simulate(group: SimulatedGroup, change: GroupChange, make: Callable[[], PartitionAssignor]) -> Outcome | Impossible:
     """Apply the change under the assignor that `make` creates. A group without owners is first made stable."""
     if not group.has_owners:
         group = settle(group, make)

@@ -1,4 +1,4 @@
-"""The consumer without a group, without positions and without anything going on behind the scenes (SPEC C9).
+"""The consumer without a group, without positions and without anything going on behind the scenes.
 
     async with SimpleConsumer(bootstrap_servers="broker1:9092,broker2:9092") as consumer:
         offset = await consumer.earliest_or_latest_offset("clicks", 0, EARLIEST)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.client.model import EARLIEST, LATEST, TopicPartition
-from ottla.demo.feed import Feed, Total
+from ottla.demo.feed import BucketTotal, Feed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,7 +24,7 @@ _ROWS_PER_BATCH = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DemoCheck:
     """One check: what must hold, whether it does, and what was found."""
 
     name: str
@@ -32,25 +32,25 @@ class Check:
     detail: str
 
 
-def check_loaded(client: Client, topic: str, feed: Feed) -> Check:
+def check_loaded(client: Client, topic: str, feed: Feed) -> DemoCheck:
     """The topic holds each event of the file."""
     ends = _ends(client, topic)
     held = sum(ends.values())
     wanted = len(feed.events)
-    return Check(
+    return DemoCheck(
         "every event of the file is in the topic",
         held == wanted,
         f"{held:,} records in {len(ends)} partitions, {wanted:,} events in the file",
     )
 
 
-def check_archive(client: Client, topic: str, feed: Feed, folder: Path) -> Check:
+def check_archive(client: Client, topic: str, feed: Feed, folder: Path) -> DemoCheck:
     """The archive holds every record exactly once, in the folder of its day and place."""
     import pyarrow.dataset
 
     name = "every event is archived once, under its day" + (f" and {feed.place_field}" if feed.place_field else "")
     if not any(folder.rglob("*.parquet")):
-        return Check(name, not feed.events, "the archive holds no file")
+        return DemoCheck(name, not feed.events, "the archive holds no file")
     parts = pyarrow.dataset.partitioning(_folder_schema(feed), flavor="hive")
     dataset = pyarrow.dataset.dataset(folder, format="parquet", partitioning=parts)
     columns = ["record_partition", "record_offset", feed.date_column]
@@ -62,30 +62,30 @@ def check_archive(client: Client, topic: str, feed: Feed, folder: Path) -> Check
         problems.append("the numbers of events per folder differ from the file's")
     files = len(dataset.files)
     found = f"{table.num_rows:,} rows in {files:,} files and {len(feed.folders()):,} folders"
-    return Check(name, not problems, "; ".join([found, *problems]))
+    return DemoCheck(name, not problems, "; ".join([found, *problems]))
 
 
-def check_mirror(source: Client, target: Client, topic: str) -> Check:
+def check_mirror(source: Client, target: Client, topic: str) -> DemoCheck:
     """Both topics hold equal records: partition, order, key, value, time and headers."""
     name = "the mirror equals the source record by record"
     ends, mirrored = _ends(source, topic), _ends(target, topic)
     if ends != mirrored:
-        return Check(name, False, f"records per partition: {_listed(ends)} here, {_listed(mirrored)} there")
+        return DemoCheck(name, False, f"records per partition: {_listed(ends)} here, {_listed(mirrored)} there")
     compared = 0
     for partition, end in sorted(ends.items()):
         ours, theirs = _columns(source, partition, end), _columns(target, partition, end)
         for column in _MIRRORED:
             if not ours.column(column).equals(theirs.column(column)):
-                return Check(name, False, f"{partition}: column {column} differs")
+                return DemoCheck(name, False, f"{partition}: column {column} differs")
         compared += ours.num_rows
-    return Check(name, compared == sum(ends.values()), f"{compared:,} records compared in {len(ends)} partitions")
+    return DemoCheck(name, compared == sum(ends.values()), f"{compared:,} records compared in {len(ends)} partitions")
 
 
-def check_online(feed: Feed, file: Path, dropped_late: int) -> Check:
+def check_online(feed: Feed, file: Path, dropped_late: int) -> DemoCheck:
     """The online pipeline's totals equal those computed from the file."""
     name = f"online totals per {feed.group_field or 'key'} and {feed.bucket} equal those of the file"
     if not file.exists():
-        return Check(name, False, "the pipeline left no totals")
+        return DemoCheck(name, False, "the pipeline left no totals")
     wanted = feed.totals()
     found = read_online(file)
     wrong = [place for place in wanted.keys() | found.keys() if not _equal(wanted.get(place), found.get(place))]
@@ -95,10 +95,10 @@ def check_online(feed: Feed, file: Path, dropped_late: int) -> Check:
         detail += f", {feed.measure_field} known of {measured:,}, sum {sum(t.total for t in found.values()):,.0f}"
     if wrong or dropped_late:
         detail += f"; {len(wrong):,} totals differ, {dropped_late:,} events came too late"
-    return Check(name, not wrong and not dropped_late, detail)
+    return DemoCheck(name, not wrong and not dropped_late, detail)
 
 
-def check_groups(client: Client, topic: str, groups: Sequence[str]) -> Check:
+def check_groups(client: Client, topic: str, groups: Sequence[str]) -> DemoCheck:
     """The pipelines' groups have committed the end of every partition."""
     ends = _ends(client, topic)
     behind = {}
@@ -106,19 +106,19 @@ def check_groups(client: Client, topic: str, groups: Sequence[str]) -> Check:
         committed = client.committed(group, list(ends))
         behind[group] = sum(max(0, end - max(0, committed.get(each, 0))) for each, end in ends.items())
     detail = ", ".join(f"{group} {lag:,} behind" for group, lag in behind.items())
-    return Check("the pipelines committed their offsets to their groups", not any(behind.values()), detail)
+    return DemoCheck("the pipelines committed their offsets to their groups", not any(behind.values()), detail)
 
 
-def check_rebalances(recorded: int, joined: int) -> Check:
+def check_rebalances(recorded: int, joined: int) -> DemoCheck:
     """Each member's arrival, at least, left its evidence."""
-    return Check(
+    return DemoCheck(
         "every rebalance of the ordinary group left a record of its cause",
         recorded >= joined,
         f"{recorded} rebalances recorded, {joined} members joined",
     )
 
 
-def read_online(file: Path) -> dict[tuple[int, str | None], Total]:
+def read_online(file: Path) -> dict[tuple[int, str | None], BucketTotal]:
     """The totals that the online pipeline left, by (start of the bucket in ms, key)."""
     import pyarrow
     import pyarrow.parquet
@@ -127,12 +127,12 @@ def read_online(file: Path) -> dict[tuple[int, str | None], Total]:
     starts = table.column("bucket").cast(pyarrow.timestamp("ms", tz="UTC")).cast(pyarrow.int64()).to_pylist()
     keys, events, measured, totals = (table.column(name).to_pylist() for name in ("key", "events", "measured", "total"))
     return {
-        (start, key): Total(count, known, total or 0.0)
+        (start, key): BucketTotal(count, known, total or 0.0)
         for start, key, count, known, total in zip(starts, keys, events, measured, totals, strict=True)
     }
 
 
-def _equal(wanted: Total | None, found: Total | None) -> bool:
+def _equal(wanted: BucketTotal | None, found: BucketTotal | None) -> bool:
     if wanted is None or found is None:
         return False
     return (

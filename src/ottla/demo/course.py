@@ -19,7 +19,7 @@ from ottla.demo.inputs import InputError
 from ottla.demo.jobs import GROUPS, Places, SparkJobs
 from ottla.demo.loading import Loader, slice_size
 from ottla.demo.processes import BrokerProcess
-from ottla.demo.rebalances import Evidence
+from ottla.demo.rebalances import RebalanceFollower
 from ottla.demo.results import Results, Sample
 from ottla.demo.screen import Screen
 
@@ -158,7 +158,7 @@ class DemoRun:
         churn = Churn(places.source, places.topic, self._options.pace_s / 8, self._screen.say)
         self._cleanup.callback(churn.stop)
         self._cleanup.callback(loader.stop)
-        evidence = Evidence(
+        evidence = RebalanceFollower(
             self._cleanup.enter_context(Client(places.source, client_id="demo", unknown_topic_timeout_ms=1))
         )
         results.members = churn.members
@@ -200,12 +200,12 @@ class DemoRun:
             if failure is not None:
                 raise failure
 
-    def _tell(self, evidence: Evidence) -> None:
+    def _tell(self, evidence: RebalanceFollower) -> None:
         for rebalance in evidence.follow():
             if rebalance.group == GROUP:
                 self._screen.say(f"rebalance: {rebalance.line}")
 
-    def _wait_for_the_end_of(self, evidence: Evidence) -> None:
+    def _wait_for_the_end_of(self, evidence: RebalanceFollower) -> None:
         """Members have left: wait for the record of the last leave, which is written a little later."""
         deadline = time.monotonic() + EVIDENCE_WAIT_S
         while time.monotonic() < deadline:
@@ -217,7 +217,7 @@ class DemoRun:
     def _check(self, results: Results, places: Places, ours: Client, theirs: Client, dropped: int) -> None:
         feed, topic = results.feed, places.topic
         found = results.checks
-        steps: tuple[Callable[[], checks.Check], ...] = (
+        steps: tuple[Callable[[], checks.DemoCheck], ...] = (
             lambda: checks.check_loaded(ours, topic, feed),
             lambda: checks.check_archive(ours, topic, feed, places.archive),
             lambda: checks.check_mirror(ours, theirs, topic),

@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local calendar days are counted 
 
 
 @dataclass(slots=True)
-class Total:
+class BucketTotal:
     """What the source file says of one key and bucket; `total` sums the measure over `measured` events that have it."""
 
     events: int = 0
@@ -68,15 +68,15 @@ class Feed:
         """The length of a bucket in milliseconds."""
         return _BUCKETS[self.bucket] * 1_000
 
-    def totals(self) -> dict[tuple[int, str | None], Total]:
+    def totals(self) -> dict[tuple[int, str | None], BucketTotal]:
         """Per (start of the bucket in ms, group): what the online pipeline must arrive at."""
         length = self.bucket_ms
-        found: dict[tuple[int, str | None], Total] = {}
+        found: dict[tuple[int, str | None], BucketTotal] = {}
         for event in self.events:
             place = (event.time_ms // length * length, event.group)
             total = found.get(place)
             if total is None:
-                total = found[place] = Total()
+                total = found[place] = BucketTotal()
             total.events += 1
             if event.measure is not None:
                 total.measured += 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalance:
+class ObservedRebalance:
     """One rebalance: when it began (ms since 1970), what for, and what it cost."""
 
     group: str
@@ -47,13 +47,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def parse_rebalance(value: bytes) -> Rebalance:
+def parse_rebalance(value: bytes) -> ObservedRebalance:
     """One record of the evidence topic. Raises ValueError or KeyError for anything else."""
     told: dict[str, Any] = json.loads(value)
     named = (*told.get("members", ()), *told.get("removed", ()), *told["causes"])
     names = {each["member_id"]: each["client_id"] for each in named if each.get("client_id")}
     pauses = [each.get("pause_ms") or 0 for each in told.get("members", ())]
-    return Rebalance(
+    return ObservedRebalance(
         group=told["group"],
         generation=told["generation"],
         outcome=told["outcome"],
@@ -72,15 +72,15 @@ def _cause(told: dict[str, Any], names: dict[str, str]) -> str:
     return cause_in_words(told, names.get(member_id, member_id))
 
 
-class Evidence:
+class RebalanceFollower:
     """Follows the evidence topic, which appears with the first rebalance."""
 
     def __init__(self, client: Client) -> None:
-        self.rebalances: list[Rebalance] = []
+        self.rebalances: list[ObservedRebalance] = []
         self._client = client
         self._position: dict[Any, int] = {}
 
-    def follow(self) -> list[Rebalance]:
+    def follow(self) -> list[ObservedRebalance]:
         """The rebalances recorded since the last call, in the order they began."""
         from ottla.client.errors import UnknownTopicError
         from ottla.client.model import TopicPartition
@@ -93,7 +93,7 @@ class Evidence:
         unseen = [each for each in partitions if each not in self._position]
         if unseen:
             self._position |= self._client.offsets_at(unseen, EARLIEST)
-        fresh: list[Rebalance] = []
+        fresh: list[ObservedRebalance] = []
         for partition, end in self._client.offsets_at(partitions, LATEST).items():
             if end > self._position[partition]:
                 for records in self._client.read_range(partition, self._position[partition], end):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ottla.demo.checks import Check
-from ottla.demo.feed import Feed, Total
+from ottla.demo.checks import DemoCheck
+from ottla.demo.feed import BucketTotal, Feed
 from ottla.demo.processes import Member
-from ottla.demo.rebalances import Rebalance
+from ottla.demo.rebalances import ObservedRebalance
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Results:
     total_s: float = 0.0
     online_updates: int = 0
     samples: list[Sample] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    rebalances: Sequence[Rebalance] = ()
+    checks: list[DemoCheck] = field(default_factory=list)
+    rebalances: Sequence[ObservedRebalance] = ()
     members: Sequence[Member] = ()
-    online: dict[tuple[int, str | None], Total] = field(default_factory=dict)
+    online: dict[tuple[int, str | None], BucketTotal] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

@@ -12,7 +12,7 @@ from ottla.assign.assignor import PartitionAssignor, TopicMetadata
 from ottla.assign.consumer_protocol import Partitions
 from ottla.assign.registry import BUILT_IN
 from ottla.assign.simulation import (
-    Change,
+    GroupChange,
     Outcome,
     SimulatedGroup,
     SimulatedMember,
@@ -61,7 +61,7 @@ def _sticky() -> Iterator[str]:
     yield from _settled("sticky", group)
     yield ""
     yield "C1 leaves. Its partitions are shared out, the others keep theirs; round robin begins anew."
-    yield from _compared(group, Change(leaving=("C1",)), ("sticky", "roundrobin"))
+    yield from _compared(group, GroupChange(leaving=("C1",)), ("sticky", "roundrobin"))
 
 
 def _sticky_unequal() -> Iterator[str]:
@@ -70,7 +70,7 @@ def _sticky_unequal() -> Iterator[str]:
     yield from _settled("sticky", group)
     yield ""
     yield "C0 leaves:"
-    yield from _compared(group, Change(leaving=("C0",)), ("sticky", "roundrobin"))
+    yield from _compared(group, GroupChange(leaving=("C0",)), ("sticky", "roundrobin"))
 
 
 def _cooperative() -> Iterator[str]:
@@ -81,14 +81,14 @@ def _cooperative() -> Iterator[str]:
     group = SimulatedGroup({"p": TopicMetadata(3)}, members)
     yield "Cooperative members keep consuming while they join. What has to move is first only given up, and given to"
     yield "its new owner in a second rebalance; everything else goes on all the time. consumer3 joins:"
-    outcome = _simulated("cooperative-sticky", group, Change(joining={"consumer3": SimulatedMember(("p",))}))
+    outcome = _simulated("cooperative-sticky", group, GroupChange(joining={"consumer3": SimulatedMember(("p",))}))
     yield "  before"
     yield from _owned(outcome.before, "    ")
     for number, assigned in enumerate(outcome.rounds, 1):
         yield f"  after rebalance {number}"
         yield from _owned(assigned, "    ")
     yield f"  {outcome.kept} partitions were consumed throughout, {outcome.paused} stopped for a while. Eager:"
-    eager = _simulated("sticky", group, Change(joining={"consumer3": SimulatedMember(("p",))}))
+    eager = _simulated("sticky", group, GroupChange(joining={"consumer3": SimulatedMember(("p",))}))
     yield f"  {eager.kept} partitions stay where they are, but {eager.paused} stopped for a while."
 
 
@@ -232,7 +232,7 @@ def _settled(assignor: str, group: SimulatedGroup) -> Iterator[str]:
     yield from _owned({name: member.owned for name, member in after.members.items()}, "  ")
 
 
-def _simulated(assignor: str, group: SimulatedGroup, change: Change) -> Outcome:
+def _simulated(assignor: str, group: SimulatedGroup, change: GroupChange) -> Outcome:
     make: Callable[[], PartitionAssignor] = BUILT_IN[assignor]
     outcome = simulate(group, change, make)
     assert isinstance(outcome, Outcome), outcome
@@ -240,7 +240,7 @@ def _simulated(assignor: str, group: SimulatedGroup, change: Change) -> Outcome:
     return outcome
 
 
-def _compared(group: SimulatedGroup, change: Change, assignors: Sequence[str]) -> Iterator[str]:
+def _compared(group: SimulatedGroup, change: GroupChange, assignors: Sequence[str]) -> Iterator[str]:
     for assignor in assignors:
         outcome = _simulated(assignor, group, change)
         total = sum(map(count, outcome.after.values()))

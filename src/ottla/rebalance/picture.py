@@ -37,7 +37,7 @@ Row = tuple[str, list[tuple[str, int]], bool]
 """A member: its name, its partitions in order, whether it is there at all."""
 
 
-class TooLarge(Exception):
+class PictureTooLarge(Exception):
     """There are more squares than a picture can show."""
 
 
@@ -45,7 +45,7 @@ def draw(outcomes: Sequence[Outcome]) -> str:
     """The whole picture. Raises TooLarge."""
     squares = sum(len(owners(one.before)) + len(owners(one.after)) for one in outcomes)
     if squares > MOST_SQUARES:
-        raise TooLarge(f"a picture of {squares:,} squares would be too large ({MOST_SQUARES:,} at most)")
+        raise PictureTooLarge(f"a picture of {squares:,} squares would be too large ({MOST_SQUARES:,} at most)")
     names = list(dict.fromkeys(name for one in outcomes for name in (*one.before, *one.after)))
     colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
     panels, top = [], _MARGIN

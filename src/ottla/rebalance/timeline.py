@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from ottla.rebalance.picture import COLOURS, FAINT, INK, TooLarge
+from ottla.rebalance.picture import COLOURS, FAINT, INK, PictureTooLarge
 from ottla.sim.churn_script import ChurnScript
 from ottla.sim.consumption import Reading
 from ottla.sim.design import DesignResult
@@ -28,7 +28,7 @@ def draw_timeline(script: ChurnScript, results: Sequence[DesignResult]) -> str:
     """The whole picture. Raises TooLarge."""
     pieces = sum(len(result.readings) for result in results)
     if pieces > MOST_READINGS:
-        raise TooLarge(f"a picture of {pieces:,} pieces would be too large ({MOST_READINGS:,} at most)")
+        raise PictureTooLarge(f"a picture of {pieces:,} pieces would be too large ({MOST_READINGS:,} at most)")
     names = list(dict.fromkeys([*script.members, *(turn.member for turn in script.turns if turn.member)]))
     colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
     scale = _WIDTH / (script.end_ms - script.begin_ms)

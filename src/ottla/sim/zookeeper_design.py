@@ -21,9 +21,9 @@ from ottla.sim.virtual_loop import VirtualTimeLoop, run_in_virtual_time
 from ottla.sim.zookeeper_service import SimulatedZk, SimulatedZooKeeper
 from ottla.zk.client import ensure_path
 from ottla.zk.layout import BrokerIdZnode, ConsumerRegistration, TopicAssignment, TopicZnode
-from ottla.zkconsumer.commits import Commits
-from ottla.zkconsumer.figures import Figures
-from ottla.zkconsumer.group_member import GroupMember
+from ottla.zkconsumer.commits import OffsetCommits
+from ottla.zkconsumer.figures import RebalanceFigures
+from ottla.zkconsumer.group_member import HighLevelMember
 from ottla.zkconsumer.offset_stores import ZooKeeperOffsets
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
 from ottla.zkconsumer.rebalancer import RebalanceSettings
@@ -75,7 +75,7 @@ class _Fetching:
         self.consumption.claimed(self.member, [partition for _, partition in self.read], self.loop.now_ms)
 
 
-class _Counted(Figures):
+class _Counted(RebalanceFigures):
     """Counts the rebalances that ended well, too."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class _Counted(Figures):
         self.ended = 0
 
     def rebalanced(self, owned: int) -> None:
-        """See `Figures.rebalanced`."""
+        """See `RebalanceFigures.rebalanced`."""
         self.ended += 1
 
 
@@ -208,7 +208,7 @@ class ZooKeeperDesign:
         zk, figures = self._server.connect(self._weather.slowness(name), self._weather.loss), _Counted()
         fetching = _Fetching(name, self._consumption, self._loop, self._chance)
         queue = _Queue()
-        group_member = GroupMember(
+        group_member = HighLevelMember(
             zk,
             RebalanceSettings(
                 GROUP_ID,
@@ -219,7 +219,7 @@ class ZooKeeperDesign:
             ),
             ConsumerRegistration({TOPIC: 1}),
             fetching,
-            Commits(ZooKeeperOffsets(zk, GROUP_ID), OFFSET_RETRIES, OFFSET_BACKOFF_MS, zk.sleep),
+            OffsetCommits(ZooKeeperOffsets(zk, GROUP_ID), OFFSET_RETRIES, OFFSET_BACKOFF_MS, zk.sleep),
             lambda _thread, _topic: queue,
             zk.sleep,
             figures,

@@ -82,7 +82,7 @@ class TimestampMiss(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """How to reach the cluster, reading and writing alike. `request_timeout_ms` is in milliseconds."""
 
     bootstrap_servers: str
@@ -122,7 +122,7 @@ class Bound:
 class ReadOptions:
     """Checked options of a reader. `rows_per_batch` and `fetch_max_bytes` bound what a task holds in memory."""
 
-    connection: Connection
+    connection: ConnectionOptions
     selection: Selection
     starting: Bound
     ending: Bound
@@ -140,7 +140,7 @@ class ReadOptions:
 class WriteOptions:
     """Checked options of a writer. `topic`, where given, wins over the column of that name."""
 
-    connection: Connection
+    connection: ConnectionOptions
     topic: str | None = None
     acks: int = -1
     compression_type: str = "none"
@@ -241,14 +241,14 @@ def _unknown_option(name: str, names: Mapping[str, str], purpose: str) -> str:
     return f"unknown option {name!r} when {purpose}; {advice}"
 
 
-def _connection(given: _Given) -> Connection:
+def _connection(given: _Given) -> ConnectionOptions:
     servers = (given.get(BOOTSTRAP) or "").strip()
     if not servers:
         raise OptionError(f"option {BOOTSTRAP} is missing; give it as host:port[,host:port]")
     protocol = given.get("kafka.security.protocol")
     if protocol is not None and protocol.strip().upper() != "PLAINTEXT":
         raise OptionError(f"option kafka.security.protocol: {protocol!r} is not served yet; only PLAINTEXT is")
-    return Connection(
+    return ConnectionOptions(
         bootstrap_servers=servers,
         client_id=given.get("kafka.client.id") or "ottla-spark",
         request_timeout_ms=given.positive("kafka.request.timeout.ms") or DEFAULT_REQUEST_TIMEOUT_MS,

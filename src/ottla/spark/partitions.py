@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.model import TopicPartition
 from ottla.spark.offsets import EARLIEST, LATEST, Offsets
-from ottla.spark.options import Bound, Connection, OptionError, ReadOptions, Selection, TimestampMiss
+from ottla.spark.options import Bound, ConnectionOptions, OptionError, ReadOptions, Selection, TimestampMiss
 
 if TYPE_CHECKING:
     from ottla.client.sync import Client
@@ -20,7 +20,7 @@ class DataLossError(RuntimeError):
     """Records that the query has not read yet were deleted from the topic."""
 
 
-def connect(connection: Connection) -> Client:
+def connect(connection: ConnectionOptions) -> Client:
     """A client of the cluster; the caller closes it."""
     from ottla.client.sync import Client
 

@@ -22,7 +22,7 @@ class OffsetsNotCommittedError(ClientError):
     """Offsets were not committed, so that what was consumed will be read again; the cause is the last attempt's."""
 
 
-class Commits:
+class OffsetCommits:
     """The offsets of one consumer's group, wherever they are kept."""
 
     def __init__(

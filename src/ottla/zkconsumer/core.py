@@ -21,11 +21,11 @@ from ottla.zk.layout import ConsumerRegistration, SubscriptionPattern
 from ottla.zk.tree import ZkError
 from ottla.zkconsumer.brokers import ZkBrokers
 from ottla.zkconsumer.chunk_queue import ChunkQueue
-from ottla.zkconsumer.commits import Commits
+from ottla.zkconsumer.commits import OffsetCommits
 from ottla.zkconsumer.fetcher import FetcherSettings
 from ottla.zkconsumer.fetcher_manager import FetcherManager
-from ottla.zkconsumer.figures import Figures
-from ottla.zkconsumer.group_member import GroupMember
+from ottla.zkconsumer.figures import RebalanceFigures
+from ottla.zkconsumer.group_member import HighLevelMember
 from ottla.zkconsumer.highlevel_config import HighLevelConsumerConfig
 from ottla.zkconsumer.listener_thread import ListenerThread
 from ottla.zkconsumer.offset_stores import DualOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
@@ -50,19 +50,19 @@ class _Parts(NamedTuple):
     zk: ZkClient
     brokers: ZkBrokers
     manager: FetcherManager
-    commits: Commits
+    commits: OffsetCommits
 
 
 class ConnectorCore:
     """Open it, start its streams once, shut it down."""
 
     def __init__(self, config: HighLevelConsumerConfig, open_zk: OpenZk, clock: Clock | None = None) -> None:
-        self.figures = Figures()
+        self.figures = RebalanceFigures()
         self.config = config
         self._open_zk = open_zk
         self._clock = clock or SystemClock()
         self._made: _Parts | None = None
-        self._member: GroupMember | None = None
+        self._member: HighLevelMember | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._queues: Collection[ChunkQueue] = ()
         self._listener: ListenerThread | None = None
@@ -80,7 +80,7 @@ class ConnectorCore:
             config.fetch_message_max_bytes, config.fetch_min_bytes, config.fetch_wait_max_ms, config.auto_offset_reset
         )
         manager = FetcherManager(brokers, settings, config.num_consumer_fetchers, config.refresh_leader_backoff_ms)
-        commits = Commits(
+        commits = OffsetCommits(
             self._store(zk, brokers),
             config.offsets_commit_max_retries,
             config.offsets_channel_backoff_ms,
@@ -114,7 +114,7 @@ class ConnectorCore:
         config, parts = self.config, self._parts
         self._queues = queues
         parts.manager.add_queues(queues)
-        self._member = member = GroupMember(
+        self._member = member = HighLevelMember(
             parts.zk,
             RebalanceSettings(
                 config.group_id,

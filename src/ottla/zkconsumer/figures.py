@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.zk.client import SessionListener, Watcher, ZkClient
 
 
-class Step(Enum):
+class RebalanceStep(Enum):
     """The steps of a rebalance, in their order."""
 
     STOP_FETCHERS = "stop fetchers"
@@ -25,7 +25,7 @@ class Step(Enum):
     START_FETCHERS = "start fetchers"
 
 
-class Figures:
+class RebalanceFigures:
     """Counters of one consumer. Override `step` and `rebalanced` to follow its progress."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Figures:
         self.failed = 0
         """Rebalances that were given up after their last try."""
 
-    def step(self, step: Step) -> None:
+    def step(self, step: RebalanceStep) -> None:
         """A step of an attempt begins."""
 
     def rebalanced(self, owned: int) -> None:
@@ -53,7 +53,7 @@ class Figures:
 class CountedZk:
     """A `ZkClient` whose operations are counted."""
 
-    def __init__(self, zk: ZkClient, figures: Figures) -> None:
+    def __init__(self, zk: ZkClient, figures: RebalanceFigures) -> None:
         self._zk = zk
         self._figures = figures
 

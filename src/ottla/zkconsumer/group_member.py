@@ -16,7 +16,7 @@ from ottla.env.futures import settle
 from ottla.zk.client import ConnectionLossError, SessionEvent, ZkClient
 from ottla.zk.layout import ConsumerRegistration
 from ottla.zk.tree import SessionExpiredError, SessionMovedError, ZkError
-from ottla.zkconsumer.figures import CountedZk, Figures
+from ottla.zkconsumer.figures import CountedZk, RebalanceFigures
 from ottla.zkconsumer.listeners import Listeners
 from ottla.zkconsumer.partition_info import ChunkSink, FetchControl
 from ottla.zkconsumer.rebalancer import (
@@ -34,7 +34,7 @@ _PASSING = (ConnectionLossError, SessionExpiredError, SessionMovedError)
 _log = logging.getLogger("ottla.zkconsumer")
 
 
-class GroupMember:
+class HighLevelMember:
     """Make it, `start` it once, run `watch` in a task. Its rebalancer has what it owns."""
 
     def __init__(
@@ -46,7 +46,7 @@ class GroupMember:
         offsets: Offsets,
         queue_of: Callable[[ConsumerThread, str], ChunkSink],
         sleep: Callable[[float], Awaitable[object]],
-        figures: Figures,
+        figures: RebalanceFigures,
         *,
         session_timeout_ms: int = 6000,
         always_watch_brokers: bool = False,

@@ -15,16 +15,16 @@ from ottla.client.model import TopicPartition
 from ottla.zk.client import ZkClient
 from ottla.zk.layout import PartitionOwnerZnode
 from ottla.zk.tree import NodeExistsError, NoNodeError, SessionExpiredError, Stat, ZkError
-from ottla.zkconsumer.figures import Figures
+from ottla.zkconsumer.figures import RebalanceFigures
 from ottla.zkconsumer.znodes import make_node
 
 _log = logging.getLogger("ottla.zkconsumer")
 
 
-class Ownership:
+class PartitionOwnership:
     """The owner nodes of one consumer."""
 
-    def __init__(self, zk: ZkClient, group: str, figures: Figures) -> None:
+    def __init__(self, zk: ZkClient, group: str, figures: RebalanceFigures) -> None:
         self._zk = zk
         self._group = group
         self._figures = figures

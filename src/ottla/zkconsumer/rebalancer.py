@@ -20,9 +20,9 @@ from ottla.client.model import TopicPartition
 from ottla.zk.client import ConnectionLossError, ZkClient
 from ottla.zk.tree import ZkError
 from ottla.zkconsumer.context import read_context
-from ottla.zkconsumer.figures import Figures, Step
+from ottla.zkconsumer.figures import RebalanceFigures, RebalanceStep
 from ottla.zkconsumer.listeners import Listeners
-from ottla.zkconsumer.ownership import Ownership
+from ottla.zkconsumer.ownership import PartitionOwnership
 from ottla.zkconsumer.partition_info import ChunkSink, FetchControl, PartitionTopicInfo
 
 _log = logging.getLogger("ottla.zkconsumer")
@@ -93,7 +93,7 @@ class Rebalancer:
         offsets: Offsets,
         queue_of: Callable[[ConsumerThread, str], ChunkSink],
         sleep: Callable[[float], Awaitable[object]],
-        figures: Figures,
+        figures: RebalanceFigures,
         hooks: RebalanceHooks | None = None,
     ) -> None:
         self._zk = zk
@@ -104,7 +104,7 @@ class Rebalancer:
         self._queue_of = queue_of
         self._sleep = sleep
         self._figures = figures
-        self._ownership = Ownership(zk, settings.group, figures)
+        self._ownership = PartitionOwnership(zk, settings.group, figures)
         self._session_is_over = False
         #: What was owned when the rebalance under way began.
         self._had: set[TopicPartition] = set()
@@ -181,18 +181,18 @@ class Rebalancer:
             _log.warning("%s waits for a broker: none is alive", settings.consumer)
             return True
         await self._release()
-        self._begin(Step.READ_CONTEXT)
+        self._begin(RebalanceStep.READ_CONTEXT)
         context = await read_context(
             self._zk, settings.group, settings.consumer, exclude_internal_topics=settings.exclude_internal_topics
         )
         if missing := [topic for topic, numbers in context.partitions.items() if not numbers]:
             _log.warning("%s waits for topics that do not exist (yet): %s", settings.consumer, ", ".join(missing))
-        self._begin(Step.ASSIGN)
+        self._begin(RebalanceStep.ASSIGN)
         assignments = context.assign(settings.strategy)
         decision = context.mine(assignments)
-        self._begin(Step.FETCH_OFFSETS)
+        self._begin(RebalanceStep.FETCH_OFFSETS)
         offsets = await self._offsets.fetch(decision) if decision else {}
-        self._begin(Step.CLAIM)
+        self._begin(RebalanceStep.CLAIM)
         if not await self._ownership.claim_all(decision):
             return False
         # Who had a partition until its claim may have committed after the look at the offsets.
@@ -202,7 +202,7 @@ class Rebalancer:
         self._check_session()
         if self.hooks is not None:
             await self.hooks.before_starting_fetchers(settings.consumer, _global(assignments))
-        self._begin(Step.START_FETCHERS)
+        self._begin(RebalanceStep.START_FETCHERS)
         self.registry = {
             partition: PartitionTopicInfo(
                 partition, thread, self._queue_of(thread, partition.topic), offsets.get(partition, -1)
@@ -215,17 +215,17 @@ class Rebalancer:
 
     async def _release(self) -> None:
         """Stop reading, keep how far it came, and let go of everything."""
-        self._begin(Step.STOP_FETCHERS)
+        self._begin(RebalanceStep.STOP_FETCHERS)
         await self._fetching.stop()
         if self._settings.auto_commit:
-            self._begin(Step.COMMIT)
+            self._begin(RebalanceStep.COMMIT)
             await self._commit(self.consumed_offsets)
         if self.hooks is not None:
             owned: Owned = {}
             for topic, partition in self.registry:
                 owned.setdefault(topic, set()).add(partition)
             await self.hooks.before_releasing_partitions(owned)
-        self._begin(Step.RELEASE)
+        self._begin(RebalanceStep.RELEASE)
         async with self._offsets.standing_still:
             await self._ownership.release()
             self._had |= self.registry.keys()
@@ -247,7 +247,7 @@ class Rebalancer:
         except ZkError as error:
             _log.warning("%s could not release its partitions: %s", self._settings.consumer, error)
 
-    def _begin(self, step: Step) -> None:
+    def _begin(self, step: RebalanceStep) -> None:
         self._check_session()
         self._figures.step(step)
 

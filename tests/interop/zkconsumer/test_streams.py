@@ -14,7 +14,7 @@ from ottla.client.group_offsets import NO_GENERATION
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Admin
 from ottla.zkconsumer import Whitelist
-from ottla.zkconsumer.figures import Figures, Step
+from ottla.zkconsumer.figures import RebalanceFigures, RebalanceStep
 from support.java import PROJECT
 from support.processes import ServerProcess
 from support.waiting import Stopwatch, wait_until
@@ -156,17 +156,17 @@ def test_a_session_that_expires(cluster: Cluster, group: Group, unique: str) -> 
     wait_until(lambda: set(first.values) | set(second.values) == set(range(80)), "both to read on")
 
 
-@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.name.lower())
+@pytest.mark.parametrize("step", list(RebalanceStep), ids=lambda step: step.name.lower())
 def test_a_session_that_expires_in_the_middle_of_a_rebalance(
-    cluster: Cluster, group: Group, unique: str, step: Step
+    cluster: Cluster, group: Group, unique: str, step: RebalanceStep
 ) -> None:
     cluster.create(unique, 3)
     first = group.start({unique: 1}, consumer_id="c1")
     second = group.connect(consumer_id="c2")
-    expired: list[Step] = []
+    expired: list[RebalanceStep] = []
 
-    class Expiring(Figures):
-        def step(self, now: Step) -> None:
+    class Expiring(RebalanceFigures):
+        def step(self, now: RebalanceStep) -> None:
             if now is step and not expired:
                 expired.append(now)
                 expire(cluster, second)  # the rebalance goes on before it learns of it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.demo.feed import MOST_BUCKETS, Event, Feed, Total, choose_bucket
+from ottla.demo.feed import MOST_BUCKETS, BucketTotal, Event, Feed, choose_bucket
 
 HOUR = 3_600_000
 
@@ -21,9 +21,9 @@ def test_totals_per_bucket_and_group() -> None:
         Event(HOUR, None, b"", None, 1.0),
     )
     assert feed.totals() == {
-        (0, "UA"): Total(2, 2, 3.0),
-        (HOUR, "UA"): Total(1, 0, 0.0),
-        (HOUR, None): Total(1, 1, 1.0),
+        (0, "UA"): BucketTotal(2, 2, 3.0),
+        (HOUR, "UA"): BucketTotal(1, 0, 0.0),
+        (HOUR, None): BucketTotal(1, 1, 1.0),
     }
 
 

@@ -27,7 +27,7 @@ RECORD = {
 }
 
 
-def _parse(**changes: object) -> rebalances.Rebalance:
+def _parse(**changes: object) -> rebalances.ObservedRebalance:
     return parse_rebalance(json.dumps(RECORD | changes).encode())
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.demo.checks import Check
+from ottla.demo.checks import DemoCheck
 from ottla.demo.feed import Event, Feed
 from ottla.demo.page import write_page
 from ottla.demo.plots import draw_picture, draw_svg, plots
 from ottla.demo.processes import Member
-from ottla.demo.rebalances import Rebalance
+from ottla.demo.rebalances import ObservedRebalance
 from ottla.demo.results import Results, Sample
 
 
@@ -25,13 +25,13 @@ def _results(events: list[Event], **settings: str) -> Results:
         Sample(1.5, {"loaded": len(events), "online": 0}),
         Sample(2.0, {"loaded": len(events), "online": len(events)}),
     ]
-    results.checks = [Check("all there", True, "1 < 2"), Check("equal", True, "yes")]
+    results.checks = [DemoCheck("all there", True, "1 < 2"), DemoCheck("equal", True, "yes")]
     results.members = [
         Member("anna", [(1_000.5, "assigned", [0, 1, 2, 3]), (1_001.0, "revoked", []), (1_001.1, "assigned", [0])]),
         Member("ben", [(1_001.1, "assigned", [1, 2, 3]), (1_001.5, "killed", [])]),
         Member("cleo"),
     ]
-    results.rebalances = [Rebalance("g", 1, "stable", 1_000_400, 5, ("anna <b>joined</b>",), 1, 0, 0, 3)]
+    results.rebalances = [ObservedRebalance("g", 1, "stable", 1_000_400, 5, ("anna <b>joined</b>",), 1, 0, 0, 3)]
     return results
 
 
@@ -54,7 +54,7 @@ def test_the_page_holds_everything_and_escapes_it(tmp_path: Path) -> None:
     assert "1 &lt; 2" in page
     assert "Every check passed." in page
     assert "loaded in" in page
-    results.checks.append(Check("bad", False, "no"))
+    results.checks.append(DemoCheck("bad", False, "no"))
     write_page(results, tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Some checks failed." in page

@@ -18,11 +18,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.spark.options import Connection, OptionError, WriteOptions
+from ottla.spark.options import ConnectionOptions, OptionError, WriteOptions
 from ottla.spark.sink import BatchWriter, RecordsWritten, StreamWriter, check_columns, write_rows
 
-TO_TOPIC = WriteOptions(Connection("h:1"), topic="t")
-ANYWHERE = WriteOptions(Connection("h:1"))
+TO_TOPIC = WriteOptions(ConnectionOptions("h:1"), topic="t")
+ANYWHERE = WriteOptions(ConnectionOptions("h:1"))
 TYPES: dict[str, DataType] = {
     "string": StringType(),
     "binary": BinaryType(),
@@ -116,7 +116,7 @@ def test_a_row_without_topic_is_refused(cluster) -> None:
 
 
 def test_producer_settings_are_handed_on(cluster) -> None:
-    options = WriteOptions(Connection("h:1"), topic="t", acks=1, compression_type="lz4", batch_size=7)
+    options = WriteOptions(ConnectionOptions("h:1"), topic="t", acks=1, compression_type="lz4", batch_size=7)
     write_rows(iter(()), options)
     given = {"bootstrap_servers": "h:1", "acks": 1, "compression_type": "lz4", "batch_size": 7}
     assert given.items() <= cluster.producer_settings.items()

@@ -10,7 +10,7 @@ from ottla.client.model import TopicPartition
 from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import ConsumerIdZnode, ConsumerOffsetZnode, ConsumerRegistration, PartitionOwnerZnode
-from ottla.zkconsumer.figures import Step
+from ottla.zkconsumer.figures import RebalanceStep
 from ottla.zkconsumer.rebalancer import ConsumerRebalanceFailedError
 from ottla.zkconsumer.registration import ConsumerIdInUseError
 from support.zk_groups import GROUP, World, static
@@ -18,7 +18,7 @@ from support.zk_groups import GROUP, World, static
 pytestmark = pytest.mark.spec("Z6")
 
 ONE = static(t=1)
-STEPS = list(Step)
+STEPS = list(RebalanceStep)
 
 
 def virtually(scenario):
@@ -115,7 +115,7 @@ def test_the_steps_in_their_order():
         assert (member.figures.rebalances, member.figures.tries, member.figures.owned) == (1, 1, [1])
         member.figures.steps.clear()
         no_commit = await world.start("c2", ONE, auto_commit=False)
-        assert no_commit.figures.steps == [step for step in STEPS if step is not Step.COMMIT]
+        assert no_commit.figures.steps == [step for step in STEPS if step is not RebalanceStep.COMMIT]
 
     virtually(scenario)
 

@@ -12,7 +12,7 @@ from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import ConsumerIdZnode, ConsumerOffsetZnode, ConsumerRegistration, PartitionOwnerZnode
 from ottla.zk.tree import NoAuthError
-from ottla.zkconsumer.commits import Commits
+from ottla.zkconsumer.commits import OffsetCommits
 from ottla.zkconsumer.offset_stores import ZooKeeperOffsets
 from ottla.zkconsumer.rebalancer import ConsumerRebalanceFailedError
 from support.zk_groups import GROUP, World, static
@@ -126,7 +126,7 @@ def test_a_commit_that_is_tried_again_leaves_out_what_is_not_owned_any_more():
                     raise NoAuthError("/", "for a test")
                 await super().commit(offsets, **options)
 
-        commits = Commits(Store(member.zk, GROUP), 5, 30_000, asyncio.sleep)
+        commits = OffsetCommits(Store(member.zk, GROUP), 5, 30_000, asyncio.sleep)
         slow = asyncio.create_task(commits.commit(member.group_member.rebalancer.consumed_offsets))
         second = await world.start("c2", ONE)
         await world.settle(10)
@@ -263,7 +263,7 @@ def test_offsets_that_a_coordinator_refuses_for_good_are_told():
             async def fetch(self, partitions):
                 raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "group g: offsets cannot be read")
 
-        commits = Commits(Refusing(world.session(), GROUP), 5, 1000, asyncio.sleep)
+        commits = OffsetCommits(Refusing(world.session(), GROUP), 5, 1000, asyncio.sleep)
         with pytest.raises(BrokerError, match="offsets cannot be read"):
             await asyncio.wait_for(commits.fetch([P]), 600)
 

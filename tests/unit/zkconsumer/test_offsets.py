@@ -10,7 +10,7 @@ from ottla.client.errors import ClientError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
-from ottla.zkconsumer.commits import Commits, OffsetsNotCommittedError
+from ottla.zkconsumer.commits import OffsetCommits, OffsetsNotCommittedError
 from ottla.zkconsumer.offset_stores import DualOffsets, ZooKeeperOffsets
 from support.zk_groups import GROUP, World
 
@@ -104,7 +104,7 @@ def test_what_kafka_refuses_does_not_go_to_zookeeper():
 def test_commits_are_tried_again_as_the_settings_say(failures, retry, succeeds):
     async def scenario():
         store = MemoryOffsets(failures)
-        commits = Commits(store, 5, 1000, asyncio.sleep)
+        commits = OffsetCommits(store, 5, 1000, asyncio.sleep)
         if succeeds:
             await commits.commit(lambda: {P: 1}, retry_on_failure=retry)
             assert store.offsets == {P: 1}
@@ -120,7 +120,7 @@ def test_commits_are_tried_again_as_the_settings_say(failures, retry, succeeds):
 def test_nothing_to_commit_asks_nobody():
     async def scenario():
         store = MemoryOffsets()
-        await Commits(store, 5, 1000, asyncio.sleep).commit(dict)
+        await OffsetCommits(store, 5, 1000, asyncio.sleep).commit(dict)
         assert store.calls == 0
 
     run_in_virtual_time(scenario())
@@ -129,6 +129,6 @@ def test_nothing_to_commit_asks_nobody():
 def test_offsets_are_asked_for_until_they_come():
     async def scenario():
         store = MemoryOffsets(failures=20, offsets={P: 3})
-        assert await Commits(store, 5, 1000, asyncio.sleep).fetch([P]) == {P: 3}
+        assert await OffsetCommits(store, 5, 1000, asyncio.sleep).fetch([P]) == {P: 3}
 
     run_in_virtual_time(scenario())

@@ -17,7 +17,7 @@ from ottla.groups.evidence import EVIDENCE_TOPIC
 from ottla.peer.cluster import Cluster
 
 
-class Watcher(Protocol):
+class GroupWatcher(Protocol):
     """Receives what happens."""
 
     def state(self, group: GroupDescription, before: str | None, at_ms: int) -> None:
@@ -80,7 +80,7 @@ class JsonWatcher:
 async def follow(
     cluster: Cluster,
     group_ids: Sequence[str],
-    watcher: Watcher,
+    watcher: GroupWatcher,
     interval_s: float,
     most_rebalances: int | None,
     report: Callable[[str], int],
@@ -117,7 +117,7 @@ async def follow(
 
 
 async def _report_states(
-    cluster: Cluster, group_ids: Sequence[str], states: dict[str, GroupDescription], watcher: Watcher
+    cluster: Cluster, group_ids: Sequence[str], states: dict[str, GroupDescription], watcher: GroupWatcher
 ) -> None:
     groups = Groups(cluster)
     found: Iterable[GroupDescription] = await (groups.describe_each(group_ids) if group_ids else groups.list_all())

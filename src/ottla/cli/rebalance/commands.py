@@ -24,7 +24,7 @@ from ottla.cli.rebalance import COMMAND
 from ottla.cli.terminal import Column, Terminal, write_json
 
 if TYPE_CHECKING:
-    from ottla.assign.simulation import Change, Outcome, SimulatedGroup
+    from ottla.assign.simulation import GroupChange, Outcome, SimulatedGroup
     from ottla.peer.cluster import Cluster
     from ottla.rebalance.comparison import ComparisonResult
 
@@ -177,8 +177,8 @@ def example(
 app.command("lesson", hidden=True)(example)  # the former name
 
 
-def _change(group: SimulatedGroup, options: _ChangeOptions) -> Change:
-    from ottla.assign.simulation import Change, newcomers
+def _change(group: SimulatedGroup, options: _ChangeOptions) -> GroupChange:
+    from ottla.assign.simulation import GroupChange, newcomers
 
     counts: dict[str, int] = {}
     for one in options.partitions:
@@ -187,7 +187,7 @@ def _change(group: SimulatedGroup, options: _ChangeOptions) -> Change:
             raise CommandError(f"--partitions {one!r} is not of the form TOPIC=N")
         counts[topic] = int(number)
     leaving = tuple(dict.fromkeys(_member(group, one) for one in options.remove))
-    return Change(leaving, newcomers(group, options.add), counts)
+    return GroupChange(leaving, newcomers(group, options.add), counts)
 
 
 def _member(group: SimulatedGroup, wanted: str) -> str:
@@ -200,7 +200,7 @@ def _member(group: SimulatedGroup, wanted: str) -> str:
     raise CommandError(f"--remove {wanted}: no such member; members are {', '.join(list(group.members)[:10])}")
 
 
-def _outcomes(group: SimulatedGroup, change: Change, names: Sequence[str]) -> list[Outcome]:
+def _outcomes(group: SimulatedGroup, change: GroupChange, names: Sequence[str]) -> list[Outcome]:
     from ottla.assign.registry import BUILT_IN, AssignorError, load_assignors
     from ottla.assign.simulation import Impossible, simulate
 
@@ -254,11 +254,11 @@ def _draw_timeline(result: ComparisonResult, path: Path) -> None:
 
 
 def _write_picture(draw: Callable[[], str], path: Path, cure: str) -> None:
-    from ottla.rebalance.picture import TooLarge
+    from ottla.rebalance.picture import PictureTooLarge
 
     try:
         path.write_text(draw(), encoding="utf-8")
-    except TooLarge as problem:
+    except PictureTooLarge as problem:
         raise CommandError(f"--picture: {problem}; {cure}") from problem
     except OSError as error:
         raise CommandError(f"--picture: {path} cannot be written: {error.strerror}") from error

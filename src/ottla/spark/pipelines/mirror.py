@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.spark.options import BOOTSTRAP, Connection
+from ottla.spark.options import BOOTSTRAP, ConnectionOptions
 from ottla.spark.partitions import connect
 from ottla.spark.pipelines.config import PipelineConfig, PipelineConfigError, read_stream, write_stream
 
@@ -42,9 +42,9 @@ def start(spark: SparkSession, config: MirrorConfig) -> StreamingQuery:
 
 
 def _prepare_target(config: MirrorConfig, topic: str) -> None:
-    with connect(Connection(config.bootstrap_servers)) as source:
+    with connect(ConnectionOptions(config.bootstrap_servers)) as source:
         wanted = len(source.partitions([config.topic])[config.topic])
-    with connect(Connection(config.target_bootstrap_servers)) as target:
+    with connect(ConnectionOptions(config.target_bootstrap_servers)) as target:
         if topic not in target.topics():
             target.create_topic(topic, wanted)
             return
