@@ -112,9 +112,9 @@ class Copy:
 class Reach:
     """Which tests reach which lines, and how long each takes."""
 
-    def __init__(self, copy: Copy) -> None:
-        state = _state_of_the_code()
-        self._lines = WORK / f"lines-{state}"
+    def __init__(self, copy: Copy, folders: Sequence[str]) -> None:
+        self._folders = folders
+        self._lines = WORK / f"lines-{_state_of_the_code(folders)}"
         self.seconds: dict[str, float] = {}
         if not list(WORK.glob(f"{self._lines.name}.*")):
             self._record(copy)
@@ -143,8 +143,8 @@ class Reach:
         print("recording which tests reach which lines", flush=True)
         report = self._times.with_name("spec-report.txt")
         done = copy.pytest(
-            "-n", "auto", "--quick", "-p", "mutants.recording", "--lines", str(self._lines), "--spec-report",
-            str(report), "-rfE", "--tb", "no",
+            *self._folders, "-n", "auto", "--quick", "-p", "mutants.recording", "--lines", str(self._lines),
+            "--spec-report", str(report), "-rfE", "--tb", "no",
         )  # fmt: skip
         lines = [line.split() for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         self._failed.write_text(json.dumps([words[1] for words in lines]))
@@ -219,10 +219,10 @@ def _failing(copy: Copy, tests: list[str], reach: Reach) -> str:
     return lines[0].split()[1] if lines else f"status {done.returncode}"
 
 
-def run_all(mutants: Sequence[Mutant], jobs: int, minutes: float) -> list[Verdict]:
+def run_all(mutants: Sequence[Mutant], folders: Sequence[str], jobs: int, minutes: float) -> list[Verdict]:
     """Verdicts in the order in which they come; what no time is left for has none."""
     copies = [Copy(WORK / f"copy-{number}") for number in range(jobs)]
-    reach = Reach(copies[0])
+    reach = Reach(copies[0], folders)
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in mutants:
         waiting.put(mutant)
@@ -260,10 +260,10 @@ def harmless() -> dict[str, str]:
     return {one["mutant"]: one["reason"] for one in tomllib.loads(HARMLESS.read_text()).get("harmless", [])}
 
 
-def _state_of_the_code() -> str:
-    folders = ("src", *SHORT, "tests/support")
-    files = sorted(path for folder in folders for path in (PROJECT / folder).rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+def _state_of_the_code(folders: Sequence[str]) -> str:
+    files = sorted(path for folder in ("src", *SHORT, "tests/support") for path in (PROJECT / folder).rglob("*.py"))
+    content = [path.read_bytes() for path in files]
+    return hashlib.sha256(b"".join([*content, repr(sorted(folders)).encode()])).hexdigest()[:16]
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -297,11 +297,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--minutes", type=float, default=30.0, help="when to end (30)")
     parser.add_argument("--only", default="", metavar="TEXT", help="of those drawn only the ones whose name has TEXT")
+    parser.add_argument(
+        "--tests", nargs="*", default=[], metavar="FOLDER", help="only these may notice (all quick ones)"
+    )
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     mutants = [one for one in drawn(PROJECT, FOLDERS, options.count, options.seed) if options.only in one.name]
     began = time.monotonic()
-    verdicts = run_all(mutants, options.jobs, options.minutes)
+    verdicts = run_all(mutants, options.tests, options.jobs, options.minutes)
     print(f"\n{summary(verdicts)}\n{len(verdicts)} of {len(mutants)} in {time.monotonic() - began:.0f} s")
     return 0 if len(verdicts) == len(mutants) and share_caught(verdicts) >= GOAL else 1
 
