@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from e2e.raw_client import RawClient, batch_of
+from ottla.wire.codec import encode
+from ottla.wire.framing import RequestHeader, encode_request_frame
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from support.ports import free_port
+from support.waiting import wait_until
 
 #: A second for the stop itself, as promised, and room for a machine that does other things too.
 STOP_LIMIT_S = 1.0 + 4.0
@@ -67,6 +72,28 @@ def test_nohup_keeps_it_running_when_the_terminal_goes(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=30)
         assert (process.returncode, "stopped" in out) == (0, True)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_sigterm_is_obeyed_while_a_request_for_many_topics_is_served(tmp_path: Path) -> None:
+    process = serve("--port", "0", "--data", str(tmp_path))
+    try:
+        port = int(ready_line(process).split("listening on 127.0.0.1:")[1].split(",")[0])
+        topics = [CreatableTopic(name=f"t.{n}", num_partitions=1, replication_factor=1) for n in range(40_000)]
+        request = CreateTopicsRequest(topics=topics, timeout_ms=60_000)
+        frame = encode_request_frame(RequestHeader(19, 7, 1, "many"), encode(request, 7))
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(frame)
+            wait_until(lambda: (tmp_path / "t.0-0").exists(), "the first topic")
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+            assert time.monotonic() - began < STOP_LIMIT_S
+        assert process.returncode == 0
+        assert not (tmp_path / "t.39999-0").exists()
+        assert (tmp_path / ".kafka_cleanshutdown").exists()
     finally:
         process.kill()
         process.communicate()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.config.broker import BrokerConfig
+    from ottla.config.topic import LogConfig
 
 MIN_VERSION = 0
 MAX_VERSION = 7
@@ -63,6 +64,8 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
         await slices.point()
         asked[topic.name] += 1
     creates_all = context.permits(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    # Topics without settings of their own share one configuration, and what is told of it.
+    described: dict[LogConfig, list[CreatableTopicConfigs]] = {}
     results = []
     for topic in request.topics:
         await slices.point()
@@ -78,7 +81,12 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
             made = TopicRefusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
         else:
             made = await context.broker.control.create_topic(_spec(topic), validate_only=request.validate_only)
-        results.append(_result(topic.name, made, request.validate_only, context.api_version, context.broker.config))
+        result = _result(topic.name, made, request.validate_only, context.api_version)
+        if isinstance(made, CreatedTopic) and context.api_version >= CONFIGS_SINCE:
+            if made.log_config not in described:
+                described[made.log_config] = _configs(made.log_config, context.broker.config)
+            result.configs = described[made.log_config]
+        results.append(result)
     await context.replied(CreateTopicsResponse(topics=results))
 
 
@@ -92,9 +100,7 @@ def _spec(topic: CreatableTopic) -> TopicSpec:
     )
 
 
-def _result(
-    name: str, made: CreatedTopic | TopicRefusal, validate_only: bool, version: int, config: BrokerConfig
-) -> CreatableTopicResult:
+def _result(name: str, made: CreatedTopic | TopicRefusal, validate_only: bool, version: int) -> CreatableTopicResult:
     if isinstance(made, TopicRefusal):
         return CreatableTopicResult(name=name, error_code=int(made.error), error_message=made.told)
     result = CreatableTopicResult(name=name, error_code=0)
@@ -103,14 +109,17 @@ def _result(
     if version >= CONFIGS_SINCE:
         result.num_partitions = len(made.topic.partitions)
         result.replication_factor = made.topic.replication_factor
-        result.configs = [
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in describe_topic(made.log_config, config)
-        ]
     return result
+
+
+def _configs(log_config: LogConfig, config: BrokerConfig) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in describe_topic(log_config, config)
+    ]
