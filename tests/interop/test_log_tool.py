@@ -201,7 +201,7 @@ def test_apache_kafka_serves_what_was_repaired(apache: ApacheKafka) -> None:
             path.write_bytes(data)
         next(apache.log_dir.glob(f"{topic}-0/*.index")).write_bytes(b"damaged")
     assert any(each.severity is Severity.DAMAGE for each in findings(apache.log_dir))
-    assert carry_out(RealDisk(), str(apache.log_dir), VerifyWish()).to_mend == []
+    assert carry_out(RealDisk(), str(apache.log_dir), VerifyWish()).to_repair == []
     assert not [each for each in findings(apache.log_dir) if each.severity is Severity.DAMAGE]
     apache.start()
     for topic, rows in before.items():

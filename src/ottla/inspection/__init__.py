@@ -1,1 +1,1 @@
-"""Looking at log folders from outside: what lies in them, what is damaged, and mending it. Behind `ottla log`."""
+"""Inspection of log directories from outside: their contents, damage, and its repair. Behind `ottla log`."""

@@ -53,7 +53,7 @@ def log_rows(walker: LogWalker, wish: RecordWish) -> Iterator[Row]:
 
 
 def damage_row(damaged: DamagedRange) -> Row:
-    """What is known of bytes that are no sound batch."""
+    """What is known of bytes that are not an intact batch."""
     row: Row = {"type": "damage", "position": damaged.position, "size": damaged.length, "reason": damaged.reason}
     header = damaged.header
     if isinstance(header, BatchHeader):

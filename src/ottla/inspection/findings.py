@@ -1,4 +1,4 @@
-"""What a check of log folders finds: what is wrong, where, which records it touches, and what would mend it."""
+"""Findings of a check of log directories: what is wrong, where, which records it affects, and the remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Severity(StrEnum):
 
     #: Something is lost or would be read wrong.
     DAMAGE = "damage"
-    #: Nothing is lost, but something is not as it should be; brokers mend it themselves when they start.
+    #: Nothing is lost, but something is not as it should be; brokers repair it themselves when they start.
     WARNING = "warning"
     #: Worth knowing.
     NOTICE = "notice"
@@ -40,7 +40,7 @@ class RemedyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What mends a finding. `position` and `length` are of a range of `path`, `content` is for REPLACE.
+    """The repair of a finding. `position` and `length` are of a range of `path`, `content` is for REPLACE.
 
     `keep`: whether what a CUT takes out is worth to be kept.
     """

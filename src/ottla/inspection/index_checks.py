@@ -139,7 +139,7 @@ class OffsetIndexCheck:
             yield place, base_offset + relative, position
 
     def batch(self, batch: IndexedBatch) -> None:
-        """The next sound batch of the log."""
+        """The next intact batch of the log."""
         self._close(batch)
         while self._next is not None and self._next[2] <= batch.position:
             place, offset, position = self._next
@@ -219,7 +219,7 @@ class TimeIndexCheck:
             yield place, timestamp, base_offset + relative
 
     def batch(self, batch: IndexedBatch) -> None:
-        """The next sound batch of the log."""
+        """The next intact batch of the log."""
         self._largest = max(self._largest, batch.max_timestamp)
         while self._next is not None and self._next[2] <= batch.last_offset:
             place, timestamp, offset = self._next

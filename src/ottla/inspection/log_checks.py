@@ -222,7 +222,7 @@ class LogCheck:
         first, last = self._lost(item, following, files)
         if item.mending:
             remedy = Remedy(RemedyKind.PATCH, met.path, position, length, tuple(item.mending))
-            meaning = "the records are whole, but cannot be read until the head of their batch is mended"
+            meaning = "the records are whole, but cannot be read until the header of their batch is repaired"
             return Finding(
                 Severity.DAMAGE, "header", met.path, item.reason, meaning, position, length, first, last, remedy
             )
@@ -382,7 +382,7 @@ class _IndexChecks:
         self.transactions = TxnIndexCheck(files.txn_index, files.txn_path)
 
     def batch(self, batch: IndexedBatch) -> None:
-        """The next sound batch."""
+        """The next intact batch."""
         if self._offsets is not None:
             self._offsets.batch(batch)
         if self._times is not None:

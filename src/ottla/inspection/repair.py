@@ -1,8 +1,7 @@
 """What `ottla log repair` does: plans from what a check found, and carries the plan out when told to.
 
 Nothing is destroyed: bytes taken out of a log, and files that are replaced, stay beside them as `….damaged`. What
-mends heads of batches may bring more to light, so that a repair checks anew and goes on until nothing is left that it
-could mend.
+repairs batch headers may bring more to light, so that a repair checks again until nothing is left that it could repair.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ottla.inspection.small_files import read_whole
 from ottla.inspection.verify import VerifyWish, verify
 from ottla.storage.checkpoints import LOCK_FILE, encode_offsets
 
-#: How often a repair looks for more to mend.
+#: Limit on the rounds of one repair.
 ROUNDS: Final = 5
 
 
@@ -32,14 +31,14 @@ class FolderInUse(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """What a check found, and what of it can be mended."""
+    """The findings of a check, and which of them can be repaired."""
 
     path: str
     findings: list[Finding] = field(default_factory=list)
     in_use: bool = False
 
     @property
-    def to_mend(self) -> list[Finding]:
+    def to_repair(self) -> list[Finding]:
         """Findings with a remedy."""
         return [each for each in self.findings if each.remedy is not None]
 
@@ -59,14 +58,14 @@ def make_plan(disk: Disk, path: str, wish: VerifyWish) -> Plan:
 
 
 def carry_out(disk: Disk, path: str, wish: VerifyWish, interval: int = INDEX_INTERVAL_BYTES) -> Plan:
-    """Mend what can be mended, and return what is left. Raises DiskError, NothingThere, FolderInUse."""
+    """Repair what can be repaired, and return what is left. Raises DiskError, NothingThere, FolderInUse."""
     lock = _lock(disk, path)
     try:
         plan = make_plan(disk, path, wish)
         for _ in range(ROUNDS):
-            if not plan.to_mend:
+            if not plan.to_repair:
                 break
-            _mend(disk, [each.remedy for each in plan.to_mend if each.remedy is not None], interval)
+            _repair(disk, [each.remedy for each in plan.to_repair if each.remedy is not None], interval)
             plan = make_plan(disk, path, wish)
         return plan
     finally:
@@ -89,7 +88,7 @@ def _lock(disk: Disk, path: str) -> Lock | None:
     return lock
 
 
-def _mend(disk: Disk, remedies: Sequence[Remedy], interval: int) -> None:
+def _repair(disk: Disk, remedies: Sequence[Remedy], interval: int) -> None:
     by_folder: dict[str, list[Remedy]] = defaultdict(list)
     for remedy in remedies:
         if remedy.kind is RemedyKind.SALVAGE:
@@ -104,10 +103,10 @@ def _mend(disk: Disk, remedies: Sequence[Remedy], interval: int) -> None:
     for path, theirs in by_folder.items():
         found = look(disk, path)
         if isinstance(found, PartitionFolder):
-            _mend_partition(disk, found, theirs, interval)
+            _repair_partition(disk, found, theirs, interval)
 
 
-def _mend_partition(disk: Disk, folder: PartitionFolder, remedies: Sequence[Remedy], interval: int) -> None:
+def _repair_partition(disk: Disk, folder: PartitionFolder, remedies: Sequence[Remedy], interval: int) -> None:
     segments: set[int] = set()
     logs: dict[int, list[Remedy]] = defaultdict(list)
     epochs = False

@@ -1,4 +1,4 @@
-"""A script of what befalls a consumer group: written once, played on several designs."""
+"""A script of what happens to a consumer group: written once, played on several designs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What may befall a group."""
+    """What may happen to a group."""
 
     START = "start"
     LEAVE = "leave"

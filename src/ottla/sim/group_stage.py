@@ -1,4 +1,4 @@
-"""A consumer group on a stage: members, their connections, a coordinator, and everything that may befall them.
+"""A consumer group in the simulator: members, their connections, a coordinator, and everything that may happen to them.
 
 Messages take their time; requests and answers are lost with their connection; what was sent before on it may still
 arrive. A request that a member sends again may so be taken twice. A member's messages keep their order, as on TCP.
@@ -126,7 +126,7 @@ class GroupStage:
             raise Wrong(f"nothing will ever happen any more\n{self.coordinator.story()}")
         self.steps += 1
 
-    # -- what befalls it
+    # -- what happens to it
 
     def start_member(self, group_instance_id: str | None = None, name: str | None = None) -> Place:
         """A member begins, called `name` (or by its number)."""

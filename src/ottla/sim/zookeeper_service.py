@@ -110,7 +110,7 @@ class SimulatedZooKeeper:
 
 
 class SimulatedZk(ByTransactions):
-    """`ZkClient` of one member. `freeze`, `thaw`, `cut` and `mend` are what befalls it."""
+    """`ZkClient` of one member; `freeze`, `thaw`, `cut` and `mend` are its faults."""
 
     def __init__(self, server: SimulatedZooKeeper, slowness: float = 1.0, loss: float = 0.0) -> None:
         self._server = server
@@ -131,7 +131,7 @@ class SimulatedZk(ByTransactions):
         self._reconnecting: asyncio.Task[None] | None = None
         self._is_expired = self._is_over = False
 
-    # What befalls it
+    # Faults
 
     def freeze(self) -> None:
         """The process stands still: it sends nothing, and sees nothing of what comes."""

@@ -86,7 +86,7 @@ def test_apaches_tool_finds_nothing_wrong_with_what_was_mended(tmp_path: Path) -
     for path in (logs[1].with_suffix(".index"), logs[2].with_suffix(".timeindex")):
         path.write_bytes(b"\x07" * 29)
     plan = carry_out(RealDisk(), str(folder), VerifyWish())
-    assert plan.to_mend == []
+    assert plan.to_repair == []
     files = [path for path in folder.iterdir() if path.suffix in (".log", ".index", ".timeindex")]
     done = java_tool("kafka.tools.DumpLogSegments", "--print-data-log", "--files", ",".join(map(str, files)))
     told = done.stdout + done.stderr

@@ -62,4 +62,4 @@ def test_any_bytes_in_any_file(made: Path, tmp_path: Path, seed: int) -> None:
     for finding in verify(RealDisk(), str(root), VerifyWish(), Tally()):
         written += [finding_lines(finding), remedy_line(finding), str(finding_row(finding))]
     assert written
-    assert carry_out(RealDisk(), str(root), VerifyWish()).to_mend == []
+    assert carry_out(RealDisk(), str(root), VerifyWish()).to_repair == []

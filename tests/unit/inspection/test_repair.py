@@ -63,7 +63,7 @@ def test_a_plan_changes_nothing(folder: Path) -> None:
     path.write_bytes(data)
     before = contents(folder)
     plan = make_plan(RealDisk(), str(folder), VerifyWish())
-    assert len(plan.to_mend) == 1
+    assert len(plan.to_repair) == 1
     assert contents(folder) == before
 
 
@@ -76,7 +76,7 @@ def test_a_damaged_batch_goes_and_all_others_stay(folder: Path) -> None:
     path.write_bytes(data)
     first = int.from_bytes(data[at[2] : at[2] + 8], "big")
     plan = mend(folder)
-    assert plan.to_mend == []
+    assert plan.to_repair == []
     assert records(folder) == {offset: text for offset, text in before.items() if offset not in (first, first + 1)}
     kept = folder / f"{path.name}.{at[2]}.damaged"
     assert kept.read_bytes() == data[at[2] : at[3]]
@@ -115,7 +115,7 @@ def test_a_torn_end(folder: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:-10])
     plan = mend(folder.parent)
-    assert plan.to_mend == []
+    assert plan.to_repair == []
     assert {one.kind for one in plan.beyond_repair} == {"lost-end"}
     last = int.from_bytes(data[starts(data)[-1] :][:8], "big")
     assert records(folder) == {offset: text for offset, text in before.items() if offset < last}
@@ -134,7 +134,7 @@ def test_a_segment_of_which_nothing_is_left(folder: Path) -> None:
     logs = sorted(folder.glob("*.log"))
     logs[1].write_bytes(b"\xff" * 3_000)
     logs[-1].write_bytes(b"\xff" * 100)
-    assert mend(folder).to_mend == []
+    assert mend(folder).to_repair == []
     assert not logs[1].exists()
     assert logs[-1].read_bytes() == b""
     assert len(list(folder.glob("*.damaged"))) >= 2
@@ -148,7 +148,7 @@ def test_small_files(folder: Path) -> None:
     (root / "replication-offset-checkpoint").write_text("0\n3\norders 0 120\norders 1 x\nothers 0 7\n")
     next(folder.glob("*.snapshot")).write_bytes(b"\x00")
     (root / "recovery-point-offset-checkpoint").write_text("0\n2\norders 0 120\norders 1 120\n")
-    assert mend(root).to_mend == []
+    assert mend(root).to_repair == []
     assert (other / "partition.metadata").read_bytes() == (folder / "partition.metadata").read_bytes()
     assert (root / "replication-offset-checkpoint").read_text() == "0\n2\norders 0 120\nothers 0 7\n"
     assert len(list(root.rglob("*.damaged"))) == 3
@@ -181,7 +181,7 @@ def test_whatever_is_damaged_only_damaged_batches_are_lost(folder: Path, seed: i
             data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
             path.write_bytes(data)
         mend(folder)
-        assert make_plan(RealDisk(), str(folder), VerifyWish()).to_mend == []
+        assert make_plan(RealDisk(), str(folder), VerifyWish()).to_repair == []
         after = records(folder)
         assert all(before[offset] == text for offset, text in after.items())
         assert len(before) - len(after) <= 3 * 2, "batches of two records, at most three of them"
@@ -213,7 +213,7 @@ def test_many_damages_side_by_side_cost_no_healthy_batch(folder: Path, seed: int
                 at = start + (chance.randrange(20) if chance.random() < 0.5 else chance.randrange(end - start))
                 data[at] ^= 1 << chance.randrange(8)
         path.write_bytes(data)
-    assert mend(folder).to_mend == []
+    assert mend(folder).to_repair == []
     after = records(folder)
     healthy = {offset: text for offset, text in before.items() if offset not in touched}
     assert {offset: after.get(offset) for offset in healthy} == healthy
@@ -228,7 +228,7 @@ def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
     with pytest.raises(FolderInUse):
         mend(folder.parent)
     lock.release()
-    assert mend(folder.parent).to_mend == []
+    assert mend(folder.parent).to_repair == []
 
 
 def test_single_files_are_not_repaired(folder: Path) -> None:

@@ -176,18 +176,18 @@ def _repair(path: str, wish: VerifyWish, yes: bool, interval: int) -> int:
     from ottla.inspection.repair import FolderInUse, carry_out, make_plan
 
     plan = make_plan(RealDisk(), path, wish)
-    for finding in plan.to_mend:
+    for finding in plan.to_repair:
         sys.stdout.write(finding_lines(finding) + remedy_line(finding))
     for finding in plan.beyond_repair:
         sys.stdout.write(finding_lines(finding) + "  -> beyond repair\n")
-    if not plan.to_mend:
+    if not plan.to_repair:
         sys.stdout.write("nothing to repair\n")
         return 0
     in_use = "; a broker is using the directory, stop it first" if plan.in_use else ""
     if not yes:
-        sys.stdout.write(f"{len(plan.to_mend)} to repair{in_use}\n")
+        sys.stdout.write(f"{len(plan.to_repair)} to repair{in_use}\n")
     sys.stdout.flush()
-    if not confirmed(f"Repair {count(len(plan.to_mend), 'finding')}?", yes=yes):
+    if not confirmed(f"Repair {count(len(plan.to_repair), 'finding')}?", yes=yes):
         sys.stdout.write(NOT_CONFIRMED + "\n")
         return EXIT_REFUSED
     try:
@@ -196,8 +196,8 @@ def _repair(path: str, wish: VerifyWish, yes: bool, interval: int) -> int:
         raise CommandError(str(problem)) from problem
     for finding in left.findings:
         sys.stdout.write("left: " + finding_lines(finding))
-    sys.stdout.write("repaired\n" if not left.to_mend else "not everything could be repaired\n")
-    return EXIT_REFUSED if left.to_mend else 0
+    sys.stdout.write("repaired\n" if not left.to_repair else "not everything could be repaired\n")
+    return EXIT_REFUSED if left.to_repair else 0
 
 
 def _key(text: str) -> bytes:
