@@ -58,6 +58,10 @@ class Metadata:
         """Whether there are metadata of the topic that are not stale."""
         return topic in self._fresh
 
+    def are_fresh(self, topics: frozenset[str]) -> bool:
+        """Whether `is_fresh` holds for all of them."""
+        return self._fresh.issuperset(topics)
+
     def leader(self, topic: str, partition: int) -> int | None:
         """Node id of the leader, -1 if there is none; None for an unknown partition."""
         known = self.topics.get(topic)

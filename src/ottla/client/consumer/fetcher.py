@@ -99,6 +99,9 @@ class Fetcher:
         """When they are looked at again."""
         self._explaining: dict[TopicPartition, tuple[_Asked, asyncio.Task[None]]] = {}
         """Partitions that are out of range, while it is found out which offsets they have."""
+        self._leaders: set[int] = set()
+        """The leaders of the assigned partitions, with what was known then."""
+        self._leaders_known = (-1, -1)
         self._closed = False
 
     async def close(self) -> None:
@@ -123,9 +126,26 @@ class Fetcher:
             self._buffer.shed()
             if self._buffer.is_full:
                 return
+        if self._are_all_asked():
+            return
         for node_id, asked in self._wanted(self._cluster.clock.monotonic_ms()).items():
             task = asyncio.get_running_loop().create_task(self._fetch(node_id, asked))
             self._in_flight[node_id] = task
+
+    def _are_all_asked(self) -> bool:
+        """Whether each broker that has something to read is being asked: cheap, as it is true of most polls.
+
+        The brokers change with the assignment and the metadata; with preferred replicas they change at any time.
+        """
+        if self._subscriptions.has_preferred_replicas:
+            return False
+        known = (self._subscriptions.assignment_id, self._cluster.metadata.version)
+        if known != self._leaders_known:
+            self._leaders_known = known
+            leaders = {self._cluster.metadata.leader(*each) for each in self._subscriptions.assigned_partitions}
+            self._leaders = {each for each in leaders if each is not None and each >= 0}
+            return False  # whether leaders are others than positions were set with is looked at once
+        return self._leaders <= self._in_flight.keys()
 
     def _wanted(self, now_ms: float) -> dict[int, dict[TopicPartition, _Asked]]:
         """Partitions to read, by the broker that is to be asked.

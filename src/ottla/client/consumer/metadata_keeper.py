@@ -45,6 +45,8 @@ class MetadataKeeper:
         self._updated_at_ms = float("-inf")
         self._backoff_ms = 0.0
         self._complete = False
+        self._leaderless = False
+        self._leaderless_known: tuple[int, frozenset[str]] = (-1, frozenset())
         self._closed = False
         #: Topics to read that do not exist.
         self.unknown = UnknownTopics(cluster)
@@ -92,14 +94,23 @@ class MetadataKeeper:
         topics = self._subscriptions.metadata_topics()
         if self._wants_all and not self._complete:
             return float("-inf")
-        missing = [topic for topic in topics if not metadata.is_fresh(topic)]
+        missing = [] if metadata.are_fresh(topics) else [topic for topic in topics if not metadata.is_fresh(topic)]
         # An answer about all topics tells of no errors: what it left out is not there.
         told_all = self._wants_all and self._complete
         if any(each not in metadata.errors and (each in metadata.topics or not told_all) for each in missing):
             return float("-inf")
-        if missing or any(NOBODY in (each.leader for each in metadata.topics[t].partitions) for t in topics):
+        if missing or self._is_leaderless(topics):
             return self._asked_at_ms + settings.retry_backoff_max_ms
         return self._updated_at_ms + settings.metadata_max_age_ms
+
+    def _is_leaderless(self, topics: frozenset[str]) -> bool:
+        """Whether a partition of these known topics has no leader; looked at where something has changed."""
+        known = (self._cluster.metadata.version, topics)
+        if known != self._leaderless_known:
+            described = [self._cluster.metadata.topics[topic] for topic in topics]
+            self._leaderless = any(NOBODY in (each.leader for each in topic.partitions) for topic in described)
+            self._leaderless_known = known
+        return self._leaderless
 
     def _note_refusals(self) -> None:
         """Topics that cannot be read, and that waiting does not help: a name that cannot be, a missing permission."""

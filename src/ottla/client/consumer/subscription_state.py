@@ -159,8 +159,12 @@ class SubscriptionState:
         self._assignment: dict[TopicPartition, PartitionState] = {}
         self.assignment_id = 0
         """Grows with every change of the assigned partitions."""
+        self._assigned_topics: tuple[int, frozenset[str]] = (0, frozenset())
+        """The topics of the assigned partitions, and which assignment that was."""
         self.settled = True
         """False while some partition may have no valid position; `has_all_fetch_positions` finds out."""
+        self.has_preferred_replicas = False
+        """Whether a broker ever named a replica to read from (KIP-392)."""
 
     # What is subscribed
 
@@ -236,9 +240,11 @@ class SubscriptionState:
 
     def metadata_topics(self) -> frozenset[str]:
         """Topics whose metadata must be known."""
-        if self.type is SubscriptionType.USER_ASSIGNED:
-            return frozenset(each.topic for each in self._assignment)
-        return self.group_subscription
+        if self.type is not SubscriptionType.USER_ASSIGNED:
+            return self.group_subscription
+        if self._assigned_topics[0] != self.assignment_id:
+            self._assigned_topics = (self.assignment_id, frozenset(each.topic for each in self._assignment))
+        return self._assigned_topics[1]
 
     # What is assigned
 
@@ -449,6 +455,7 @@ class SubscriptionState:
         """Read from that replica until then (KIP-392)."""
         if (state := self._assignment.get(partition)) is not None:
             state.preferred_read_replica, state.preferred_until_ms = node_id, until_ms
+            self.has_preferred_replicas = True
 
     def preferred_read_replica(self, partition: TopicPartition, now_ms: float) -> int | None:
         """The replica to read from, None for the leader."""

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
 
 import pytest
 
+import ottla.client
 from ottla.client.consumer.records import ConsumerRecords
 from ottla.client.errors import BrokerError, IllegalStateError
 from ottla.client.interceptors import ConsumerInterceptor
@@ -257,3 +260,32 @@ def test_topics_that_cannot_be(fake, consumer):
     consumer.assign([("t", 7)])
     wait_until(lambda: not consumer.poll(50) and len(consumer.health().reasons) > 1, "the reason")
     assert any("t-7 has no leader, or does not exist" in reason for reason in consumer.health().reasons)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_poll_that_finds_nothing_looks_at_no_partition(fakes):
+    """However many are assigned: what it does is counted, by the functions that are called."""
+
+    async def calls_of_polls(topic, count):
+        calls = 0
+
+        def count_call(frame, event, argument):
+            nonlocal calls
+            calls += event == "call"
+
+        settings = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20_000}
+        async with ottla.client.Consumer(bootstrap_servers=fakes.bootstrap, **settings) as consumer:
+            await consumer.assign(fakes.topic(topic, *[0] * count))
+            while not consumer.core.fetcher._in_flight:
+                await consumer.poll(10)
+            await consumer.poll(10)
+            sys.setprofile(count_call)
+            try:
+                for _ in range(20):
+                    await consumer.poll(0)
+            finally:
+                sys.setprofile(None)
+        return calls
+
+    few, many = asyncio.run(calls_of_polls("few", 10)), asyncio.run(calls_of_polls("many", 1000))
+    assert many < few + 200
