@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 # A bucket is at most this often in the whole time span, so that plots stay readable and state small.
@@ -112,8 +112,3 @@ def choose_bucket(first_ms: int, last_ms: int) -> str:
         if (last_ms - first_ms) / 1_000 <= seconds * MOST_BUCKETS:
             return name
     return name
-
-
-def days_between(first_ms: int, last_ms: int) -> float:
-    """The time span in days."""
-    return timedelta(milliseconds=last_ms - first_ms) / timedelta(days=1)

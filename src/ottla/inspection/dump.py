@@ -18,11 +18,9 @@ from ottla.inspection.internal_topics import Decoder, decoder_for
 from ottla.inspection.kinds import FileKind, read_name
 from ottla.inspection.small_files import (
     AbortedEntry,
-    SnapshotProblem,
     TooLarge,
     entries,
     first_of_zero_tail,
-    read_snapshot,
     read_whole,
 )
 from ottla.inspection.walk import LogWalker
@@ -30,6 +28,7 @@ from ottla.storage.checkpoints import CheckpointError, decode_offsets, decode_pa
 from ottla.storage.files import LOG_SUFFIX
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import decode_leader_epochs
+from ottla.storage.snapshot_format import SnapshotProblem, decode_snapshot
 from ottla.storage.transaction_index import TXN_ENTRY
 
 
@@ -188,7 +187,7 @@ def _txn_index(file: ReadableFile, _: int) -> Iterator[Row]:
 
 
 def _snapshot(file: ReadableFile, _: int) -> Iterator[Row]:
-    for producer in read_snapshot(read_whole(file))[1]:
+    for producer in decode_snapshot(read_whole(file)):
         yield {"type": "producer", **producer._asdict()}
 
 

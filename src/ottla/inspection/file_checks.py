@@ -8,7 +8,7 @@ from uuid import UUID
 from ottla.env.file_reader import ReadableFile
 from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity
 from ottla.inspection.kinds import CLEANER_CHECKPOINT_FILE
-from ottla.inspection.small_files import SnapshotProblem, TooLarge, read_snapshot, read_whole
+from ottla.inspection.small_files import TooLarge, read_whole
 from ottla.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
@@ -20,6 +20,7 @@ from ottla.storage.checkpoints import (
     encode_partition_metadata,
 )
 from ottla.storage.leader_epochs import decode_leader_epochs
+from ottla.storage.snapshot_format import SnapshotProblem, decode_snapshot
 
 #: What follows where a checkpoint cannot be read.
 _WITHOUT = {
@@ -37,7 +38,7 @@ def check_snapshot(path: str, offset: int | None, end_offset: int) -> Iterator[F
     meaning = "brokers make the producers' state anew from the log"
     try:
         with ReadableFile(path) as file:
-            producers = read_snapshot(read_whole(file))[1]
+            producers = decode_snapshot(read_whole(file))
     except (SnapshotProblem, TooLarge) as problem:
         yield Finding(Severity.DAMAGE, "snapshot", path, _reason(problem, path), meaning, remedy=aside)
         return

@@ -7,27 +7,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.env.file_reader import ReadableFile
-from ottla.records.crc import crc32c
 
 #: Files of text (checkpoints, properties) and snapshots are read whole; larger ones are none.
 LARGEST_WHOLE_FILE: Final = 256 * 1024 * 1024
 _PIECE_ENTRIES: Final = 64 * 1024
 
-OFFSET_ENTRY: Final = struct.Struct(">II")
-TIME_ENTRY: Final = struct.Struct(">qI")
-
-_SNAPSHOT_HEAD: Final = struct.Struct(">hI")
-_SNAPSHOT_COUNT: Final = struct.Struct(">i")
-_SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
-SNAPSHOT_VERSION: Final = 1
-
 
 class TooLarge(ValueError):
     """A file is larger than anything of its kind; the message names it."""
-
-
-class SnapshotProblem(ValueError):
-    """A snapshot is damaged; the message says how."""
 
 
 class AbortedEntry(NamedTuple):
@@ -38,19 +25,6 @@ class AbortedEntry(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
-
-
-class SnapshotProducer(NamedTuple):
-    """A producer in a snapshot; `last_offset` and `transaction_start` are -1 without."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    last_timestamp: int
-    coordinator_epoch: int
-    transaction_start: int
 
 
 def read_whole(file: ReadableFile) -> bytes:
@@ -83,20 +57,3 @@ def first_of_zero_tail(file: ReadableFile, entry_size: int) -> int:
             return (start + kept + entry_size - 1) // entry_size
         end = start
     return 0
-
-
-def read_snapshot(data: bytes) -> tuple[int, list[SnapshotProducer]]:
-    """Version and producers of a snapshot file. Raises SnapshotProblem."""
-    head = _SNAPSHOT_HEAD.size + _SNAPSHOT_COUNT.size
-    if len(data) < head:
-        raise SnapshotProblem(f"{len(data)} bytes, the head of a snapshot takes {head}")
-    version, checksum = _SNAPSHOT_HEAD.unpack_from(data)
-    if version != SNAPSHOT_VERSION:
-        raise SnapshotProblem(f"version {version}, only {SNAPSHOT_VERSION} is known")
-    computed = crc32c(memoryview(data)[_SNAPSHOT_HEAD.size :])
-    if checksum != computed:
-        raise SnapshotProblem(f"wrong checksum: {checksum} in its head, {computed} by its bytes")
-    (count,) = _SNAPSHOT_COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
-    if len(data) != head + count * _SNAPSHOT_ENTRY.size:
-        raise SnapshotProblem(f"{count} producers in {len(data)} bytes")
-    return version, [SnapshotProducer(*each) for each in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[head:])]

@@ -23,6 +23,7 @@ from fastcrc.crc32 import iscsi
 from ottla.env.file_reader import ReadableFile
 from ottla.records.batch import (
     ATTRIBUTES_AT,
+    BATCH_HEAD,
     BATCH_OVERHEAD,
     CRC_AT,
     LENGTH_AT,
@@ -31,7 +32,7 @@ from ottla.records.batch import (
     MAGIC_AT,
     BatchHeader,
 )
-from ottla.records.message_set import MAGIC_1, MessageHeader
+from ottla.records.message_set import MAGIC_1, MESSAGE_HEAD, SMALLEST_SIZE, MessageHeader
 
 WINDOW_BYTES: Final = 1024 * 1024
 #: Batches up to this size are read in one piece.
@@ -40,15 +41,13 @@ SEARCH_RATIO: Final = 8
 SEARCH_ALLOWANCE_BYTES: Final = 64 * 1024 * 1024
 
 _HEAD: Final = struct.Struct(">qi4xb")
-_BATCH: Final = struct.Struct(">qiibIhiqqqhii")
-_MESSAGE: Final = struct.Struct(">qiIbb")
 _TIMESTAMP: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _MESSAGE_CRC_AT: Final = 12
 _MESSAGE_CHECKED_AT: Final = 16
 #: Bytes of the smallest batch or message, by magic.
-SMALLEST: Final = (26, 34, BATCH_OVERHEAD)
+SMALLEST: Final = (*(LOG_OVERHEAD + size for size in SMALLEST_SIZE), BATCH_OVERHEAD)
 #: Where a batch could begin: an offset below 2^56, a length from 14 to 2^31 - 1, any four bytes, a known format.
 _BEGINNING: Final = re.compile(rb"(?=\x00.{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{3}.{4}[\x00-\x02])", re.DOTALL)
 _BEGINNING_BYTES: Final = MAGIC_AT + 1
@@ -180,10 +179,10 @@ class LogWalker:
             return _Fault(f"the file ends within the head of a batch, after {len(head)} bytes of it", cut_off=True)
         header: BatchHeader | MessageHeader
         if magic == MAGIC:
-            header = BatchHeader(*(*_BATCH.unpack_from(head), position))
+            header = BatchHeader(*(*BATCH_HEAD.unpack_from(head), position))
             header.length = length
         else:
-            _, _, crc, _, attributes = _MESSAGE.unpack_from(head)
+            _, _, crc, _, attributes = MESSAGE_HEAD.unpack_from(head)
             timestamp = _TIMESTAMP.unpack_from(head, 18)[0] if magic == MAGIC_1 else -1
             header = MessageHeader(offset, length, crc, magic, attributes & 0xFF, timestamp, position)
         if length > left:

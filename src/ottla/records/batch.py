@@ -52,7 +52,8 @@ NO_LEADER_EPOCH = -1
 
 MAX_INT32 = 0x7FFFFFFF
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+#: The head of a batch, field by field.
+BATCH_HEAD = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 _CHECKSUM = struct.Struct(">I")
@@ -156,7 +157,7 @@ def parse_batch_header(buf: bytes | bytearray | memoryview, position: int = 0) -
         if available > MAGIC_AT and (magic := _magic(buf, position)) != MAGIC:
             raise UnsupportedMagicError(magic)
         raise BatchError(f"a record batch needs at least {BATCH_OVERHEAD} bytes, there are {available}")
-    header = BatchHeader(*(*_HEADER.unpack_from(buf, position), position))
+    header = BatchHeader(*(*BATCH_HEAD.unpack_from(buf, position), position))
     if header.magic != MAGIC:
         raise UnsupportedMagicError(header.magic)
     header.length = length = header.length + LOG_OVERHEAD
@@ -227,7 +228,7 @@ def patch_max_timestamp(buf: bytearray | memoryview, position: int, max_timestam
 def frame_batch(payload: bytes | memoryview, header: BatchHeader) -> bytes:
     """A whole batch from the header's fields and the (compressed) records; length and checksum are computed here."""
     head = bytearray(BATCH_OVERHEAD)
-    _HEADER.pack_into(
+    BATCH_HEAD.pack_into(
         head,
         0,
         header.base_offset,
@@ -254,7 +255,7 @@ def frame_in_place(whole: memoryview, *fields: int) -> None:
 
     `fields` are those of `BatchHeader` from `attributes` to `records_count`; the batch begins at offset 0.
     """
-    _HEADER.pack_into(whole, 0, 0, len(whole) - LOG_OVERHEAD, NO_LEADER_EPOCH, MAGIC, 0, *fields)
+    BATCH_HEAD.pack_into(whole, 0, 0, len(whole) - LOG_OVERHEAD, NO_LEADER_EPOCH, MAGIC, 0, *fields)
     _CHECKSUM.pack_into(whole, CRC_AT, crc32c(whole[ATTRIBUTES_AT:]))
 
 

@@ -35,7 +35,8 @@ MAGIC_1: Final = 1
 
 #: Bytes of the smallest message: offset and size, then 14 bytes in format 0 and 22 in format 1.
 SMALLEST_MESSAGE: Final = LOG_OVERHEAD + 14
-_SMALLEST_SIZE: Final = (14, 22)
+#: What the size of a message is at least, by magic.
+SMALLEST_SIZE: Final = (14, 22)
 _CRC_AT: Final = 12
 _CHECKED_AT: Final = 16
 #: Where the size of the key stands, by magic.
@@ -43,7 +44,8 @@ _KEY_AT: Final = (18, 26)
 #: What a message set may hold at most, unless the caller says otherwise.
 MAX_MESSAGES: Final = 10_000_000
 
-_HEAD: Final = struct.Struct(">qiIbb")
+#: What messages of both formats begin with: offset, size, checksum, magic, attributes.
+MESSAGE_HEAD: Final = struct.Struct(">qiIbb")
 _HEAD_1: Final = struct.Struct(">qiIbbq")
 _TIMESTAMP: Final = struct.Struct(">q")
 _SIZE: Final = struct.Struct(">i")
@@ -104,11 +106,11 @@ def parse_message_header(buf: Bytes, position: int = 0) -> MessageHeader:
     available = len(buf) - position
     if available < SMALLEST_MESSAGE:
         raise CorruptMessageError(f"a message needs at least {SMALLEST_MESSAGE} bytes, there are {available}")
-    offset, size, crc, magic, attributes = _HEAD.unpack_from(buf, position)
+    offset, size, crc, magic, attributes = MESSAGE_HEAD.unpack_from(buf, position)
     if magic not in (MAGIC_0, MAGIC_1):
         raise CorruptMessageError(f"a message of format {magic}, where only 0 and 1 can be")
-    if size < _SMALLEST_SIZE[magic]:
-        raise CorruptMessageError(f"a message of size {size}, smaller than its head of {_SMALLEST_SIZE[magic]}")
+    if size < SMALLEST_SIZE[magic]:
+        raise CorruptMessageError(f"a message of size {size}, smaller than its head of {SMALLEST_SIZE[magic]}")
     if size + LOG_OVERHEAD > available:
         raise CorruptMessageError(f"a message is cut off: it says {size + LOG_OVERHEAD} bytes, there are {available}")
     timestamp = _TIMESTAMP.unpack_from(buf, position + 18)[0] if magic == MAGIC_1 else NO_TIMESTAMP
@@ -169,7 +171,7 @@ def _decode_inner(data: bytes, magic: int, max_messages: int) -> list[Record]:
     key_at = _KEY_AT[magic]
     while end - position >= LOG_OVERHEAD:
         size = _SIZE.unpack_from(data, position + 8)[0]
-        if size < _SMALLEST_SIZE[MAGIC_0]:
+        if size < SMALLEST_SIZE[MAGIC_0]:
             raise CorruptMessageError(f"a message of size {size} within a wrapper")
         stop = position + LOG_OVERHEAD + size
         if stop > end:

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 from ottla.env.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from ottla.records.batch import LOG_OVERHEAD, MAGIC_AT
 from ottla.records.errors import BatchError
+from ottla.records.message_set import SMALLEST_MESSAGE
 from ottla.storage.files import DAMAGED_SUFFIX
-from ottla.storage.scan import LOOKUP_BYTES, SMALLEST_MESSAGE, ScannedBatch, scan_batches
+from ottla.storage.scan import LOOKUP_BYTES, ScannedBatch, scan_batches
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 #: Read at a time when the next batch is looked for, and when sound batches are copied.

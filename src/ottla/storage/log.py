@@ -190,13 +190,11 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         origin: int = CLIENT,
-        verified_transaction: bool = False,
         records_checked: bool = False,
     ) -> AppendInfo | AppendRefusal:
         """Check the batches in `buf`, give them offsets and `leader_epoch` in place, and write them.
 
         `buf` must be writable; it and `headers` (its batches in order, parsed here where None) are changed.
-        `verified_transaction` says that the coordinator confirmed the transaction the batch belongs to (KIP-890).
         `records_checked` says that the records inside were looked at already (`ottla.storage.rewriting`).
         After a refusal nothing of it is in the log.
         """
@@ -217,7 +215,7 @@ class PartitionLog:
         append_time = config.message_timestamp_type == LOG_APPEND_TIME
         for header in headers:
             if header.producer_id >= 0:
-                answer = self._check_producer(buf, header, offset, origin, verified_transaction)
+                answer = self._check_producer(buf, header, offset, origin)
                 if isinstance(answer, AppendInfo):
                     answer.leader_epoch = leader_epoch
                 if answer is not None:
@@ -263,7 +261,7 @@ class PartitionLog:
         return None
 
     def _check_producer(
-        self, buf: memoryview, header: BatchHeader, offset: int, origin: int, verified_transaction: bool
+        self, buf: memoryview, header: BatchHeader, offset: int, origin: int
     ) -> AppendInfo | AppendRefusal | None:
         producers = self.producers
         from_client = origin == CLIENT
@@ -273,7 +271,7 @@ class PartitionLog:
                 return AppendInfo(
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True
                 )
-            if header.is_transactional and not verified_transaction:
+            if header.is_transactional:
                 entry = producers.get(header.producer_id)
                 if entry is None or entry.transaction_start < 0:
                     return AppendRefusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")

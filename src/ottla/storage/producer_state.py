@@ -2,33 +2,27 @@
 
 Per producer id: the epoch, the last five batches (a client may have five requests in flight, so each of them may be
 sent again), and the start of a transaction that is open. Rules and messages are those of Kafka 3.9
-(`ProducerAppendInfo.java`); so is the snapshot format, version 1.
+(`ProducerAppendInfo.java`).
 """
 
 from __future__ import annotations
 
 import operator
-import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.records.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from ottla.records.control import ControlRecordType, control_record_type, coordinator_epoch
-from ottla.records.crc import crc32c
 from ottla.records.errors import BatchError
 from ottla.records.record import decode_batch
 from ottla.storage.results import AppendRefusal
+from ottla.storage.snapshot_format import SnapshotProblem, SnapshotProducer, decode_snapshot, encode_snapshot
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.errors import ErrorCode
 
 #: Batches remembered per producer: as many as a client may have in flight.
 BATCHES_REMEMBERED: Final = 5
 NO_TRANSACTION: Final = -1
-
-_SNAPSHOT_VERSION: Final = 1
-_SNAPSHOT_HEAD: Final = struct.Struct(">hI")
-_SNAPSHOT_COUNT: Final = struct.Struct(">i")
-_SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class AppendedBatch(NamedTuple):
@@ -263,46 +257,23 @@ class ProducerState:
 
     def encode(self) -> bytes:
         """The snapshot file: of each producer its last batch only, as in Kafka."""
-        parts = [_SNAPSHOT_COUNT.pack(len(self._entries))]
-        for entry in self._entries.values():
-            last = entry.batches[-1] if entry.batches else AppendedBatch(NO_SEQUENCE, NO_SEQUENCE, -1, 0, -1)
-            parts.append(
-                _SNAPSHOT_ENTRY.pack(
-                    entry.producer_id,
-                    entry.epoch,
-                    last.last_sequence,
-                    last.last_offset,
-                    last.offset_delta,
-                    entry.last_timestamp,
-                    entry.coordinator_epoch,
-                    entry.transaction_start,
-                )
-            )
-        body = b"".join(parts)
-        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body)) + body
+        return encode_snapshot(map(_snapshot_of, self._entries.values()))
 
     def load(self, data: bytes, end_offset: int, now_ms: int, expiration_ms: int) -> bool:
         """Take the state over from a snapshot file; False, and nothing changed, where it is damaged."""
-        head = _SNAPSHOT_HEAD.size + _SNAPSHOT_COUNT.size
-        if len(data) < head:
-            return False
-        version, checksum = _SNAPSHOT_HEAD.unpack_from(data)
-        (count,) = _SNAPSHOT_COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
-        if (
-            version != _SNAPSHOT_VERSION
-            or checksum != crc32c(memoryview(data)[_SNAPSHOT_HEAD.size :])
-            or len(data) != head + count * _SNAPSHOT_ENTRY.size
-        ):
+        try:
+            producers = decode_snapshot(data)
+        except SnapshotProblem:
             return False
         self.clear()
         self.end_offset = end_offset
-        for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[head:]):
-            self._load_entry(fields, now_ms, expiration_ms)
+        for producer in producers:
+            self._load_entry(producer, now_ms, expiration_ms)
         self.open_transactions = dict(sorted(self.open_transactions.items(), key=operator.itemgetter(1)))
         return True
 
-    def _load_entry(self, fields: tuple[int, ...], now_ms: int, expiration_ms: int) -> None:
-        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator, start = fields
+    def _load_entry(self, producer: SnapshotProducer, now_ms: int, expiration_ms: int) -> None:
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator, start = producer
         if start < 0 and now_ms - timestamp >= expiration_ms:
             return
         entry = self._entries[producer_id] = ProducerEntry(producer_id)
@@ -315,6 +286,20 @@ class ProducerState:
         if start >= 0:
             entry.transaction_start = start
             self.open_transactions[producer_id] = start
+
+
+def _snapshot_of(entry: ProducerEntry) -> SnapshotProducer:
+    last = entry.batches[-1] if entry.batches else AppendedBatch(NO_SEQUENCE, NO_SEQUENCE, -1, 0, -1)
+    return SnapshotProducer(
+        entry.producer_id,
+        entry.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.transaction_start,
+    )
 
 
 def _old_epoch(entry: ProducerEntry, epoch: int, offset: int, partition: str) -> AppendRefusal:

@@ -26,14 +26,13 @@ from ottla.records.batch import (
 )
 from ottla.records.crc import crc32c, crc32c_on
 from ottla.records.errors import BatchError
+from ottla.records.message_set import SMALLEST_MESSAGE
 
 #: Base offset, length, magic and last offset delta, at their places in a batch of format 2.
 _PLACE: Final = struct.Struct(">qi4xb6xi")
 #: Base offset, length, leader epoch, magic, checksum, last offset delta, largest timestamp and producer id.
 _HEAD: Final = struct.Struct(">qiibI2xi8xqq")
 _MESSAGE: Final = struct.Struct(">qiIbbq")
-#: Bytes of the smallest message of format 0: offset, size, checksum, magic, attributes, two lengths.
-SMALLEST_MESSAGE: Final = 26
 CHECKSUM_BYTES: Final = 4
 _CHECKSUM_END: Final = 16
 _TIMESTAMP_END: Final = MAX_TIMESTAMP_AT + 8

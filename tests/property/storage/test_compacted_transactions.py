@@ -80,7 +80,7 @@ class Story:
             base_sequence=sequence,
             is_transactional=in_transaction,
         )
-        info = self.log.append(records, leader_epoch=0, now_ms=NOW_MS, verified_transaction=True)
+        info = self.log.append(records, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR)
         if not isinstance(info, AppendInfo):
             # Its sequence numbers were forgotten with it.
             self._bump(producer_id)

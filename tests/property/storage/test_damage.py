@@ -104,7 +104,7 @@ def transaction(log: PartitionLog, number: int, values: dict[tuple[str, int], by
             base_sequence=2 * number + each,
             is_transactional=True,
         )
-        info = log.append(buf, leader_epoch=0, now_ms=NOW_MS, verified_transaction=True)
+        info = log.append(buf, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR)
         assert isinstance(info, AppendInfo), info
         values["transactions", start + each] = value
     kind = ControlRecordType.ABORT if number % 2 else ControlRecordType.COMMIT

@@ -180,7 +180,7 @@ def test_transactional_batches_need_the_coordinators_word(ground: Ground) -> Non
         ErrorCode.INVALID_TXN_STATE,
         "Record was not part of an ongoing transaction",
     )
-    info = log.append(buf, leader_epoch=0, now_ms=NOW_MS, verified_transaction=True)
+    info = log.append(buf, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR)
     assert isinstance(info, AppendInfo)
     append(log, idempotent(2, is_transactional=True))
     append(log)

@@ -37,7 +37,7 @@ def log(disk: MemoryDisk) -> PartitionLog:
 def write(log: PartitionLog, producer_id: int, sequence: int, count: int = 3, epoch: int = 0) -> int:
     """Append a transactional batch; its first offset."""
     records = batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
-    info = log.append(records, leader_epoch=0, now_ms=NOW_MS, verified_transaction=True)
+    info = log.append(records, leader_epoch=0, now_ms=NOW_MS, origin=COORDINATOR)
     assert isinstance(info, AppendInfo), info
     committed(log)
     return info.first_offset

@@ -284,10 +284,6 @@ class SubscriptionState:
         """The assigned partitions in their order."""
         return self._assignment.keys()
 
-    def is_assigned(self, partition: TopicPartition) -> bool:
-        """Whether the partition is assigned."""
-        return partition in self._assignment
-
     def state_or_none(self, partition: TopicPartition) -> PartitionState | None:
         """The partition's state, None where it is not assigned (any more)."""
         return self._assignment.get(partition)
