@@ -24,6 +24,7 @@ async def connect_to_any(
     waiting = list(addresses)
     attempts: dict[asyncio.Future[Connection], Address] = {}
     problems: dict[Address, ConnectError] = {}
+    found: Connection | None = None
     try:
         while waiting or attempts:
             if waiting:
@@ -35,17 +36,27 @@ async def connect_to_any(
             for attempt in [each for each in attempts if each in done]:
                 address = attempts.pop(attempt)
                 try:
-                    return attempt.result(), problems
+                    found = attempt.result()
                 except ConnectError as error:
                     problems[address] = error
+                else:
+                    return found, problems
         return None, problems
     finally:
-        await _give_up(list(attempts))
+        try:
+            await _give_up(list(attempts))
+        except asyncio.CancelledError:
+            if found is not None:
+                found.close()  # nobody gets it
+            raise
 
 
 async def _give_up(attempts: list[asyncio.Future[Connection]]) -> None:
     for attempt in attempts:
         attempt.cancel()
-    for outcome in await asyncio.gather(*attempts, return_exceptions=True):
-        if isinstance(outcome, Connection):  # it came about while another did
-            outcome.close()
+    try:
+        await asyncio.gather(*attempts, return_exceptions=True)
+    finally:
+        for attempt in attempts:  # one may have come about while another did
+            if attempt.done() and not attempt.cancelled() and attempt.exception() is None:
+                attempt.result().close()

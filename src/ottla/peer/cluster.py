@@ -62,6 +62,8 @@ HANG_UPS_OF_STRANGERS = 2
 """How often a bootstrap server may close its first connection before its diagnosis (TLS, an old broker) is believed."""
 MIN_IDLE_CHECK_MS = 10
 """Shortest interval between two checks for idle connections."""
+JITTER = 0.2
+"""By how much of itself a pause between two attempts varies (KIP-580)."""
 MIN_PAUSE_MS = 5
 """Shortest pause between two attempts, also with retry.backoff.ms=0."""
 
@@ -156,8 +158,15 @@ class Cluster:
                     raise
                 raise _too_late(what, timeout_ms, last) from last
             self.metadata.expire()
-            await asyncio.sleep(max(backoff_ms, MIN_PAUSE_MS) / 1000)
+            await asyncio.sleep(max(self.jittered(backoff_ms), MIN_PAUSE_MS) / 1000)
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
+
+    def jittered(self, pause_ms: float) -> float:
+        """A pause between two attempts, a little longer or shorter by chance, so that clients do not return together.
+
+        Source: KIP-580.
+        """
+        return pause_ms * self.environment.randomness.between(1 - JITTER, 1 + JITTER)
 
     async def request(self, node_id: int, message: Message, *, purpose: str = PLAIN, **options: Any) -> Any:
         """Response of one broker; `options` are those of `Connection.request`."""

@@ -159,7 +159,7 @@ class Commits:
                 what = f"committing offsets of group {settings.group_id}"
                 told = str(problem) or "the coordinator did not answer"
                 raise ClientTimeoutError(f"{what} did not succeed within {timeout_ms:.0f} ms: {told}") from problem
-            await asyncio.sleep(backoff_ms / 1000)
+            await asyncio.sleep(self._cluster.jittered(backoff_ms) / 1000)
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
 
     async def commit_patiently(self, offsets: Offsets, timeout_ms: float) -> None:
@@ -368,7 +368,7 @@ class Commits:
                         f"reading offsets of group {settings.group_id} did not succeed within {timeout_ms:.0f} ms: "
                         f"{error}"
                     ) from error
-            await asyncio.sleep(backoff_ms / 1000)
+            await asyncio.sleep(self._cluster.jittered(backoff_ms) / 1000)
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
 
     async def _fetch_once(

@@ -51,7 +51,7 @@ class ConsumerCoordinator:
         call: UserCall = call_here,
         on_commit: Callable[[Offsets], Any] | None = None,
     ) -> None:
-        self.membership = Membership(config.member_settings())
+        self.membership = Membership(config.member_settings(), cluster.jittered)
         self.needs_poll = False
         """Whether `poll` has something to do: cheap, asked in every poll of the user's."""
         self._cluster = cluster

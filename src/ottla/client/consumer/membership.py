@@ -11,7 +11,7 @@ required), KIP-800 (reasons), KIP-814 (skipped assignment).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -142,8 +142,9 @@ Action = FindCoordinator | DropCoordinator | Send | Assign
 class Membership:
     """See the module. Times are milliseconds of one clock that does not go back."""
 
-    def __init__(self, settings: MemberSettings) -> None:
+    def __init__(self, settings: MemberSettings, jitter: Callable[[float], float] = float) -> None:
         self.settings = settings
+        self._jitter = jitter
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
         self.is_active = False
@@ -365,7 +366,8 @@ class Membership:
 
     def _backoff_ms(self, failures: int) -> float:
         settings = self.settings
-        return float(min(settings.retry_backoff_ms * 2 ** min(failures, 30), settings.retry_backoff_max_ms))
+        pause_ms = min(settings.retry_backoff_ms * 2 ** min(failures, 30), settings.retry_backoff_max_ms)
+        return self._jitter(pause_ms)
 
     # Joining
 

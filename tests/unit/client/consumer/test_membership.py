@@ -16,7 +16,7 @@ from ottla.client.consumer.membership import (
     MemberState,
     Send,
 )
-from ottla.client.errors import BrokerError, ConnectionLostError, FencedInstanceIdError
+from ottla.client.errors import BrokerError, ClientError, ConnectionLostError, FencedInstanceIdError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -367,3 +367,11 @@ def test_an_answer_that_comes_too_late_is_ignored(bench: Bench) -> None:
     bench.answer_join(request)
     assert bench.member.state is MemberState.UNJOINED
     assert bench.take() == []
+
+
+def test_pauses_of_members_vary():
+    """KIP-580: members that lost their coordinator together do not come back together."""
+    member = Membership(MemberSettings("g", retry_backoff_ms=100), lambda pause_ms: pause_ms * 1.1)
+    member.start(0)
+    member.coordinator_not_found(ClientError("away", retriable=True), 0)
+    assert member.next_deadline_ms(0) == pytest.approx(110)
