@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from ottla.cluster.ids import format_uuid
 from ottla.cluster.topics import CLUSTER_METADATA_TOPIC
 from ottla.env.clock import Clock
 from ottla.env.disk import Disk, DiskError
-from ottla.env.executor import Executor, NoThread
+from ottla.env.executor import Executor
 from ottla.env.randomness import Randomness
 from ottla.env.warmth import bring, without_waiting
 from ottla.storage.checkpoints import (
@@ -34,12 +33,12 @@ from ottla.storage.folder import (
     STRAY_SUFFIX,
     LogFolder,
     parse_partition_folder,
-    remove_all,
     renamed_folder_name,
 )
 from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.recovery import LogPlace, create_log
+from ottla.storage.removals import Removals
 from ottla.storage.resources import LogResources
 from ottla.storage.results import StorageRefusal
 from ottla.storage.retention import confirm_expired, delete_old_segments
@@ -57,8 +56,6 @@ FolderFailed = Callable[[list[TopicPartitionKey], bool], None]
 PROBE_AGAIN_MS: Final = 1_000
 #: Retention is looked at for the first time so long after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000
-#: Files and folders that a disk thread removes before others have their turn.
-REMOVALS_PER_JOB: Final = 1_000
 #: So often retention of a log waits for the disk to tell it of old segments, before it waits on the loop.
 MOST_COLD_ROUNDS: Final = 8
 #: What recovery and background work had to say, kept until somebody takes it.
@@ -121,9 +118,7 @@ class LogManager:
             max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2)),
             producer_expiration_ms=self._settings.producer_expiration_ms,
         )
-        #: Heap of files and folders to be removed: (when, path); and whether a disk thread removes some now.
-        self._removals: list[tuple[int, str]] = []
-        self._removing = False
+        self._removals = Removals(disk, executor, self._note)
         self._flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         self.on_flushed: Flushed = lambda log, size, error: None
         #: Told of the partitions that went with a folder, and whether another folder is left.
@@ -239,7 +234,7 @@ class LogManager:
             for name in self._disk.listdir(folder.path):
                 path = f"{folder.path}/{name}"
                 if name.endswith(DELETE_SUFFIX) and self._disk.is_dir(path):
-                    heapq.heappush(self._removals, (now_ms, path))
+                    self._removals.add(now_ms, path)
                 elif not name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
                     key = parse_partition_folder(name)
                     # The log of a KRaft quorum is no partition of a topic; Apache Kafka's LogManager skips it, too.
@@ -553,7 +548,7 @@ class LogManager:
         log.release_files()
         path = self._unique_name(home, topic, partition, DELETE_SUFFIX)
         self._disk.rename(log.folder, path)
-        heapq.heappush(self._removals, (self._clock.now_ms() + log.config.file_delete_delay_ms, path))
+        self._removals.add(self._clock.now_ms() + log.config.file_delete_delay_ms, path)
         self._in_background(partial(self._disk.fsync_dir, home.path), home)
         return True
 
@@ -585,7 +580,7 @@ class LogManager:
             for log in self._logs.values():
                 log.producers.expire(now_ms, settings.producer_expiration_ms)
         self.cleaner.maintain(self._logs, now_ms)
-        self._remove_due(now_ms)
+        self._removals.remove_due(now_ms)
         for name, interval_ms in (
             (RECOVERY_POINT_FILE, settings.recovery_point_checkpoint_interval_ms),
             (LOG_START_FILE, settings.log_start_checkpoint_interval_ms),
@@ -632,7 +627,7 @@ class LogManager:
         """Remove these files of the log when `file.delete.delay.ms` is over."""
         due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
         for path in renamed:
-            heapq.heappush(self._removals, (due_ms, path))
+            self._removals.add(due_ms, path)
 
     def _on_cleaned(self, key: TopicPartitionKey) -> None:
         """A log was compacted: take note how far, and delete what is too old now if it is to be deleted, too."""
@@ -640,31 +635,6 @@ class LogManager:
         if log is not None and not log.closed:
             self._checkpoint(CLEANER_FILE, wait=False)
             self._delete_old_segments(log, self._clock.now_ms())
-
-    def _remove_due(self, now_ms: int) -> None:
-        """One job at a time: a hundred thousand files that are due together must not crowd the disk threads."""
-        if self._removing:
-            return
-        removals = self._removals
-        paths: list[str] = []
-        while removals and removals[0][0] <= now_ms and len(paths) < REMOVALS_PER_JOB:
-            paths.append(heapq.heappop(removals)[1])
-        if not paths:
-            return
-        self._removing = True
-
-        def removed(problems: list[str] | None, error: BaseException | None) -> None:
-            self._removing = False
-            for problem in problems if problems is not None else [str(error)]:
-                self._note(problem)
-            if isinstance(error, NoThread):
-                # With the next tick.
-                for path in paths:
-                    heapq.heappush(removals, (now_ms, path))
-            elif self._opened:
-                self._remove_due(now_ms)
-
-        self._executor.call(partial(remove_all, self._disk, paths), removed)
 
     def _in_background(self, work: Callable[[], None], folder: LogFolder | None = None) -> None:
         """Do it in a disk thread; where that fails, look whether the folder it concerns still works."""
@@ -731,6 +701,7 @@ class LogManager:
             self._release_folders()
             return 0
         self._opened = False
+        self._removals.close()
         self.topic_settings.close()
         self.cleaner.close()
         if self._cleaner_executor is not None:

@@ -457,7 +457,7 @@ def test_retention_that_fails_is_told(faulty: tuple[FaultyDisk, Setup]) -> None:
 
 
 def test_many_files_are_removed_by_one_job_at_a_time(ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.storage.manager.REMOVALS_PER_JOB", 4)
+    monkeypatch.setattr("ottla.storage.removals.REMOVALS_PER_JOB", 4)
     setup = Setup(ground[0], f"{ground[1]}/logs", file_delete_delay_ms=0, retention_ms=1, segment_bytes=150)
     executor = HandExecutor()
     manager = LogManager(setup.disk, setup.clock, executor, setup.folders, lambda _: setup.config, StorageSettings())
@@ -470,8 +470,8 @@ def test_many_files_are_removed_by_one_job_at_a_time(ground: tuple[Disk, str], m
     folder = f"{setup.folders[0]}/t-0"
     assert len([name for name in setup.disk.listdir(folder) if name.endswith(".deleted")]) > 8
     before = len(executor.works)
-    manager._remove_due(setup.clock.now_ms())
-    manager._remove_due(setup.clock.now_ms())
+    manager._removals.remove_due(setup.clock.now_ms())
+    manager._removals.remove_due(setup.clock.now_ms())
     assert len(executor.works) == before + 1, "not one job a file"
     while executor.works:
         executor.finish()

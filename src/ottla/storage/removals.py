@@ -1,0 +1,63 @@
+"""Files and folders that are to be removed when their time has come, by disk threads."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.env.executor import NoThread
+from ottla.storage.folder import remove_all
+
+if TYPE_CHECKING:
+    from ottla.env.disk import Disk
+    from ottla.env.executor import Executor
+
+#: Files and folders that a disk thread removes before others have their turn.
+REMOVALS_PER_JOB: Final = 1_000
+
+
+class Removals:
+    """What is to be removed, by when. `note` gets what could not be."""
+
+    def __init__(self, disk: Disk, executor: Executor, note: Callable[[str], None]) -> None:
+        self._disk = disk
+        self._executor = executor
+        self._note = note
+        self._waiting: list[tuple[int, str]] = []
+        self._is_removing = False
+        self._is_closed = False
+
+    def add(self, due_ms: int, path: str) -> None:
+        """Remove this file or folder from `due_ms` on."""
+        heapq.heappush(self._waiting, (due_ms, path))
+
+    def remove_due(self, now_ms: int) -> None:
+        """One job at a time: a hundred thousand files that are due together must not crowd the disk threads."""
+        if self._is_removing:
+            return
+        waiting = self._waiting
+        paths: list[str] = []
+        while waiting and waiting[0][0] <= now_ms and len(paths) < REMOVALS_PER_JOB:
+            paths.append(heapq.heappop(waiting)[1])
+        if not paths:
+            return
+        self._is_removing = True
+
+        def removed(problems: list[str] | None, error: BaseException | None) -> None:
+            self._is_removing = False
+            for problem in problems if problems is not None else [str(error)]:
+                self._note(problem)
+            if isinstance(error, NoThread):
+                # With the next tick.
+                for path in paths:
+                    self.add(now_ms, path)
+            elif not self._is_closed:
+                self.remove_due(now_ms)
+
+        self._executor.call(partial(remove_all, self._disk, paths), removed)
+
+    def close(self) -> None:
+        """Begin no more of them; the next start removes what is left."""
+        self._is_closed = True
