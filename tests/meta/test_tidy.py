@@ -116,8 +116,8 @@ SHARED_CLASS_NAMES = {
     "ConsumerRebalanceListener", "FetchSession", "ResourceType",
     # to be told apart yet
     "AbortedTransaction", "Change", "ClientState", "ConfigEntry", "Connection", "CreatedTopic", "Finding",
-    "FoundPartition", "GroupOffsets", "MemberState", "Membership", "Node", "OffsetAndMetadata",
-    "OffsetRange", "PartitionState", "Place", "Reading", "Service", "TopicMetadata", "Unreadable", "WireError",
+    "FoundPartition", "GroupOffsets", "Node", "OffsetAndMetadata",
+    "OffsetRange", "PartitionState", "Service", "TopicMetadata", "WireError",
 }  # fmt: skip
 
 

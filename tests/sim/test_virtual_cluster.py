@@ -18,8 +18,6 @@ from ottla.env.clock import SystemClock
 from ottla.env.randomness import Randomness
 from support.virtual_cluster import VirtualCluster
 
-pytestmark = pytest.mark.spec("A5")
-
 Read = list[tuple[str, int, bytes | None]]
 Told = tuple[Read, list[tuple[Any, ...]]]
 BROKERS = (1, 2, 3)

@@ -54,7 +54,7 @@ from ottla.assign.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from ottla.groups.membership import MemberState
+from ottla.groups.membership import GroupMemberState
 
 EVIDENCE_TOPIC = "__ottla_rebalances"
 EVIDENCE_VERSION = 1
@@ -204,7 +204,7 @@ class RebalanceRecorder:
         generation: int,
         protocol_name: str | None,
         leader: str | None,
-        members: Iterable[MemberState],
+        members: Iterable[GroupMemberState],
         now_ms: int,
     ) -> Evidence:
         """The record, with the members as they are now."""
@@ -246,7 +246,7 @@ class RebalanceRecorder:
         return timeline
 
     def _member_json(
-        self, member: MemberState, protocol_name: str | None, after: dict[str, dict[tuple[str, int], None]]
+        self, member: GroupMemberState, protocol_name: str | None, after: dict[str, dict[tuple[str, int], None]]
     ) -> dict[str, Any]:
         times = self.timelines.get(member.member_id, _Timeline())
         had = self.before.get(member.identity, {})
@@ -271,7 +271,7 @@ class RebalanceRecorder:
             "partitions_given_up": given_up if after else None,
         }
 
-    def _is_cooperative(self, member: MemberState, protocol_name: str | None) -> bool:
+    def _is_cooperative(self, member: GroupMemberState, protocol_name: str | None) -> bool:
         """Eager members own nothing when they join; who still names owned partitions keeps them meanwhile."""
         if protocol_name == COOPERATIVE_PROTOCOL:
             return True

@@ -19,7 +19,7 @@ from ottla.groups.events import (
     SyncResult,
 )
 from ottla.groups.evidence import Cause, CauseEntry, RebalanceRecorder, owned_partitions
-from ottla.groups.membership import Membership, MemberState
+from ottla.groups.membership import GroupMembers, GroupMemberState
 from ottla.groups.offsets import GroupOffsets, OffsetAndMetadata, TopicPartition
 from ottla.groups.records import GroupMetadataMember, GroupMetadataValue, GroupRecord
 from ottla.groups.states import RULES, CommitRule, GroupState
@@ -82,7 +82,7 @@ class Group:
         self.protocol_name: str | None = None
         #: When the state was entered; None where the log does not say (old records).
         self.state_timestamp_ms: int | None = None
-        self.members = Membership()
+        self.members = GroupMembers()
         self.offsets = GroupOffsets()
         #: Whether it stays until it is deleted or an expiry run comes by, even if nothing would be lost with it.
         self.is_kept = False
@@ -132,7 +132,7 @@ class Group:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and self.members.supports(protocols)
 
-    def _join_result(self, member: MemberState) -> JoinResult:
+    def _join_result(self, member: GroupMemberState) -> JoinResult:
         is_leader = self.members.leader == member.member_id
         return JoinResult(
             ErrorCode.NONE,
@@ -144,14 +144,14 @@ class Group:
             members=self._joined_members(self.members) if is_leader else (),
         )
 
-    def _joined_members(self, members: Iterable[MemberState]) -> list[JoinedMember]:
+    def _joined_members(self, members: Iterable[GroupMemberState]) -> list[JoinedMember]:
         name = self.protocol_name
         return [JoinedMember(m.member_id, m.group_instance_id, m.metadata(name)) for m in members]
 
-    def _sync_result(self, member: MemberState) -> SyncResult:
+    def _sync_result(self, member: GroupMemberState) -> SyncResult:
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
 
-    def _answer_parked(self, members: Iterable[MemberState], error: ErrorCode, step: Step) -> None:
+    def _answer_parked(self, members: Iterable[GroupMemberState], error: ErrorCode, step: Step) -> None:
         """Answer what these members wait for with an error."""
         for member in members:
             token = self.members.take_join(member)
@@ -162,7 +162,7 @@ class Group:
                 step.replies.append(Reply(member.sync_token, SyncResult(error)))
                 member.sync_token = None
 
-    def _remove_member(self, member: MemberState, step: Step) -> None:
+    def _remove_member(self, member: GroupMemberState, step: Step) -> None:
         self._answer_parked([member], ErrorCode.UNKNOWN_MEMBER_ID, step)
         self.deadlines.cancel(member.member_id)
         self.members.remove(member.member_id)
@@ -172,7 +172,7 @@ class Group:
             self.members.pending.discard(member_id)
             self.deadlines.cancel(member_id)
 
-    def _renew_session(self, member: MemberState, now_ms: int) -> None:
+    def _renew_session(self, member: GroupMemberState, now_ms: int) -> None:
         self.deadlines.set(member.member_id, now_ms + member.session_timeout_ms)
 
     def _commit_refusal(self, event: OffsetCommit, now_ms: int) -> ErrorCode | None:
@@ -209,7 +209,7 @@ class Group:
         return []
 
     def _generation_record(
-        self, members: Iterable[MemberState], leader: str | None, assignments: dict[str, bytes]
+        self, members: Iterable[GroupMemberState], leader: str | None, assignments: dict[str, bytes]
     ) -> GroupRecord:
         name = self.protocol_name
         value = GroupMetadataValue(
@@ -247,11 +247,11 @@ class Group:
 
     def _restore(self, value: GroupMetadataValue) -> None:
         """Loading: the group is what this record says, whatever earlier ones said."""
-        self.members = Membership()
+        self.members = GroupMembers()
         for written in value.members:
             rebalance_ms = written.rebalance_timeout if written.rebalance_timeout >= 0 else written.session_timeout
             self.members.add(
-                MemberState(
+                GroupMemberState(
                     written.member_id,
                     written.group_instance_id,
                     written.client_id,
@@ -274,7 +274,7 @@ class Group:
 
     def _forget_generation(self) -> None:
         """Loading: the group ended here. Offsets have tombstones of their own, and may outlive it."""
-        self.members = Membership()
+        self.members = GroupMembers()
         self.generation_id = 0
         self.protocol_type = self.protocol_name = self.state_timestamp_ms = self.subscribed_topics = None
         self.state = GroupState.EMPTY
@@ -291,11 +291,11 @@ class Group:
     def _tell(self, now_ms: int, text: str) -> None:
         self._story.append((now_ms, text))
 
-    def _static_member(self, group_instance_id: str) -> MemberState | None:
+    def _static_member(self, group_instance_id: str) -> GroupMemberState | None:
         member_id = self.members.static_member_id(group_instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    def _is_to_give_up(self, member: MemberState) -> bool:
+    def _is_to_give_up(self, member: GroupMemberState) -> bool:
         """Whether the assignment takes partitions from a cooperative member, which has not joined without them yet.
 
         Until it does, the assignor holds them back from everybody else (KIP-429).

@@ -8,7 +8,7 @@ from functools import partial
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_subscription
 from ottla.groups.events import UNKNOWN_MEMBER, JoinGroup, JoinResult, Protocols, Reply, Step
 from ottla.groups.evidence import Cause, CauseEntry, rejoin_cause
-from ottla.groups.membership import MemberState
+from ottla.groups.membership import GroupMemberState
 from ottla.groups.rebalancing import RebalancingGroup, StagedKind, cause_of
 from ottla.groups.states import GroupState, JoinRule
 from ottla.wire.errors import ErrorCode
@@ -81,7 +81,7 @@ class JoinHandling(RebalancingGroup):
             self._new_member_added = True
         if not len(self.members):
             self.protocol_type = event.protocol_type
-        member = MemberState(
+        member = GroupMemberState(
             member_id,
             event.group_instance_id,
             event.client_id,
@@ -97,7 +97,9 @@ class JoinHandling(RebalancingGroup):
         self._prepare_rebalance([cause], step, now_ms, partial(self.members.add, member))
         self._park_join(member, event.token, step, now_ms)
 
-    def _replace_static(self, event: JoinGroup, old: MemberState, new_member_id: str, step: Step, now_ms: int) -> None:
+    def _replace_static(
+        self, event: JoinGroup, old: GroupMemberState, new_member_id: str, step: Step, now_ms: int
+    ) -> None:
         """A static member came back under a new id; in Stable that need not disturb the others (KIP-345).
 
         It does where its old self had partitions to give up: it knows nothing of them, and nobody else would ever
@@ -126,7 +128,7 @@ class JoinHandling(RebalancingGroup):
         self._park_join(new, event.token, step, now_ms)
 
     def _static_join_result(
-        self, event: JoinGroup, old: MemberState, new: MemberState, present: Sequence[MemberState]
+        self, event: JoinGroup, old: GroupMemberState, new: GroupMemberState, present: Sequence[GroupMemberState]
     ) -> JoinResult:
         """Its place as it was. A leader must not assign anew, since nobody would be told.
 
@@ -161,7 +163,7 @@ class JoinHandling(RebalancingGroup):
     def _refuse_join(self, event: JoinGroup, error: ErrorCode, step: Step) -> None:
         step.replies.append(Reply(event.token, JoinResult(error, event.member_id)))
 
-    def _park_join(self, member: MemberState, token: object, step: Step, now_ms: int) -> None:
+    def _park_join(self, member: GroupMemberState, token: object, step: Step, now_ms: int) -> None:
         superseded = self.members.park_join(member, token)
         if superseded is not None:
             result = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -169,7 +171,7 @@ class JoinHandling(RebalancingGroup):
         if self._recorder is not None:
             self._recorder.joined(member.member_id, now_ms)
 
-    def _rejoin_causes(self, member: MemberState, event: JoinGroup, now_ms: int) -> list[CauseEntry]:
+    def _rejoin_causes(self, member: GroupMemberState, event: JoinGroup, now_ms: int) -> list[CauseEntry]:
         """Why a member that is in the generation wants another."""
         if member.protocols != event.protocols:
             old, new = dict(member.protocols), dict(event.protocols)

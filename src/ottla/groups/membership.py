@@ -17,7 +17,7 @@ def protocol_names(protocols: Protocols) -> set[str]:
     return {name for name, _ in protocols}
 
 
-class MemberState:
+class GroupMemberState:
     """A member, and the requests of it that wait for an answer (`join_token`, `sync_token`, None without)."""
 
     __slots__ = (
@@ -82,9 +82,9 @@ class MemberState:
                 return name
         raise KeyError(f"member {self.member_id} supports none of {sorted(candidates)}")
 
-    def replaced_by(self, member_id: str) -> MemberState:
+    def replaced_by(self, member_id: str) -> GroupMemberState:
         """The same static member under a new member id; what it waited for is not taken over."""
-        return MemberState(
+        return GroupMemberState(
             member_id,
             self.group_instance_id,
             self.client_id,
@@ -99,13 +99,13 @@ class MemberState:
         return f"MemberState({self.member_id!r})"
 
 
-class Membership:
+class GroupMembers:
     """The members of a group, in the order they came."""
 
     __slots__ = ("_joining", "_members", "_static", "_supporters", "leader", "pending")
 
     def __init__(self) -> None:
-        self._members: dict[str, MemberState] = {}
+        self._members: dict[str, GroupMemberState] = {}
         self._static: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         self._joining = 0
@@ -116,7 +116,7 @@ class Membership:
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[MemberState]:
+    def __iter__(self) -> Iterator[GroupMemberState]:
         return iter(self._members.values())
 
     def __contains__(self, member_id: str) -> bool:
@@ -126,7 +126,7 @@ class Membership:
         """The member ids."""
         return self._members.keys()
 
-    def get(self, member_id: str) -> MemberState | None:
+    def get(self, member_id: str) -> GroupMemberState | None:
         """A member by its id."""
         return self._members.get(member_id)
 
@@ -149,7 +149,7 @@ class Membership:
         """The largest of the members', 0 without members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    def add(self, member: MemberState) -> None:
+    def add(self, member: GroupMemberState) -> None:
         """Take a member in; the first one leads."""
         if self.leader is None:
             self.leader = member.member_id
@@ -159,7 +159,7 @@ class Membership:
         self._count(member, 1)
         self.pending.discard(member.member_id)
 
-    def remove(self, member_id: str) -> MemberState | None:
+    def remove(self, member_id: str) -> GroupMemberState | None:
         """Drop a member or a pending id; where it led, the longest member leads."""
         self.pending.discard(member_id)
         member = self._members.pop(member_id, None)
@@ -172,7 +172,7 @@ class Membership:
             self.leader = next(iter(self._members), None)
         return member
 
-    def replace(self, member: MemberState, new: MemberState) -> None:
+    def replace(self, member: GroupMemberState, new: GroupMemberState) -> None:
         """Put a static member's new self in its place, leadership included."""
         self._count(member, -1)
         self._members = {
@@ -188,7 +188,7 @@ class Membership:
             self.leader = new.member_id
 
     def update(
-        self, member: MemberState, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+        self, member: GroupMemberState, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
         """Take up what a member said in its latest join."""
         self._supporters.subtract(protocol_names(member.protocols))
@@ -197,7 +197,7 @@ class Membership:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def park_join(self, member: MemberState, token: object) -> object | None:
+    def park_join(self, member: GroupMemberState, token: object) -> object | None:
         """Let a join wait; gives back the token of an earlier one that it supersedes."""
         superseded = member.join_token
         if superseded is None:
@@ -205,7 +205,7 @@ class Membership:
         member.join_token = token
         return superseded
 
-    def take_join(self, member: MemberState) -> object | None:
+    def take_join(self, member: GroupMemberState) -> object | None:
         """The token of the join that waits, which no longer does."""
         token = member.join_token
         if token is not None:
@@ -230,7 +230,7 @@ class Membership:
         size = len(self._members)
         return any(self._supporters[name] == size for name, _ in protocols)
 
-    def select_protocol(self, replacement: tuple[MemberState, MemberState] | None = None) -> str | None:
+    def select_protocol(self, replacement: tuple[GroupMemberState, GroupMemberState] | None = None) -> str | None:
         """The protocol that all support and most vote for; with equal votes, the earlier members' choice.
 
         With a `replacement` (old, new) the vote is held as if the new stood in the old one's place. None where the
@@ -245,7 +245,7 @@ class Membership:
         votes: Counter[str] = Counter(member.vote(candidates) for member in electorate)
         return votes.most_common(1)[0][0]
 
-    def _count(self, member: MemberState, by: int) -> None:
+    def _count(self, member: GroupMemberState, by: int) -> None:
         for name in protocol_names(member.protocols):
             self._supporters[name] += by
         if member.join_token is not None:

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from ottla.groups.events import Batch, Reply, Step, SyncResult
 from ottla.groups.evidence import Cause, CauseEntry
 from ottla.groups.group import JOIN, SYNC, Group, GroupLimits
-from ottla.groups.membership import MemberState
+from ottla.groups.membership import GroupMemberState
 from ottla.groups.records import LogRecord
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
@@ -39,8 +39,8 @@ class StagedStep:
     step: Step
     kind: StagedKind
     now_ms: int
-    replaced: MemberState | None = None
-    replacement: MemberState | None = None
+    replaced: GroupMemberState | None = None
+    replacement: GroupMemberState | None = None
 
 
 class RebalancingGroup(Group):
@@ -61,7 +61,7 @@ class RebalancingGroup(Group):
         step: Step,
         now_ms: int,
         change: Callable[[], None] | None = None,
-        leaving: Sequence[MemberState] = (),
+        leaving: Sequence[GroupMemberState] = (),
     ) -> None:
         """Begin a rebalance for `causes`, or note what adds to one that goes on.
 
@@ -150,7 +150,7 @@ class RebalancingGroup(Group):
             self.pending_sync.add(member.member_id)
         self.deadlines.set(SYNC, now_ms + self.members.rebalance_timeout_ms)
 
-    def _void_assignment(self, error: ErrorCode, leaving: Sequence[MemberState], step: Step, now_ms: int) -> None:
+    def _void_assignment(self, error: ErrorCode, leaving: Sequence[GroupMemberState], step: Step, now_ms: int) -> None:
         """The generation will have no assignment: tell those who wait for it."""
         for member in self.members:
             if member in leaving or member.sync_token is None:
@@ -163,7 +163,7 @@ class RebalancingGroup(Group):
 
     def _remove_and_rebalance(
         self,
-        leaving: Sequence[MemberState],
+        leaving: Sequence[GroupMemberState],
         causes: Sequence[CauseEntry],
         step: Step,
         now_ms: int,
@@ -176,7 +176,7 @@ class RebalancingGroup(Group):
         if complete:
             self._try_complete_join(step, now_ms)
 
-    def _put_in_place(self, old: MemberState, new: MemberState, now_ms: int) -> None:
+    def _put_in_place(self, old: GroupMemberState, new: GroupMemberState, now_ms: int) -> None:
         self.members.replace(old, new)
         self.deadlines.cancel(old.member_id)
         self._renew_session(new, now_ms)
@@ -192,8 +192,8 @@ class RebalancingGroup(Group):
         kind: StagedKind,
         records: Sequence[LogRecord],
         now_ms: int,
-        replaced: MemberState | None = None,
-        replacement: MemberState | None = None,
+        replaced: GroupMemberState | None = None,
+        replacement: GroupMemberState | None = None,
     ) -> None:
         assert not step.batches, self.story()
         size = TOMBSTONES_PER_BATCH if kind is StagedKind.REMOVAL else len(records)
@@ -206,7 +206,7 @@ class RebalancingGroup(Group):
         return Step(self._steps, self.group_id)
 
 
-def cause_of(cause: Cause, member: MemberState, now_ms: int, detail: str | None = None) -> CauseEntry:
+def cause_of(cause: Cause, member: GroupMemberState, now_ms: int, detail: str | None = None) -> CauseEntry:
     """A cause of a rebalance with the member behind it."""
     return CauseEntry(
         cause, now_ms, member.member_id, member.group_instance_id, member.client_id, member.client_host, detail

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.groups.events import Reply, Step, SyncGroup, SyncResult
 from ottla.groups.evidence import Cause
 from ottla.groups.group import SYNC
-from ottla.groups.membership import MemberState
+from ottla.groups.membership import GroupMemberState
 from ottla.groups.rebalancing import RebalancingGroup, StagedKind, cause_of
 from ottla.groups.states import SyncRule
 from ottla.wire.errors import ErrorCode
@@ -49,7 +49,7 @@ class SyncHandling(RebalancingGroup):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
-    def _park_sync(self, member: MemberState, event: SyncGroup, step: Step, now_ms: int) -> None:
+    def _park_sync(self, member: GroupMemberState, event: SyncGroup, step: Step, now_ms: int) -> None:
         if member.sync_token is not None:
             step.replies.append(Reply(member.sync_token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)))
         member.sync_token = event.token
@@ -66,14 +66,14 @@ class SyncHandling(RebalancingGroup):
                 )
                 step.replies.append(Reply(waiting.sync_token, result))
 
-    def _synced(self, member: MemberState, now_ms: int) -> None:
+    def _synced(self, member: GroupMemberState, now_ms: int) -> None:
         self.pending_sync.discard(member.member_id)
         if not self.pending_sync:
             self.deadlines.cancel(SYNC)
         if self._recorder is not None:
             self._recorder.synced(member.member_id, now_ms)
 
-    def _answered(self, member: MemberState, step: Step, now_ms: int) -> None:
+    def _answered(self, member: GroupMemberState, step: Step, now_ms: int) -> None:
         if self._recorder is not None:
             self._recorder.answered(member.member_id, now_ms)
             if not self.pending_sync:

@@ -14,7 +14,7 @@ from ottla.sim.consumption import Consumption
 from ottla.sim.design import CHANGES, DesignResult, Recorder
 from ottla.sim.group_consumer import MemberTimes, SimulatedConsumer
 from ottla.sim.group_coordinator import SimulatedCoordinator
-from ottla.sim.group_stage import GroupStage, Place, Weather
+from ottla.sim.group_stage import GroupStage, MemberPlace, Weather
 from ottla.sim.ownership import Ownership
 
 
@@ -29,7 +29,7 @@ class CoordinatorDesign:
         self._times = times
         self._weather = weather
         self._chance = random.Random(seed)
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, MemberPlace] = {}
         self._stage: GroupStage
         self._recorder: Recorder
         self._consumption: Consumption

@@ -44,7 +44,7 @@ def errors_of(result: Result) -> Iterable[ErrorCode]:
 
 
 @dataclass(eq=False)
-class Place:
+class MemberPlace:
     """A member and its connection. `link` counts the connections that it has had."""
 
     member: SimulatedConsumer
@@ -77,7 +77,7 @@ class GroupStage:
         self.partitions = partitions
         self.timetable = Timetable()
         #: Those that live.
-        self.places: dict[SimulatedConsumer, Place] = {}
+        self.places: dict[SimulatedConsumer, MemberPlace] = {}
         #: How often each error was answered.
         self.answers: Counter[str] = Counter()
         #: How many requests of each kind have come to the coordinator.
@@ -92,7 +92,7 @@ class GroupStage:
         self._times = times
         self._listener = listener(self.coordinator)
         #: Who asked, over which of its connections.
-        self._asked: dict[int, tuple[Request, Place, int]] = {}
+        self._asked: dict[int, tuple[Request, MemberPlace, int]] = {}
         self._numbers = 0
         self._expiry_at_ms: int | None = None
 
@@ -128,7 +128,7 @@ class GroupStage:
 
     # -- what happens to it
 
-    def start_member(self, group_instance_id: str | None = None, name: str | None = None) -> Place:
+    def start_member(self, group_instance_id: str | None = None, name: str | None = None) -> MemberPlace:
         """A member begins, called `name` (or by its number)."""
         self._numbers += 1
         member = SimulatedConsumer(
@@ -141,12 +141,12 @@ class GroupStage:
             self._times,
             group_instance_id,
         )
-        place = self.places[member] = Place(member, self._weather.slowness(member.name))
+        place = self.places[member] = MemberPlace(member, self._weather.slowness(member.name))
         member.start(self.now_ms)
         self._pump(place)
         return place
 
-    def end_member(self, place: Place, *, leaves: bool) -> None:
+    def end_member(self, place: MemberPlace, *, leaves: bool) -> None:
         """A member leaves, or dies; a frozen one, or one that is cut off, can only die."""
         if leaves and not place.is_frozen and not place.is_cut:
             place.member.leave()
@@ -156,20 +156,20 @@ class GroupStage:
         place.link += 1
         del self.places[place.member]
 
-    def freeze(self, place: Place, for_ms: int) -> None:
+    def freeze(self, place: MemberPlace, for_ms: int) -> None:
         """The process stands still for a while, as in a long pause of its garbage collector."""
         if not place.is_frozen:
             place.is_frozen = True
             self.timetable.at(self.now_ms + for_ms, partial(self.thaw, place))
 
-    def thaw(self, place: Place) -> None:
+    def thaw(self, place: MemberPlace) -> None:
         """The process goes on; what came for it meanwhile is there."""
         place.is_frozen = False
         held, place.held = place.held, []
         for call in held:
             call()
 
-    def cut(self, place: Place, for_ms: int) -> None:
+    def cut(self, place: MemberPlace, for_ms: int) -> None:
         """The coordinator cannot be reached from the member for a while; the member goes on."""
         if not place.is_cut:
             place.is_cut = True
@@ -204,12 +204,12 @@ class GroupStage:
     def _new_id(self) -> str:
         return f"{self._chance.getrandbits(64):016x}"
 
-    def _delay_ms(self, place: Place) -> int:
+    def _delay_ms(self, place: MemberPlace) -> int:
         return round(self._chance.randint(*self._weather.delay_ms) * place.slowness)
 
     # -- messages
 
-    def _pump(self, place: Place) -> None:
+    def _pump(self, place: MemberPlace) -> None:
         """Send what the member wants to send, and be there when it wants to be woken."""
         member = place.member
         for request in member.outbox:
@@ -220,7 +220,7 @@ class GroupStage:
             place.wake_at_ms = max(due_ms, self.now_ms)
             self.timetable.at(place.wake_at_ms, partial(self._wake, place, place.wake_at_ms))
 
-    def _wake(self, place: Place, at_ms: int) -> None:
+    def _wake(self, place: MemberPlace, at_ms: int) -> None:
         if place.wake_at_ms != at_ms:
             return
         place.wake_at_ms = None
@@ -229,12 +229,12 @@ class GroupStage:
         place.member.wake(self.now_ms)
         self._pump(place)
 
-    def _wake_again(self, place: Place) -> None:
+    def _wake_again(self, place: MemberPlace) -> None:
         if not self._is_away(place, partial(self._wake_again, place)):
             place.member.wake(self.now_ms)
             self._pump(place)
 
-    def _is_away(self, place: Place, later: Callable[[], None]) -> bool:
+    def _is_away(self, place: MemberPlace, later: Callable[[], None]) -> bool:
         """Whether the member sees nothing now: it is gone, or frozen, and then `later` happens."""
         if place.member not in self.places:
             return True
@@ -242,7 +242,7 @@ class GroupStage:
             place.held.append(later)
         return place.is_frozen
 
-    def _send(self, place: Place, request: Request) -> None:
+    def _send(self, place: MemberPlace, request: Request) -> None:
         arrival_ms = max(self.now_ms + self._delay_ms(place), place.last_arrival_ms)
         if place.is_cut or self._is_lost():
             self._lose(request)
@@ -251,7 +251,7 @@ class GroupStage:
         place.last_arrival_ms = arrival_ms
         self.timetable.at(arrival_ms, partial(self._arrive, place, place.link, request))
 
-    def _arrive(self, place: Place, link: int, request: Request) -> None:
+    def _arrive(self, place: MemberPlace, link: int, request: Request) -> None:
         if not self.coordinator.is_up:
             self._lose(request)
             self._broken(place, link)
@@ -276,7 +276,7 @@ class GroupStage:
         place.last_answer_ms = at_ms
         self.timetable.at(at_ms, partial(self._deliver, place, link, answered))
 
-    def _deliver(self, place: Place, link: int, answered: Answered) -> None:
+    def _deliver(self, place: MemberPlace, link: int, answered: Answered) -> None:
         if place.link != link:
             self._lose(answered.request)
             return
@@ -293,16 +293,16 @@ class GroupStage:
     def _is_lost(self) -> bool:
         return self.is_stormy and self._chance.random() < self._weather.loss
 
-    def _broken(self, place: Place, link: int) -> None:
+    def _broken(self, place: MemberPlace, link: int) -> None:
         if place.link == link:
             self._break(place)
 
-    def _break(self, place: Place) -> None:
+    def _break(self, place: MemberPlace) -> None:
         """The connection is gone; the member learns of it a little later."""
         place.link += 1
         self.timetable.at(self.now_ms + self._delay_ms(place), partial(self._disconnected, place))
 
-    def _disconnected(self, place: Place) -> None:
+    def _disconnected(self, place: MemberPlace) -> None:
         if self._is_away(place, partial(self._disconnected, place)):
             return
         place.member.disconnected(self.now_ms)

@@ -12,7 +12,7 @@ from ottla.client import rebalances
 from ottla.client.model import TopicPartition
 from ottla.client.rebalances import CAUSE_WORDS, RebalanceLog, cause_in_words, parse_rebalance
 from ottla.groups.evidence import EVIDENCE_TOPIC, Cause, RebalanceRecorder
-from ottla.groups.membership import MemberState
+from ottla.groups.membership import GroupMemberState
 from ottla.records.record import Record, encode_batch
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "rebalances.md"
@@ -20,7 +20,7 @@ PARTITION = TopicPartition(EVIDENCE_TOPIC, 0)
 
 
 def evidence(group="g", generation=1):
-    member = MemberState("anna-1", None, "anna", "/10.0.0.7", 1, 1, (), b"")
+    member = GroupMemberState("anna-1", None, "anna", "/10.0.0.7", 1, 1, (), b"")
     made = RebalanceRecorder(group, "consumer", generation - 1, 1000 + generation, {})
     made.outcome, made.stable_at_ms = "stable", 1200
     return made.close(generation, "range", "anna-1", [member], 1500)

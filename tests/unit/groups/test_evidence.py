@@ -19,15 +19,17 @@ from ottla.groups.evidence import (
     partition_count_cause,
     rejoin_cause,
 )
-from ottla.groups.membership import MemberState
+from ottla.groups.membership import GroupMemberState
 
 pytestmark = pytest.mark.spec("G10")
 
 
-def member(member_id: str, partitions: list[int], instance: str | None = None, protocol: str = "range") -> MemberState:
+def member(
+    member_id: str, partitions: list[int], instance: str | None = None, protocol: str = "range"
+) -> GroupMemberState:
     assignment = encode_assignment({"t": partitions}) if partitions else b""
     metadata = ((protocol, encode_subscription(["t"])),)
-    return MemberState(member_id, instance, "client", "/host", 1, 1, metadata, assignment)
+    return GroupMemberState(member_id, instance, "client", "/host", 1, 1, metadata, assignment)
 
 
 def recorder(before: dict[str, list[int]]) -> RebalanceRecorder:

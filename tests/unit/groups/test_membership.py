@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.groups.membership import Membership, MemberState
+from ottla.groups.membership import GroupMembers, GroupMemberState
 
 
-def member(member_id: str, *protocols: str, instance: str | None = None, rebalance: int = 10) -> MemberState:
-    return MemberState(member_id, instance, "c", "/h", rebalance, 10, tuple((name, b"") for name in protocols))
+def member(member_id: str, *protocols: str, instance: str | None = None, rebalance: int = 10) -> GroupMemberState:
+    return GroupMemberState(member_id, instance, "c", "/h", rebalance, 10, tuple((name, b"") for name in protocols))
 
 
-def group(*members: MemberState) -> Membership:
-    made = Membership()
+def group(*members: GroupMemberState) -> GroupMembers:
+    made = GroupMembers()
     for one in members:
         made.add(one)
     assert made.problems() == []

@@ -31,7 +31,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import ZnodeDataError
 
 if TYPE_CHECKING:
-    from ottla.broker.control.membership import Membership
+    from ottla.broker.control.membership import ClusterMembership
     from ottla.broker.control.metadata_writes import MetadataWriter
     from ottla.broker.slices import LoopSlices
     from ottla.cluster.controller import Controller
@@ -55,7 +55,7 @@ class ControllerShell:
     def __init__(
         self,
         controller: Controller,
-        membership: Membership,
+        membership: ClusterMembership,
         writer: MetadataWriter,
         clock: Clock,
         slices: LoopSlices,

@@ -56,7 +56,7 @@ class Term(NamedTuple):
         return Check(ControllerEpochZnode.PATH, self.version)
 
 
-class Membership:
+class ClusterMembership:
     """Registers a broker, has it elected where there is no controller, and knows the other brokers.
 
     `join` once, then `start`. With `accepts_others` it is one of several brokers. Without, it refuses to start beside

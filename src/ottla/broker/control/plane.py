@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from ottla.broker.control.controller_shell import ControllerShell
-from ottla.broker.control.membership import Membership
+from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.control.metadata_writes import MetadataWriter, announcement
 from ottla.broker.control.producer_ids import ProducerIds
 from ottla.broker.control.refusals import TREE_ERRORS, tree_refusal
@@ -130,7 +130,7 @@ class ControlPlane:
         self._clock = clock
         self._randomness = randomness
         registration = BrokerRegistration(broker_id, self.endpoints, config.get_string_or_none("broker.rack"))
-        self.membership = Membership(
+        self.membership = ClusterMembership(
             session.zk, registration, clock, session.longest_session_ms, session.is_shared, session.accepts_others
         )
         self.membership.on_changed = self._members_changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinators.evidence import EvidenceWriter
-from ottla.broker.coordinators.shard import ShardState, Unreadable
+from ottla.broker.coordinators.shard import ShardState, UnreadableRecord
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import Result, Step
 from ottla.groups.failures import failed_result
@@ -50,15 +50,15 @@ class GroupKind:
         """See `CoordinatorKind`."""
         return encode_record(record)
 
-    def decode(self, key: bytes | None, value: bytes | None) -> LogRecord | Unreadable:
+    def decode(self, key: bytes | None, value: bytes | None) -> LogRecord | UnreadableRecord:
         """See `CoordinatorKind`."""
         try:
             record = decode_record(key, value)
         except MalformedRecord as error:
-            return Unreadable(str(error), is_damage=True)
+            return UnreadableRecord(str(error), is_damage=True)
         if isinstance(record, UnknownRecord):
             message = f"has a key of version {record.key_version}, which is not known here; skipped"
-            return Unreadable(message, is_damage=False)
+            return UnreadableRecord(message, is_damage=False)
         return record
 
     def failed_result(self, result: Result, error: ErrorCode) -> Result:

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinators.shard import Unreadable
+from ottla.broker.coordinators.shard import UnreadableRecord
 from ottla.records.batch import BatchHeader, split_batches
 from ottla.records.control import transaction_marker
 from ottla.records.errors import BatchError
@@ -98,7 +98,7 @@ def _records(
 
 def _replay(shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], record: Record, producer_id: int) -> None:
     decoded = kind.decode(record.key, record.value)
-    if isinstance(decoded, Unreadable):
+    if isinstance(decoded, UnreadableRecord):
         say = kind.log.error if decoded.is_damage else kind.log.warning
         say("record %d of %s-%d: %s", record.offset, kind.topic, shard.partition, decoded.message)
     else:

@@ -142,7 +142,7 @@ class ShardState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableRecord:
     """Why a record of the log is not replayed; `is_damage` is False for records that newer versions may write."""
 
     message: str
@@ -163,7 +163,7 @@ class CoordinatorKind(Protocol[Shard, StepIn]):
         """Key and value of a record as they are appended. Raises WireError or struct.error for what has no form."""
         ...
 
-    def decode(self, key: bytes | None, value: bytes | None) -> Any | Unreadable:
+    def decode(self, key: bytes | None, value: bytes | None) -> Any | UnreadableRecord:
         """A record as it lies in the log."""
         ...
 

@@ -39,7 +39,7 @@ class MetricDeclaration:
     labels: tuple[str, ...] = ()
 
 
-class Reading(NamedTuple):
+class MetricReading(NamedTuple):
     """A metric with its values at one moment."""
 
     declaration: MetricDeclaration
@@ -64,12 +64,12 @@ class MetricsRegistry:
             raise ValueError(f"{name}: the names of counters, and no others, end in _total")
         self._metrics[name] = (declaration, read)
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[MetricReading]:
         """Every metric with its values now. One that cannot be read is left out and logged."""
         readings = []
         for declaration, read in self._metrics.values():
             try:
-                readings.append(Reading(declaration, list(read())))
+                readings.append(MetricReading(declaration, list(read())))
             except Exception:
                 log.exception("the metric %s cannot be read", declaration.name)
         return readings
@@ -78,7 +78,7 @@ class MetricsRegistry:
 class _Families:
     """Readings as `prometheus_client` wants them."""
 
-    def __init__(self, readings: Iterable[Reading]) -> None:
+    def __init__(self, readings: Iterable[MetricReading]) -> None:
         self._readings = readings
 
     def collect(self) -> Iterator[Family]:
@@ -93,7 +93,7 @@ class _Families:
             yield family
 
 
-def text_of(readings: Iterable[Reading]) -> bytes:
+def text_of(readings: Iterable[MetricReading]) -> bytes:
     """The readings in Prometheus's text format (version 0.0.4). Raises ImportError without `prometheus-client`."""
     from prometheus_client import generate_latest
 

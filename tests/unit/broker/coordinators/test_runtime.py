@@ -12,7 +12,7 @@ import pytest
 
 from ottla.broker.coordinators.clock import SteadyClock
 from ottla.broker.coordinators.runtime import CoordinatorRuntime
-from ottla.broker.coordinators.shard import ShardState, Unreadable
+from ottla.broker.coordinators.shard import ShardState, UnreadableRecord
 from ottla.env.clock import SystemClock
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, TransactionMarker, end_transaction_record
@@ -109,7 +109,7 @@ class CountKind:
     def encode(self, record: str) -> tuple[bytes, bytes | None]:
         return record.encode(), b"1"
 
-    def decode(self, key: bytes | None, value: bytes | None) -> str | Unreadable:
+    def decode(self, key: bytes | None, value: bytes | None) -> str | UnreadableRecord:
         return (key or b"").decode()
 
     def failed_result(self, result: Any, error: ErrorCode) -> Any:
