@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -72,11 +73,19 @@ def test_decoders(group):
     assert (first.key, first.value) == ("k0", 0)
 
 
-def test_more_threads_than_partitions(group, read):
+def next_or_none(records):
+    """The next record; None where none came within consumer.timeout.ms."""
+    with suppress(ConsumerTimeoutError):
+        return next(records)
+
+
+def test_more_threads_than_partitions(group):
     group.topic("t", 0)
     group.fakes.fill(P, 10)
     streams = group.connect(consumer_timeout_ms=100).create_message_streams({"t": 2})["t"]
-    read(streams[0]).wait_for(10)
+    records = iter(streams[0])
+    for _ in range(10):
+        wait_until(lambda: next_or_none(records), "a record")
     with pytest.raises(ConsumerTimeoutError):
         next(iter(streams[1]))
 
@@ -149,7 +158,7 @@ def test_explicit_offsets_per_partition(group):
 
 def test_commits_are_tried_again(group):
     group.topic("t", 0)
-    connector = group.connect(offsets_storage="kafka", offsets_channel_socket_timeout_ms=30, auto_commit_enable=False)
+    connector = group.connect(offsets_storage="kafka", auto_commit_enable=False)
     connector.create_message_streams({"t": 1})
     faults = group.fakes.faults[ApiKey.OFFSET_COMMIT]
     faults.extend([ErrorCode.OFFSET_METADATA_TOO_LARGE] * 5)
