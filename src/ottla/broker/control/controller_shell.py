@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.controller")
 
-ReadEvent: TypeAlias = "Callable[[], Awaitable[Event]]"
-"""Reads znodes and makes an event of them. May raise `ZkError`, `ZnodeDataError`."""
+ReadEvent: TypeAlias = "Callable[[], Awaitable[Event | None]]"
+"""Reads znodes and makes an event of them, None where there is none. May raise `ZkError`, `ZnodeDataError`."""
 
 
 class ControllerShell:
@@ -78,7 +78,7 @@ class ControllerShell:
         self._working: asyncio.Task[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopped = False
-        #: The first error of the disk or of ZooKeeper since it was forgotten.
+        #: The first error of the disk or of ZooKeeper since the start, or since a read was begun.
         self._error: DiskError | ZkError | ZnodeDataError | None = None
 
     def post(self, event: Event) -> None:
@@ -86,10 +86,25 @@ class ControllerShell:
         self._events.append(event)
         self._wake()
 
-    def post_read(self, read: ReadEvent) -> None:
-        """Read znodes when it is their turn, so that no change is under way, and handle what was found."""
-        self._events.append(read)
+    async def handle_read(self, read: ReadEvent) -> None:
+        """Read znodes when it is their turn, so that no change is under way, and handle what was found.
+
+        Raises what the read raises, or the first error of what follows: `DiskError`, `ZkError`, `ZnodeDataError`.
+        """
+        handled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def first() -> Event | None:
+            self._error = None
+            # Its turn is when everything that follows from the event is done.
+            self._events.appendleft(done)
+            return await read()
+
+        async def done() -> None:
+            settle(handled, None, self._error)
+
+        self._events.append(first)
         self._wake()
+        await handled
 
     async def ask(self, event_of: Callable[[int], Event]) -> object:
         """Post what a client asks, made with a token, and wait for the answer. Whoever is cancelled undoes nothing."""
@@ -99,12 +114,8 @@ class ControllerShell:
         self.post(event_of(token))
         return await answer
 
-    def forget_error(self) -> None:
-        """Have `check` raise errors from now on only."""
-        self._error = None
-
     def check(self) -> None:
-        """Raise the first error since `forget_error`: `DiskError`, `ZkError`, `ZnodeDataError`."""
+        """Raise the first error since the start: `DiskError`, `ZkError`, `ZnodeDataError`."""
         if self._error is not None:
             raise self._error
 
@@ -149,7 +160,10 @@ class ControllerShell:
             settle(event, None)
             return
         if callable(event):
-            event = await event()
+            read = await event()
+            if read is None:
+                return
+            event = read
         for effect in self.controller.handle(event, self._clock.now_ms()):
             await self._do(effect)
 

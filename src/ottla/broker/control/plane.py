@@ -254,11 +254,8 @@ class ControlPlane:
             names = await self._zk.children(TopicZnode.ROOT)
             return self.elected(await read_topics(self._zk, names, self.new_uuid))
 
-        self.controller.forget_error()
-        self.controller.post_read(read)
-        await self.controller.settled()
         try:
-            self.controller.check()
+            await self.controller.handle_read(read)
         except (*TREE_ERRORS, ZnodeDataError) as error:
             log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)
 
@@ -396,10 +393,7 @@ class ControlPlane:
         async def read() -> TopicsFound:
             return TopicsFound(await read_topics(self._zk, [name], self.new_uuid))
 
-        self.controller.forget_error()
-        self.controller.post_read(read)
-        await self.controller.settled()
-        self.controller.check()
+        await self.controller.handle_read(read)
 
     async def follow(self, found: FoundTopic) -> None:
         """Where another broker is the controller: take a topic as the controller has written it. Raises `DiskError`."""
@@ -424,10 +418,11 @@ class ControlPlane:
 
         Raises `DiskError`, `ZkError`.
         """
-        self.controller.forget_error()
-        self.controller.post(DeletionsMarked(tuple(marked)))
-        await self.controller.settled()
-        self.controller.check()
+
+        async def read() -> DeletionsMarked:
+            return DeletionsMarked(tuple(marked))
+
+        await self.controller.handle_read(read)
 
     def new_uuid(self) -> UUID:
         """A random id that, as in Kafka, does not begin with a dash, which tools would take for an option."""
