@@ -127,6 +127,8 @@ def compact(folder: Path) -> int:
     """Compact the folder by our cleaner; the offset up to which it is clean."""
     log = open_folder(folder)
     log.flush()
+    # As its leader does, which is alone here: what is not committed is not compacted.
+    log.update_high_watermark(log.log_end_offset)
     notes: list[str] = []
     cleaner = LogCleaner(
         RealDisk(),
