@@ -8,6 +8,7 @@ import pytest
 
 from interop.test_raw_data import TIMESTAMP, produce
 from interop.twin import Twin
+from ottla.storage.topic_settings import TOPIC_SETTINGS_FILE
 from support.apache import ApacheKafka
 from support.ottla_server import OttlaServer
 from support.storage_logs import batch
@@ -23,13 +24,17 @@ def folder_of(server: OttlaServer | ApacheKafka, topic: str) -> Path:
     return server.log_dir / f"{topic}-0"
 
 
+#: Files that differ, or are not there, by design.
+OTHERS = ("partition.metadata", TOPIC_SETTINGS_FILE)
+
+
 def files(folder: Path) -> dict[str, bytes]:
-    """All files but for what grows, and what names the topic's id."""
+    """All files but for what grows, what names the topic's id, and settings, which only ottla keeps here."""
     active = max(folder.glob("*.log")).stem
     return {
         path.name: path.read_bytes()
         for path in folder.iterdir()
-        if not (path.stem == active and path.suffix in GROWING) and path.name != "partition.metadata"
+        if not (path.stem == active and path.suffix in GROWING) and path.name not in OTHERS
     }
 
 

@@ -45,8 +45,9 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
 async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> None:
     asked: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        offsets = asked.setdefault(topic.name, {})
         for partition in topic.partitions:
+            # As in Apache Kafka, a topic without partitions is not in the answer.
+            offsets = asked.setdefault(topic.name, {})
             offsets[partition.partition_index] = partition.offset
             if len(offsets) % PARTITIONS_PER_STEP == 0:
                 await context.broker.slices.point()
