@@ -25,8 +25,9 @@ WAITING_WORKERS_PER_CORE = 3
 WORKERS_BESIDE_CORES = 1
 #: A worker goes to its next test only when it knows the one after it.
 PENDING_AT_LEAST = 2
-#: Seconds of a test that no earlier run has timed.
-UNTIMED_SHORT_S = 0.05
+#: Seconds of a test that no earlier run has timed: of short ones, by their folder, and of others.
+UNTIMED_SHORT_S = {"tests/property/": 1.0}
+UNTIMED_OTHER_SHORT_S = 0.05
 UNTIMED_S = 2.0
 
 _MODULE_FIXTURE = re.compile(r'scope="(module|class)"')
@@ -221,7 +222,11 @@ class ByFolder:
                 whole[path] = family in SHORT or bool(_MODULE_FIXTURE.search((self._root / path).read_text()))
             unit = units.setdefault(family, {}).setdefault(path if whole[path] else test, Unit())
             unit.indices.append(index)
-            unit.seconds += self._seconds.get(test, UNTIMED_SHORT_S if family in SHORT else UNTIMED_S)
+            unit.seconds += self._seconds.get(test, _untimed_s(family))
         return {
             family: deque(sorted(those.values(), key=lambda unit: -unit.seconds)) for family, those in units.items()
         }
+
+
+def _untimed_s(family: str) -> float:
+    return UNTIMED_SHORT_S.get(family, UNTIMED_OTHER_SHORT_S) if family in SHORT else UNTIMED_S

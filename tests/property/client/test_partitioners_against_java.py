@@ -18,6 +18,7 @@ from ottla.client.producer.partitioners import (
     random_int,
 )
 from ottla.client.producer.sticky import StickyState
+from ottla.env.randomness import Randomness
 from support.java import java_tool
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.spec("P3")]
@@ -60,7 +61,7 @@ def test_sticky_has_javas_distribution():
     times = 6000
     told = java([f"sticky {leaders} {times}" for leaders in LEADERS])
     for leaders, line in zip(LEADERS, told, strict=True):
-        partitioner, view = UniformStickyPartitioner(random_int(random.Random(1))), ClusterView({"t": topic(leaders)})
+        partitioner, view = UniformStickyPartitioner(random_int(Randomness(1))), ClusterView({"t": topic(leaders)})
         ours = []
         for _ in range(times):
             ours.append(partitioner.partition("t", None, None, None, None, view))
@@ -87,7 +88,7 @@ def asked(leaders, steps):
 def done(leaders, steps):
     """Partition and whether it is a new choice, after each step."""
     choices = 0
-    numbers = random_int(random.Random(5))
+    numbers = random_int(Randomness(5))
 
     def number():
         nonlocal choices
