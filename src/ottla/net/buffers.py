@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 #: An idle connection costs this much.
 INITIAL_CAPACITY = 4 * 1024
-#: While a frame is incomplete its buffer has room for this share of what has arrived, or for `FIRST_GROWTH` bytes, so
-#: that neither a size field nor a slow sender makes the broker hold much more than it received.
+#: While a frame is incomplete, its buffer has room for this share of the bytes received, or for `FIRST_GROWTH` bytes,
+#: so that neither a size field nor a slow sender makes the broker hold much more than it received.
 GROWTH_SHARE = 8
 FIRST_GROWTH = 16 * 1024
-#: Beside a large frame there is room for this much of the next one, so that pipelined frames share a `recv`.
+#: Room kept behind a large frame for the start of the next one, so that pipelined frames share a `recv`.
 READ_AHEAD = 64 * 1024
-#: Buffers that no connection uses are kept up to this many bytes.
+#: Unused buffers are pooled up to this many bytes.
 POOL_LIMIT = 32 * 1024 * 1024
 
 SIZE_FIELD = 4
@@ -21,7 +21,7 @@ _SIZE = struct.Struct(">i")
 
 
 class BufferPool:
-    """Large buffers that idle connections gave back, by the power of two below their capacity."""
+    """Pool of large buffers that idle connections gave back, by the power of two below their capacity."""
 
     __slots__ = ("_free", "_held", "_limit")
 
@@ -32,11 +32,11 @@ class BufferPool:
 
     @property
     def held(self) -> int:
-        """Bytes of free buffers."""
+        """Bytes of pooled buffers."""
         return self._held
 
     def take(self, capacity: int) -> bytearray:
-        """A buffer of at least `capacity` bytes, less than four times as much; its content is arbitrary."""
+        """Return a buffer of at least `capacity` bytes and less than four times as many; its content is arbitrary."""
         free = self._free.get((capacity - 1).bit_length())
         if free:
             buffer = free.pop()
@@ -45,7 +45,7 @@ class BufferPool:
         return bytearray(capacity)
 
     def give_back(self, buffer: bytearray) -> None:
-        """Keep a buffer for the next taker, or drop it where the pool is full."""
+        """Return a buffer to the pool; it is dropped if the pool is full."""
         capacity = len(buffer)
         if self._held + capacity <= self._limit:
             self._held += capacity
@@ -55,7 +55,7 @@ class BufferPool:
 class ReceiveBuffer:
     """Bytes received and not yet consumed, in one buffer that grows when a frame needs more room.
 
-    Frames are memoryviews into the buffer: whoever gets one must be done with its bytes before `consume` is called.
+    Frames are memoryviews into the buffer: a caller must not use one after it has called `consume`.
     """
 
     __slots__ = ("_capacity", "_end", "_memory", "_pool", "_start", "_view")
@@ -82,30 +82,30 @@ class ReceiveBuffer:
         return self._end < self._capacity
 
     def fill(self, recv_into: Callable[[memoryview], int]) -> int:
-        """Receive once into the free space; returns the number of bytes, 0 at the end of the stream.
+        """Receive once into the free space; return the number of bytes, 0 at the end of the stream.
 
-        Raises what `recv_into` raises. There must be room: `make_room` is called after each frame that did not fit.
+        Raises what `recv_into` raises. There must be room: call `make_room` after each frame that did not fit.
         """
         received = recv_into(self._view[self._end :])
         self._end += received
         return received
 
     def next_frame_size(self) -> int | None:
-        """The size field of the next frame (a signed 32-bit number, whatever was sent), None before it arrived."""
+        """The size field of the next frame, as a signed 32-bit number, not checked; None if it has not arrived."""
         if self._end - self._start < SIZE_FIELD:
             return None
         size: int = _SIZE.unpack_from(self._view, self._start)[0]
         return size
 
     def frame(self, size: int) -> memoryview | None:
-        """The next frame's `size` bytes (without the size field), None where they have not all arrived."""
+        """The next frame's `size` bytes (without the size field); None if some have not arrived."""
         begin = self._start + SIZE_FIELD
         if self._end - begin < size:
             return None
         return self._view[begin : begin + size]
 
     def consume(self, size: int) -> bool:
-        """Drop the next frame of `size` bytes together with its size field; returns whether any bytes are left."""
+        """Drop the next frame of `size` bytes with its size field; return whether any bytes are left."""
         start = self._start + SIZE_FIELD + size
         if start == self._end:
             self._start = self._end = 0
@@ -114,9 +114,9 @@ class ReceiveBuffer:
         return True
 
     def make_room(self, size: int) -> None:
-        """Make room for more of a frame of `size` bytes: moves what is held to the front, or grows the buffer.
+        """Make room for more of a frame of `size` bytes: move the held bytes to the front, or grow the buffer.
 
-        It grows by what has arrived, not by what was announced, so it may take several calls until all of it fits.
+        The buffer grows with the bytes received, not with the announced size, so a large frame needs several calls.
         """
         total = SIZE_FIELD + size
         if self._start + total <= self._capacity:
@@ -136,7 +136,7 @@ class ReceiveBuffer:
             self._extend(allowed - self._capacity)
 
     def _extend(self, more: int) -> None:
-        """Grow in place where nobody holds a view of the buffer any more; large blocks are not copied then."""
+        """Grow in place if no view of the buffer is left, so that large blocks are not copied."""
         self._view.release()
         try:
             self._memory.extend(bytes(more))
@@ -148,7 +148,7 @@ class ReceiveBuffer:
             self._view = memoryview(self._memory)
 
     def _replace(self, memory: bytearray) -> None:
-        """Go on in another buffer, with what is held."""
+        """Switch to another buffer and copy the held bytes into it."""
         view = memoryview(memory)
         view[: self._end] = self._view[: self._end]
         self._give_back()
@@ -159,13 +159,13 @@ class ReceiveBuffer:
             self._pool.give_back(self._memory)
 
     def shrink(self) -> None:
-        """Go back to the initial capacity; does nothing while bytes are held."""
+        """Go back to the initial capacity; no effect while bytes are held."""
         if self._start == self._end and self._capacity > INITIAL_CAPACITY:
             self._start = self._end = 0
             self._replace(bytearray(INITIAL_CAPACITY))
 
     def release(self, *, reuse: bool = True) -> None:
-        """Give the buffer up, when its connection closes; with `reuse`, nobody looks at its content any more."""
+        """Give up the buffer when its connection closes. With `reuse`, nothing refers to its content any more."""
         if reuse:
             self._give_back()
         self._memory = bytearray()

@@ -1,7 +1,7 @@
 """A connection as the broker sees it, whatever carries its bytes.
 
-There are several kinds: plaintext sockets (`ottla.net.plaintext`), TLS, and simulated ones. Listeners get a function
-that makes the kind they need of a stream (`Connect`).
+There are several kinds: plaintext sockets (`ottla.net.plaintext`), TLS, and simulated ones. A listener gets a function
+that makes a connection from an accepted stream (`Connect`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FRAME_LIMIT_BEFORE_AUTHENTICATION: Final = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a client is (KafkaPrincipal): a type, nearly always `User`, and a name."""
+    """A client's identity (KafkaPrincipal): a type, nearly always `User`, and a name."""
 
     type: str
     name: str
@@ -33,12 +33,12 @@ class Principal:
         return f"{self.type}:{self.name}"
 
 
-#: Everybody on a listener without authentication.
+#: The principal of every client on a listener without authentication.
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 class Connection(Protocol):
-    """One client's connection: whole requests in, one in work at a time, answers out in order.
+    """One client's connection: whole requests in, one in work at a time, responses out in order.
 
     The request in work is finished by exactly one call of `send`, `send_bytes` or `complete`, or by `close`.
     """
@@ -46,37 +46,38 @@ class Connection(Protocol):
     listener_name: str
     peer_host: str
     peer_port: int
-    #: Who the client is; None before it is authenticated, on a listener that asks for it.
+    #: The client's identity; on a listener with authentication, None before it is authenticated.
     principal: Principal | None
-    #: The largest request in bytes that is accepted now.
+    #: The largest request accepted now, in bytes.
     frame_limit: int
-    #: What the broker keeps with this connection.
+    #: The broker's state for this connection.
     state: object
-    #: When a request came last, on the broker's monotonic clock.
+    #: When the last request arrived, on the broker's monotonic clock.
     last_active_ms: float
     closed: bool
     bytes_in: int
     bytes_out: int
 
     def authenticate(self, principal: Principal, frame_limit: int) -> None:
-        """The client is who it says: larger requests are accepted from now on."""
+        """Set the authenticated principal and the size limit of its requests."""
         ...
 
     def keep_frame(self) -> None:
-        """Keep the frame of the request in work as it is until the request is finished.
+        """Keep the frame of the request in work until the request is finished.
 
-        Without this its memory is used again when the handler returns. What is kept counts as queued bytes.
+        Without this its memory is reused when the handler returns. Kept frames count as queued bytes.
         """
         ...
 
     def mute_for(self, duration_ms: float) -> None:
-        """Take up no further request, and read nothing, for so long (KIP-219). Called before the request in work is
-        answered; the answer goes out at once.
+        """Read nothing and take no further request for this time (KIP-219).
+
+        Called before the request in work is answered; its response goes out at once.
         """
         ...
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Send the answer to the request in work, its size field included, and then take up the next request.
+        """Send the response to the request in work, its size field included, and then take up the next request.
 
         The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped, a
         `MadePart` by its own rules.
@@ -84,68 +85,68 @@ class Connection(Protocol):
         ...
 
     def send_bytes(self, data: bytes) -> None:
-        """The same for an answer of one part."""
+        """Send a response of one part; otherwise as `send`."""
         ...
 
     def complete(self) -> None:
-        """The request in work is done without an answer (Produce with acks=0)."""
+        """Finish the request in work without a response (Produce with acks=0)."""
         ...
 
     def close_when_sent(self) -> None:
-        """Take no further request, and close once the answer given to `send` is sent."""
+        """Take no further request, and close once the response given to `send` is sent."""
         ...
 
     def close(self) -> None:
-        """Close now; what was not sent is dropped and its file ranges released. Closing twice does nothing."""
+        """Close now: drop unsent parts and release their file ranges. A second call has no effect."""
         ...
 
     def close_if_broken(self) -> None:
-        """Close a connection that was reset without the loop telling."""
+        """Close a connection that was reset without notification by the event loop."""
         ...
 
     def idle_ms(self, now_ms: float) -> float:
-        """For how long no request has come and, as far as calls of this can tell, no byte was received or sent."""
+        """Time since the last request or, as far as calls of this method can see, since bytes were received or sent."""
         ...
 
     def close_if_idle(self) -> None:
-        """Close a connection that has nothing to do, or whose client sends or takes no more in the middle."""
+        """Close a connection with no work, or whose client stopped sending or receiving in the middle of a message."""
         ...
 
     def shrink_if_idle(self) -> None:
-        """Give back a large receive buffer of a connection that has nothing to do."""
+        """Give back the large receive buffer of an idle connection."""
         ...
 
 
 class Service(Protocol):
-    """What a connection needs of the broker that owns it."""
+    """What a connection needs of the broker."""
 
-    #: The bytes of requests that are kept while they are worked on.
+    #: Counts the bytes of requests kept while they are worked on.
     queued: QueuedBytes
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
-        """Work on one request; its bytes are valid during the call, or until the answer if they are kept."""
+        """Handle one request. Its bytes are valid during the call or, if kept, until the response."""
         ...
 
     def frame_limit(self, principal: Principal | None) -> int:
-        """The largest request in bytes that is accepted from such a client (`socket.request.max.bytes`)."""
+        """The largest request accepted from this principal, in bytes (`socket.request.max.bytes`)."""
         ...
 
     def refuse_frame(self, connection: Connection, size: int) -> None:
-        """Called for a request whose size is not accepted, before the connection is closed."""
+        """Called for a request over the size limit, before the connection is closed."""
         ...
 
     def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
-        """Bring a cold range of a file into the page cache, away from the loop, then call `done` on the loop."""
+        """Bring a cold range of a file into the page cache in a thread, then call `done` on the loop."""
         ...
 
     def make(self, work: Callable[[], bytes], done: Callable[[bytes | None, BaseException | None], None]) -> None:
-        """Make the next piece of an answer away from the loop, then call `done(piece, error)` on the loop."""
+        """Make the next piece of a response in a thread, then call `done(piece, error)` on the loop."""
         ...
 
     def connection_closed(self, connection: Connection) -> None:
-        """Called once when the connection is gone, whoever closed it."""
+        """Called once when the connection is closed, by either side."""
         ...
 
 
-#: Makes a connection of an accepted stream; the text is the listener's name.
+#: Makes a connection from an accepted stream; the `str` is the listener's name.
 Connect = Callable[[EventLoop, StreamSocket, Service, str, BufferPool], Connection]

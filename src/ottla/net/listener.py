@@ -10,9 +10,9 @@ from ottla.net.buffers import BufferPool
 from ottla.net.connection import Connect, Connection, Service
 from ottla.net.plaintext import PlaintextConnection
 
-#: Connections taken in one turn of the loop from one listener.
+#: Connections accepted per listener in one turn of the loop.
 ACCEPTS_PER_TURN = 64
-#: How long to wait when the process has no file descriptor left, seconds.
+#: Pause in accepting when the process is out of file descriptors, in seconds.
 ACCEPT_PAUSE_S = 0.1
 
 
@@ -26,7 +26,7 @@ class ConnectionSet:
         #: In the order in which they were accepted.
         self._open: dict[Connection, None] = {}
         self.refused = 0
-        #: Bytes of the connections that are closed.
+        #: Bytes of closed connections.
         self._bytes_in = 0
         self._bytes_out = 0
 
@@ -56,20 +56,20 @@ class ConnectionSet:
                 del self._per_host[connection.peer_host]
 
     def bytes_in(self) -> int:
-        """Bytes received on all connections, also on those that are closed."""
+        """Bytes received on all connections, closed ones included."""
         return self._bytes_in + sum(connection.bytes_in for connection in self._open)
 
     def bytes_out(self) -> int:
-        """Bytes sent on all connections, also on those that are closed."""
+        """Bytes sent on all connections, closed ones included."""
         return self._bytes_out + sum(connection.bytes_out for connection in self._open)
 
     def snapshot(self) -> list[Connection]:
-        """The open connections now; closing them while iterating is safe."""
+        """A list of the open connections, safe to iterate while they are closed."""
         return list(self._open)
 
 
 class Acceptor:
-    """Accepts on one listener and makes a connection of each stream, of the kind that `connect` gives."""
+    """Accepts on one listener and makes a connection of each stream with `connect`."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Acceptor:
 
     @property
     def port(self) -> int:
-        """The port listened on, resolved where 0 was asked for."""
+        """The port listened on, resolved if 0 was configured."""
         return self._listening.port
 
     def _on_acceptable(self) -> None:
@@ -134,12 +134,12 @@ class Acceptor:
             return
         self._refusing = False
         connection = self._connect(self._loop, stream, self._service, self._listener_name, self._pool)
-        # An idle connection is closed by its age since the last request: a new one has the age of its acceptance.
+        # Idle time counts from the last request; for a new connection it counts from its acceptance.
         connection.last_active_ms = self._monotonic_ms()
         self._connections.add(connection)
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         self._closed = True
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()

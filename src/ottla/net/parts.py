@@ -1,4 +1,4 @@
-"""A part of an answer that is made while it is sent."""
+"""A part of a response that is made while it is sent."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 
 class MadePart:
-    """Bytes of known length that a thread makes piece by piece, so that all of them never are in memory.
+    """Bytes of known length that a thread makes piece by piece, so that they are never all in memory.
 
-    `make()` gives the next piece, at least one byte while any are left, and `length` bytes in all; it may block and
+    `make()` returns the next piece, at least one byte while any are left, and `length` bytes in all; it may block and
     raise. `release` is called once, on the loop: when everything was made, or when the part is dropped, but never
-    while a thread is at work on it.
+    while a thread is in `make`.
     """
 
     __slots__ = ("_at_work", "_dropped", "_release", "length", "make")
 
     def __init__(self, length: int, make: Callable[[], bytes], release: Callable[[], None]) -> None:
-        #: Bytes that are not made yet.
+        #: Bytes not made yet.
         self.length = length
         self.make = make
         self._release = release
@@ -24,18 +24,18 @@ class MadePart:
         self._dropped = False
 
     def begin(self) -> None:
-        """A thread is about to call `make`."""
+        """Note that a thread is about to call `make`."""
         self._at_work = True
 
     def end(self, made: int) -> None:
-        """It is done, and has given so many bytes."""
+        """Note that `make` returned this many bytes."""
         self._at_work = False
         self.length -= made
         if self.length <= 0 or self._dropped:
             self._release()
 
     def release(self) -> None:
-        """The part is not wanted any more."""
+        """Drop the part."""
         if self._at_work:
             self._dropped = True
         elif self.length > 0:

@@ -1,7 +1,7 @@
 """A plaintext connection of the broker: frames in, parts out, on the loop's readiness callbacks.
 
-Kafka's channel in one object: it reads whole requests, has one of them in work at a time (Kafka mutes the channel
-meanwhile), and sends answers in order. What it must not do is wait, copy record bytes, or let one client take the loop.
+The counterpart of Kafka's channel: it reads whole requests, has one of them in work at a time (Kafka mutes the channel
+meanwhile), and sends responses in order. It must not block, copy record bytes, or let one client hold the loop.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ottla.net.buffers import BufferPool, ReceiveBuffer
 from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Part, Principal, Service
 from ottla.net.parts import MadePart
 
-#: Requests that one connection may have answered in one turn of the loop before others get theirs.
+#: Requests of one connection that may be answered in one turn of the loop.
 REQUESTS_PER_TURN = 64
-#: Bytes of requests and answers that one connection may have handled in one turn.
+#: Bytes of requests and responses of one connection that may be handled in one turn.
 REQUEST_BYTES_PER_TURN = 4 * 1024 * 1024
-#: Bytes of one answer that are sent in one turn: all of what the Java consumer asks of a partition (1 MiB), head too.
+#: Bytes of one response sent in one turn: the Java consumer's default for one partition (1 MiB), and the header.
 SEND_BYTES_PER_TURN = (1024 + 64) * 1024
-#: The same for a range that had to be read from the disk: whoever reads old data is in no hurry, and those who wait for
-#: new records meanwhile should not notice.
+#: The same for a range read from the disk: a consumer of old data can wait, and consumers of new records should not
+#: notice it.
 COLD_BYTES_PER_TURN = 128 * 1024
-#: Byte parts that go to the kernel in one call (its own limit is 1,024).
+#: Byte parts passed to the kernel in one call (its own limit is 1,024).
 PARTS_PER_CALL = 512
 #: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
 WAITING_BYTES_LIMIT = 64 * 1024
@@ -34,7 +34,7 @@ _NOT_IN_MEMORY = (FileSlice, MadePart)
 
 
 class PlaintextConnection:
-    """One client's connection; see the module's text for its rules."""
+    """One client's connection; the module's docstring has its rules."""
 
     __slots__ = (
         "_answered",
@@ -89,18 +89,18 @@ class PlaintextConnection:
         self._reading = True
         self._writing = False
         self._warm_bytes = 0
-        #: Whether the range that is being sent had to be read from the disk first.
+        #: Whether the range being sent had to be read from the disk first.
         self._was_cold = False
         self._reading_ahead = False
         self._scheduled = False
         self._close_when_sent = False
-        #: Bytes of the frame in work if it is kept, else -1.
+        #: Bytes of the frame in work if it is kept, else `NOT_KEPT`.
         self._kept_bytes = NOT_KEPT
         self._muted = False
         #: Whether the request in work was finished while the connection was muted.
         self._done_muted = False
         self._waits_for_room = False
-        #: Who the client is; None until it is authenticated.
+        #: The client's identity; None until it is authenticated.
         self.principal = principal
         limit = service.frame_limit(principal)
         self.frame_limit = limit if principal is not None else min(limit, FRAME_LIMIT_BEFORE_AUTHENTICATION)
@@ -109,17 +109,17 @@ class PlaintextConnection:
         self.peer_port = stream.peer_port
         self.bytes_in = 0
         self.bytes_out = 0
-        #: When a request came, or `idle_ms` last saw bytes come or go.
+        #: When a request arrived, or `idle_ms` last saw bytes received or sent.
         self.last_active_ms = 0.0
         self._moved_bytes = 0
         self.closed = False
-        #: What the broker keeps with this connection (client software, principal).
+        #: The broker's state for this connection (client software, principal).
         self.state: object = None
         loop.add_reader(stream.fd, self._on_readable)
 
     @property
     def unsent_parts(self) -> int:
-        """Parts of answers that wait for the client to read."""
+        """Number of response parts not sent yet."""
         return len(self._outgoing)
 
     @property
@@ -148,7 +148,7 @@ class PlaintextConnection:
             self._work()
 
     def _limit_waiting(self) -> None:
-        """Stop reading where enough bytes wait already for the request in work to be answered."""
+        """Stop reading if enough bytes wait behind the request in work."""
         buffer = self._buffer
         if not self._reading:
             return
@@ -164,7 +164,7 @@ class PlaintextConnection:
             self._reading = False
 
     def _work(self) -> None:
-        """Handle the frames that have arrived whole, one at a time, within this turn's budget."""
+        """Handle the complete frames, one at a time, within this turn's budget."""
         buffer = self._buffer
         service = self._service
         requests_left = REQUESTS_PER_TURN
@@ -219,7 +219,7 @@ class PlaintextConnection:
             self._loop.add_reader(self._socket.fd, self._on_readable)
 
     def _wait_for_room(self) -> None:
-        """Too many bytes of requests are kept already: read no more of this one until some are done."""
+        """Stop reading this request until the broker keeps fewer bytes of requests."""
         self._stop_reading()
         if not self._waits_for_room:
             self._waits_for_room = True
@@ -229,15 +229,15 @@ class PlaintextConnection:
         self._waits_for_room = False
         self._schedule()
 
-    # What a handler may ask for
+    # For handlers
 
     def authenticate(self, principal: Principal, frame_limit: int) -> None:
-        """The client is who it says: larger requests are accepted from now on."""
+        """Set the authenticated principal and the size limit of its requests."""
         self.principal = principal
         self.frame_limit = frame_limit
 
     def keep_frame(self) -> None:
-        """Keep the frame of the request in work as it is until the request is finished."""
+        """Keep the frame of the request in work until the request is finished."""
         if self._kept_bytes == NOT_KEPT:
             self._kept_bytes = 0
 
@@ -246,20 +246,21 @@ class PlaintextConnection:
         self._service.queued.add(size)
 
     def _let_go(self) -> None:
-        """The request whose frame was kept is finished."""
+        """Release the kept frame of a finished request."""
         size, self._kept_bytes = self._kept_bytes, NOT_KEPT
         if size:
             self._buffer.consume(size)
             self._service.queued.remove(size)
 
     def mute_for(self, duration_ms: float) -> None:
-        """Take up no further request, and read nothing, for so long (KIP-219); the answer to the one in work goes out
-        at once.
+        """Read nothing and take no further request for this time (KIP-219).
+
+        The response to the request in work goes out at once.
         """
         if duration_ms <= 0 or self._muted or self.closed:
             return
         self._muted = True
-        # The request in work counts as such until the time is over.
+        # The request in work counts as unfinished until the time is over.
         self._in_turn = False
         self._limit_waiting()
         self._loop.call_later(duration_ms / 1000, self._unmute)
@@ -280,15 +281,15 @@ class PlaintextConnection:
         if not self.closed and not self._in_work:
             self._work()
 
-    # Answering
+    # Responses
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Send the answer to the request in work, its size field included, and then take up the next request.
+        """Send the response to the request in work, its size field included, and then take up the next request.
 
         The bytes of the parts must not change afterwards. A `FileSlice` is released once, when sent or dropped, a
         `MadePart` by its own rules.
-        Requests that follow wait until the client has taken this answer, so a client that does not read holds up
-        nobody but itself.
+        Requests that follow wait until the client has received this response, so a client that does not read delays
+        only itself.
         """
         if self.closed:
             _release(parts)
@@ -301,7 +302,7 @@ class PlaintextConnection:
             self.complete()
 
     def send_bytes(self, data: bytes) -> None:
-        """The same for an answer of one part; most take this shorter way."""
+        """Send a response of one part: a shorter path, which most responses take."""
         if self.closed:
             return
         try:
@@ -322,7 +323,7 @@ class PlaintextConnection:
             self.complete()
 
     def complete(self) -> None:
-        """The request in work is done, answered or not (Produce with acks=0 has no answer)."""
+        """Finish the request in work, answered or not (Produce with acks=0 has no response)."""
         self._in_work = False
         if self.closed or self._in_turn:
             return
@@ -337,13 +338,13 @@ class PlaintextConnection:
             self._schedule()
 
     def close_when_sent(self) -> None:
-        """Take no further request, and close once the answer given to `send` is sent."""
+        """Take no further request, and close once the response given to `send` is sent."""
         self._close_when_sent = True
         if not self._outgoing:
             self.close()
 
     def _flush(self) -> None:
-        """Send from the queue until it is empty, the client is slow, the disk is, or this turn's budget is spent."""
+        """Send from the queue until it is empty, the client or the disk is slow, or this turn's budget is spent."""
         budget = COLD_BYTES_PER_TURN if self._was_cold else SEND_BYTES_PER_TURN
         outgoing = self._outgoing
         try:
@@ -378,7 +379,7 @@ class PlaintextConnection:
                 self.complete()
 
     def _send_bytes(self) -> int:
-        """Send the run of byte parts at the head of the queue in one call; returns the bytes sent."""
+        """Send the byte parts at the head of the queue in one call; return the bytes sent."""
         outgoing = self._outgoing
         first = outgoing[0]
         if not isinstance(first, _NOT_IN_MEMORY) and (len(outgoing) == 1 or isinstance(outgoing[1], _NOT_IN_MEMORY)):
@@ -405,7 +406,7 @@ class PlaintextConnection:
         return sent
 
     def _send_slice(self, part: FileSlice, length: int) -> int:
-        """Send from the file range at the head of the queue; returns the bytes sent, 0 while the disk is read."""
+        """Send from the file range at the head of the queue; return the bytes sent, 0 while the disk is read."""
         fd = part.file.fileno()
         if fd is None:
             sent = self._socket.send(part.file.pread(length, part.position), 0)
@@ -415,7 +416,7 @@ class PlaintextConnection:
             sent = self._send_file(fd, part.position, min(length, self._warm_bytes))
             self._warm_bytes -= sent
         if sent == 0:
-            # The file is shorter than its range: the client cannot be told within this answer any more.
+            # The file is shorter than its range: this response is too far along to hold an error.
             self.close()
         elif sent == part.length:
             self._outgoing.popleft()
@@ -429,7 +430,7 @@ class PlaintextConnection:
         return sent
 
     def _send_file(self, fd: int, position: int, length: int) -> int:
-        """Send so many bytes of a file, or what the socket takes; raises BlockingIOError where it takes nothing."""
+        """Send `length` bytes of a file, or as many as the socket takes; raise BlockingIOError if it takes none."""
         sendfile = self._socket.sendfile
         at, left = position, length
         try:
@@ -445,7 +446,7 @@ class PlaintextConnection:
         return at - position
 
     def _prove_warm(self, part: FileSlice, length: int) -> bool:
-        """Whether the next `length` bytes can be sent without the loop waiting for the disk; else has them read."""
+        """Whether the next `length` bytes are in the page cache; if not, have them read in a thread."""
         warm = part.file.is_warm(part.position, length)
         if warm or (warm is None and part.active):
             self._warm_bytes = length
@@ -463,7 +464,7 @@ class PlaintextConnection:
         return False
 
     def _make_more(self, part: MadePart) -> None:
-        """Have the next piece of the part at the head of the queue made; what follows is sent when it is there."""
+        """Have the next piece of the part at the head of the queue made, and send it when it is ready."""
         self._reading_ahead = True
         here = True
 
@@ -473,7 +474,7 @@ class PlaintextConnection:
             if self.closed:
                 return
             if not piece or error is not None:
-                # The answer's size is sent already: the client cannot be told within it.
+                # The response's size is sent already, so it cannot hold an error any more.
                 self.close()
                 return
             if part.length <= 0:
@@ -491,22 +492,24 @@ class PlaintextConnection:
             self._writing = True
             self._loop.add_writer(self._socket.fd, self._flush)
 
-    # Ending
+    # Closing
 
     def shrink_if_idle(self) -> None:
-        """Give back a large receive buffer of a connection that has nothing to do."""
+        """Give back the large receive buffer of an idle connection."""
         if self.is_idle:
             self._buffer.shrink()
 
     def close_if_broken(self) -> None:
-        """Close a connection that was reset without the loop telling: nobody reads it now, or uvloop, which calls the
-        reader just once after a reset, did so while there was still a request to be read.
+        """Close a connection that was reset without notification by the event loop.
+
+        Either no reader is set now, or uvloop, which calls the reader once after a reset, did so while a request was
+        unread.
         """
         if self._socket.is_broken():
             self.close()
 
     def idle_ms(self, now_ms: float) -> float:
-        """For how long no request has come and, as far as calls of this can tell, no byte was received or sent."""
+        """Time since the last request or, as far as calls of this method can see, since bytes were received or sent."""
         moved = self.bytes_in + self.bytes_out
         if moved != self._moved_bytes:
             self._moved_bytes = moved
@@ -514,14 +517,14 @@ class PlaintextConnection:
         return now_ms - self.last_active_ms
 
     def close_if_idle(self) -> None:
-        """Close a connection that has nothing to do, that never sends the rest of a request, or whose client does not
-        take its answer (which may pin a deleted segment); one that waits for an answer is left alone.
+        """Close a connection that has no work, never sends the rest of a request, or does not receive its response
+        (which may pin a deleted segment). A connection whose request is in work stays open.
         """
         if not self._in_work or self._outgoing:
             self.close()
 
     def close(self) -> None:
-        """Close now; what was not sent is dropped and its file ranges released. Closing twice does nothing."""
+        """Close now: drop unsent parts and release their file ranges. A second call has no effect."""
         if self.closed:
             return
         self.closed = True
@@ -536,7 +539,7 @@ class PlaintextConnection:
             self._service.queued.forget(self._room_again)
         if self._kept_bytes > 0:
             self._service.queued.remove(self._kept_bytes)
-        # A handler, or a thread that works for it, may still look at a frame that is kept.
+        # A handler, or a thread that works for it, may still read a kept frame.
         self._buffer.release(reuse=self._kept_bytes == NOT_KEPT)
         self._service.connection_closed(self)
 

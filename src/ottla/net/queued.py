@@ -10,10 +10,10 @@ UNLIMITED: Final = -1
 
 
 class QueuedBytes:
-    """Counts the bytes of requests that their handlers keep.
+    """Counts the bytes of requests that handlers keep.
 
-    While there are too many, connections that are in the middle of a request stop reading; they are told when there is
-    room again, in the order in which they stopped.
+    Above the limit, connections that are in the middle of a request stop reading. They are notified when there is room
+    again, in the order in which they stopped.
     """
 
     __slots__ = ("_limit", "_waiting", "held")
@@ -26,15 +26,15 @@ class QueuedBytes:
 
     @property
     def is_full(self) -> bool:
-        """Whether reading has to stop."""
+        """Whether the limit is reached, so that reading has to stop."""
         return 0 <= self._limit <= self.held
 
     def add(self, size: int) -> None:
-        """A handler keeps a request of so many bytes."""
+        """Count a kept request of `size` bytes."""
         self.held += size
 
     def remove(self, size: int) -> None:
-        """It is done with it."""
+        """Count a kept request as finished."""
         self.held -= size
         while self._waiting and not self.is_full:
             resume = next(iter(self._waiting))
@@ -42,9 +42,9 @@ class QueuedBytes:
             resume()
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once when there is room again."""
+        """Call `resume` once, when there is room again."""
         self._waiting[resume] = None
 
     def forget(self, resume: Callable[[], None]) -> None:
-        """The connection is gone."""
+        """Remove a waiting callback; its connection is closed."""
         self._waiting.pop(resume, None)
