@@ -1,1 +1,1 @@
-"""The cluster: its image, placement of replicas, what may be done to topics. Pure."""
+"""The cluster: image, replica placement, topic rules, the controller's state machine. Pure."""

@@ -1,7 +1,7 @@
-"""Adoption: topics registered from log folders that the coordination metadata does not know.
+"""Adoption: register topics of partition directories that the coordination metadata does not know.
 
-The folders came from another cluster, or the metadata was lost. Folders hold records, topic ids and leader epochs;
-settings only where they are kept beside the records. A topic whose settings are not known is kept whole: retention and
+The directories came from another cluster, or the metadata was lost. They hold records, topic ids and leader epochs;
+settings only where they are kept beside the records. A topic with unknown settings keeps all its records: retention and
 compaction with the broker's defaults would delete what its owner wanted to keep.
 """
 
@@ -19,14 +19,14 @@ from ottla.config.broker import BrokerConfig
 KEPT_WHOLE: Mapping[str, str] = MappingProxyType(
     {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 )
-"""Settings of a topic of which nothing is deleted or compacted."""
+"""Settings that disable retention and compaction of a topic."""
 
 SettingsOf: TypeAlias = Callable[[str, UUID | None, Iterable[int]], Mapping[str, str] | None]
-"""A topic's settings as the folders of these partitions hold them; None where they hold none of it."""
+"""A topic's settings as stored in the directories of these partitions; None if none of them has any."""
 
 
 class FoundPartition(NamedTuple):
-    """A log folder: topic, topic id (None: it names none), partition, newest leader epoch (-1: none)."""
+    """A partition directory: topic, topic id (None: unknown), partition, newest leader epoch (-1: none)."""
 
     topic: str
     topic_id: UUID | None
@@ -35,7 +35,7 @@ class FoundPartition(NamedTuple):
 
 
 class Adoption(NamedTuple):
-    """Topics to register, names of those whose settings are not known, folders that are no partitions."""
+    """Topics to register, names of topics with unknown settings, directories that are no partitions."""
 
     topics: list[TopicImage]
     kept_whole: list[str]
@@ -51,7 +51,7 @@ def plan_adoption(
     settings_of: SettingsOf,
     new_uuid: Callable[[], UUID],
 ) -> Adoption:
-    """What becomes of the folders of topics that are not `known`. The broker leads all partitions of theirs."""
+    """Plan the adoption of topics that are not `known`; the broker leads all their partitions."""
     adoption = Adoption([], [], [])
     by_topic: dict[str, list[FoundPartition]] = {}
     for folder in found:
@@ -60,7 +60,7 @@ def plan_adoption(
     for name, folders in sorted(by_topic.items()):
         partitions = sorted(folder.partition for folder in folders)
         if topic_name_problem(name) is not None or partitions[-1] >= MOST_PARTITIONS:
-            # As `backup-20241121`: as a topic it would get a folder for each lower number, too.
+            # Such as `backup-20241121`: registered as a topic, it would get a directory for each lower number, too.
             adoption.others.extend(folders)
             continue
         topic_id = next((folder.topic_id for folder in folders if folder.topic_id is not None), None)
@@ -70,7 +70,7 @@ def plan_adoption(
         if configs is None:
             configs = KEPT_WHOLE
             adoption.kept_whole.append(name)
-        # No epoch earlier than its log knows: an older one would end its history.
+        # The leader epoch continues from the log's: a lower one would conflict with its history.
         epochs = {folder.partition: max(folder.leader_epoch, 0) for folder in folders}
         own = (broker_id,)
         images = tuple(PartitionImage(broker_id, epochs.get(i, 0), own, own) for i in range(partitions[-1] + 1))
@@ -79,7 +79,7 @@ def plan_adoption(
 
 
 def _settings_of_internal(name: str, config: BrokerConfig) -> dict[str, str] | None:
-    """The settings that brokers give the topic when they make it; None where it is not theirs or they give it none."""
+    """The settings with which brokers create an internal topic; None if it is not internal or has none."""
     spec = internal_topic_spec(name, config, 1)
     return {setting: value for setting, value in spec.configs.items() if value is not None} or None
 
@@ -87,7 +87,7 @@ def _settings_of_internal(name: str, config: BrokerConfig) -> dict[str, str] | N
 def stray_partitions(
     found: Sequence[FoundPartition], placed: Mapping[str, Sequence[Collection[int]]], broker_id: int
 ) -> list[FoundPartition]:
-    """The folders of partitions that are not `placed` on this broker: replicas by topic and partition."""
+    """The directories of partitions that are not `placed` on this broker: replicas by topic and partition."""
     strays = []
     for folder in found:
         replicas = placed.get(folder.topic, ())

@@ -1,7 +1,7 @@
-"""Changes of settings while brokers run: what is asked, whether it may be, and what comes of it.
+"""Changes of settings at run time: the requested operations, their validation, and the resulting settings.
 
 The checks, their order and their words are Apache Kafka 3.9's in ZooKeeper mode (`ConfigAdminManager.scala`,
-`ZkAdminManager.scala`). Where it answers `UNKNOWN_SERVER_ERROR`, because it failed, the cause is told here instead.
+`ZkAdminManager.scala`). Where Kafka fails with `UNKNOWN_SERVER_ERROR`, the response names the cause here instead.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations on a setting (`AlterConfigOp.OpType`)."""
 
 LARGEST_NODE = 1024 * 1024
-"""Bytes that the settings of a topic or broker take at most: as ZooKeeper's nodes."""
+"""Most bytes that the settings of a topic or broker may take, as for a ZooKeeper node."""
 LONGEST_TEXT = 32_767
-"""Bytes of a name or value that every version of DescribeConfigs can tell."""
+"""Longest name or value, in bytes, that every version of DescribeConfigs can encode."""
 SHOWN = 100
-"""Characters that are shown of a name that is too long."""
+"""Characters shown of a name that is too long."""
 
 _OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
 _LIST_OPERATIONS = {APPEND: "append", SUBTRACT: "subtract"}
@@ -40,7 +40,7 @@ _NODE_ID = re.compile(r"[+-]?[0-9]{1,20}\Z")
 
 
 class Change(NamedTuple):
-    """One setting and what is to be done with it."""
+    """One setting and the operation on it."""
 
     name: str
     operation: int
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A topic, broker or other thing by its kind and name. The broker without a name stands for all brokers."""
+    """A resource by its type and name. The broker without a name stands for all brokers."""
 
     kind: int
     name: str
@@ -69,9 +69,9 @@ NAMED_TWICE = TopicRefusal(ErrorCode.INVALID_REQUEST, "Each resource must appear
 def request_problem(
     resource: Resource, changes: Sequence[Change], broker_id: int, *, loggers: bool
 ) -> TopicRefusal | None:
-    """What is wrong with a resource and its changes whatever its settings are now.
+    """Check a resource and its changes independently of its present settings; return the problem, if any.
 
-    `loggers` says whether levels of loggers can be changed by this request.
+    `loggers` says whether this request may change log levels.
     """
     names = [change.name for change in changes]
     if len(set(names)) < len(names):
@@ -102,14 +102,14 @@ def _node_problem(name: str, broker_id: int, other: str, *, nameless: bool = Tru
 
 
 def node_id(name: str) -> int | None:
-    """The id that names a broker, where it is one: 32 bits, in decimal."""
+    """The broker id in a resource name, a decimal number of 32 bits; None if it is not one."""
     if _NODE_ID.match(name) is None or not -(1 << 31) <= int(name) < 1 << 31:
         return None
     return int(name)
 
 
 def logger_problem(changes: Sequence[Change], known: Collection[str], levels: Collection[str]) -> TopicRefusal | None:
-    """Why levels of loggers cannot be changed so; `known` are their names."""
+    """Check changes of log levels; `known` are the loggers' names."""
     for name, operation, value in changes:
         if operation in _LIST_OPERATIONS:
             return _invalid(f"{_OPERATIONS[operation]} operation is not allowed for the BROKER_LOGGER resource")
@@ -131,7 +131,7 @@ def logger_problem(changes: Sequence[Change], known: Collection[str], levels: Co
 def changed(
     present: Mapping[str, str], changes: Sequence[Change], known: Mapping[str, Setting]
 ) -> dict[str, str] | TopicRefusal:
-    """The settings that `changes` make of those at `present`; not checked yet for their values."""
+    """Apply `changes` to the `present` settings. The new values are not validated yet."""
     after = dict(present)
     for name, operation, value in changes:
         if operation == DELETE:
@@ -158,12 +158,12 @@ def changed(
 
 
 def _words(text: str) -> list[str]:
-    """The elements of a list as Java's `split` gives them: empty ones behind the last comma are none."""
+    """The elements of a list as Java's `split` returns them, without trailing empty ones."""
     return text.rstrip(",").split(",") if text.strip(",") or not text else []
 
 
 def _without(words: Sequence[str], gone: Sequence[str]) -> list[str]:
-    """The words but for those `gone`, each of which takes one away, as in Scala's `diff`."""
+    """The words without those in `gone`, each of which removes one occurrence, as Scala's `diff` does."""
     counts = Counter(gone)
     kept = []
     for word in words:
@@ -175,7 +175,7 @@ def _without(words: Sequence[str], gone: Sequence[str]) -> list[str]:
 
 
 def oversized(configs: Mapping[str, str], size: int) -> TopicRefusal | None:
-    """Why these settings, `size` bytes in a node of the tree, are too large to be kept and told."""
+    """Refuse settings that are too large for a znode (`size` bytes) or for a response."""
     for name, value in configs.items():
         if len(name.encode()) > LONGEST_TEXT or len(value.encode()) > LONGEST_TEXT:
             return _invalid(f"Name or value of {name[:SHOWN]} is longer than {LONGEST_TEXT} bytes")
@@ -185,12 +185,12 @@ def oversized(configs: Mapping[str, str], size: int) -> TopicRefusal | None:
 
 
 def settings_bytes(configs: Mapping[str, str]) -> int:
-    """About how many bytes these settings take in a node."""
+    """Approximate size of these settings in a znode, in bytes."""
     return sum(len(name.encode()) + len(value.encode()) + len('"":"",') for name, value in configs.items())
 
 
 def topic_refusal(name: str, refusal: ConfigRefusal) -> TopicRefusal:
-    """Settings that a topic cannot have, in the words of a change of settings."""
+    """The refusal of invalid topic settings, with the message that AlterConfigs gives."""
     problem = refusal.problems[0]
     if problem.startswith("Invalid value ") or problem == NO_TIERED_STORAGE:
         problem = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{name}'): {problem}"
@@ -198,7 +198,7 @@ def topic_refusal(name: str, refusal: ConfigRefusal) -> TopicRefusal:
 
 
 def unknown_topic(name: str) -> TopicRefusal:
-    """The topic is not there."""
+    """The refusal for a topic that does not exist."""
     return TopicRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 

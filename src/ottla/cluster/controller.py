@@ -1,9 +1,9 @@
 """The controller as a state machine: `handle(event, now_ms) -> effects`. It holds no socket, no znode client, no clock.
 
-Its truth is the znodes: whatever changes them is a `Write` that fails where another controller was elected, and the
-outcome comes back as an event. Only then is a broker told (`Notify`), and only when the broker has applied it does
-whoever asked get the answer, so that a topic is usable when CreateTopics answers. Changes of one topic follow each
-other; those of different topics do not wait for each other.
+The znodes are authoritative. A `Write` changes them and fails if another controller was elected; its outcome comes back
+as an event. Only after a successful write are brokers notified (`Notify`), and only after they have applied the change
+is the request answered, so that a topic is usable when CreateTopics returns. Changes of one topic are serialized; those
+of different topics do not wait for each other.
 
 Source: Apache Kafka 3.9, `KafkaController`, `TopicDeletionManager`, `ZkPartitionStateMachine`.
 """
@@ -53,14 +53,14 @@ Asked: TypeAlias = TopicAsked | PartitionsAsked | DeletionAsked | ElectionAsked 
 
 
 class Controller:
-    """Decides for the cluster while its broker is the elected controller; else it refuses what is asked."""
+    """Decides for the cluster while its broker is the elected controller; otherwise refuses all requests."""
 
     def __init__(self, broker_id: int, config: BrokerConfig) -> None:
         self._state = state = ControllerState(broker_id, config)
         state.resume = self._handle
         topics = TopicChanges(state)
         self._partitions = partitions = PartitionChanges(state)
-        #: What was asked and is not answered, by token.
+        #: Unanswered requests by token.
         self._asked: dict[int, Asked] = {}
         self._handlers: dict[type, Callable[..., list[Effect]]] = {
             Elected: self._elected,
@@ -87,25 +87,25 @@ class Controller:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this controller has told it to its broker."""
+        """The cluster as this controller last published it to its broker."""
         return self._state.image
 
     @property
     def deleting(self) -> frozenset[str]:
-        """Topics whose deletion has begun and not ended."""
+        """Topics whose deletion is under way."""
         return frozenset(self._state.deleting)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no outcome is awaited."""
+        """Whether no effect is outstanding."""
         return not self._state.writes and not self._state.notices
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take in an event; the effects are to be done in their order."""
+        """Handle an event and return its effects, to be carried out in order."""
         self._state.now_ms = now_ms
         effects: list[Effect] = []
         if isinstance(event, Elected | Resigned):
-            # What was asked in the former term is asked again, of whoever is the controller then.
+            # Refuse the requests of the former term; clients retry them at the controller of that time.
             for asked in self._asked.values():
                 effects.extend(_not_controller(asked))
         elif isinstance(event, _ASKED):
@@ -127,7 +127,7 @@ class Controller:
         return self._handlers[type(event)](event)
 
     def _elected(self, event: Elected) -> list[Effect]:
-        """Put the metadata in order, then tell the broker everything."""
+        """Bring the metadata into order, then publish the whole image to the broker."""
         state = self._state
         state.epoch = event.epoch
         state.forget_outcomes()
@@ -156,7 +156,7 @@ class Controller:
         return []
 
     def check_invariants(self) -> None:
-        """Raise AssertionError where the state contradicts itself."""
+        """Raise AssertionError if the state contradicts itself."""
         state = self._state
         for name, topic in state.image.topics.items():
             assert state.image.topic_names[topic.topic_id] == name, f"{name} is not found by its id"

@@ -1,6 +1,6 @@
-"""What goes into the controller's state machine and what comes out of it (`cluster.controller`).
+"""Events and effects of the controller's state machine (`cluster.controller`).
 
-Changes of znodes are named by what they mean; the shell (`broker.control.metadata_writes`) knows paths and JSON. Each
+Changes of znodes are named by their meaning; the shell (`broker.control.metadata_writes`) knows paths and JSON. Each
 `Write` is a transaction that fails where another controller was elected, or several where it is large.
 """
 
@@ -21,14 +21,14 @@ PartitionKey: TypeAlias = tuple[str, int]
 
 
 class LiveBroker(NamedTuple):
-    """A registered broker. The epoch is the czxid of its registration: a larger one is another life of it."""
+    """A registered broker. The epoch is the czxid of its registration: a larger one means that it has restarted."""
 
     image: BrokerImage
     epoch: int
 
 
 class FoundPartitionState(NamedTuple):
-    """A partition as its znodes have it. `version` is that of the state znode, -1 where there is none yet."""
+    """A partition as read from its znodes. `version` is that of the state znode, -1 if there is none yet."""
 
     replicas: tuple[int, ...]
     leader: int = -1
@@ -38,7 +38,7 @@ class FoundPartitionState(NamedTuple):
 
 
 class FoundTopic(NamedTuple):
-    """A topic as its znodes have it. `topic_id` is the znode's; where that has none, `new_id` is to be given to it."""
+    """A topic as read from its znodes. `topic_id` is the znode's; a topic without one gets `new_id`."""
 
     name: str
     topic_id: UUID | None
@@ -48,13 +48,13 @@ class FoundTopic(NamedTuple):
     is_internal: bool
 
 
-# Events: what has become of the cluster
+# Events: changes of the cluster
 
 
 class Elected(NamedTuple):
     """The broker is the controller now. `brokers` and `topics` were read after the election.
 
-    `applied` has the topics as the broker has applied them before.
+    `applied` are the topics that the broker has applied before.
     """
 
     epoch: int
@@ -64,7 +64,7 @@ class Elected(NamedTuple):
 
 
 class Resigned(NamedTuple):
-    """The broker is no controller any more."""
+    """The broker is not the controller any more."""
 
 
 class BrokersChanged(NamedTuple):
@@ -74,13 +74,13 @@ class BrokersChanged(NamedTuple):
 
 
 class TopicsFound(NamedTuple):
-    """Others have made topics, or added partitions, or the outcome of a write was not known and was read back."""
+    """Others have created topics or added partitions, or a topic was read back after a write of unknown outcome."""
 
     topics: Sequence[FoundTopic]
 
 
 class DeletionsMarked(NamedTuple):
-    """The topics that are marked for deletion now, all of them."""
+    """All topics that are marked for deletion now."""
 
     names: Sequence[str]
 
@@ -92,24 +92,24 @@ class DeletionMarked(NamedTuple):
 
 
 class ConfigsChanged(NamedTuple):
-    """A topic has other settings of its own; whoever changed them has written them."""
+    """The settings of a topic have changed; they are written already."""
 
     name: str
     configs: Mapping[str, str]
 
 
 class ReplicasOffline(NamedTuple):
-    """The log directory of these replicas of a broker has failed."""
+    """A log directory with these replicas of a broker has failed."""
 
     broker_id: int
     partitions: Sequence[PartitionKey]
 
 
-# Events: what is asked. `token` comes back with the answer.
+# Events: requests. `token` comes back with the answer.
 
 
 class TopicAsked(NamedTuple):
-    """Make a topic. The answer is a `CreatedTopic` or a refusal."""
+    """Create a topic. The answer is a `CreatedTopic` or a refusal."""
 
     token: int
     spec: TopicSpec
@@ -119,7 +119,7 @@ class TopicAsked(NamedTuple):
 
 
 class PartitionsAsked(NamedTuple):
-    """Bring a topic to this number of partitions."""
+    """Increase a topic's partitions to this number."""
 
     token: int
     name: str
@@ -136,14 +136,14 @@ class DeletionAsked(NamedTuple):
 
 
 class ElectionAsked(NamedTuple):
-    """Make the preferred replicas leaders of these partitions, where they are alive and in sync."""
+    """Elect the preferred replicas of these partitions where they are alive and in sync."""
 
     token: int
     partitions: Sequence[PartitionKey]
 
 
 class ReassignmentAsked(NamedTuple):
-    """Give these partitions other replicas. Needs replication, so that it is refused but where nothing changes."""
+    """Reassign partitions to other replicas. Refused unless nothing changes, since it needs replication."""
 
     token: int
     wanted: Mapping[PartitionKey, tuple[int, ...]]
@@ -166,18 +166,18 @@ class IsrProposed(NamedTuple):
 
 
 class WriteFailure(Enum):
-    """Why a write was not done."""
+    """Why a write failed."""
 
     REFUSED = "refused"
-    """It is known not to be done."""
+    """It is known not to have been done."""
     UNKNOWN = "unknown"
-    """The answer was lost: the znodes have to be read back."""
+    """The response was lost: the znodes have to be read back."""
     EXISTS = "exists"
-    """Something that it makes is there already."""
+    """A node to be created exists already."""
 
 
 class Written(NamedTuple):
-    """The outcome of a `Write`: done where `failure` is None; then `refusal` says it in words for clients."""
+    """The outcome of a `Write`: success if `failure` is None; otherwise `refusal` is the error for clients."""
 
     write_id: int
     failure: WriteFailure | None = None
@@ -185,14 +185,14 @@ class Written(NamedTuple):
 
 
 class Notified(NamedTuple):
-    """The outcome of a `Notify`: the broker has applied it where `refusal` is None."""
+    """The outcome of a `Notify`: applied by the broker if `refusal` is None."""
 
     notify_id: int
     refusal: TopicRefusal | None = None
 
 
 class TimerFired(NamedTuple):
-    """The time of a `SetTimer` has come."""
+    """The deadline of a `SetTimer` has passed."""
 
     name: str
 
@@ -222,33 +222,33 @@ Event: TypeAlias = (
 
 
 class CreateTopic(NamedTuple):
-    """Make a topic with its settings, replicas and states."""
+    """Create a topic with its settings, replicas and partition states."""
 
     topic: TopicImage
 
 
 class AddPartitions(NamedTuple):
-    """Add the partitions of `topic` from `existing` on."""
+    """Add the partitions of `topic` numbered `existing` and above."""
 
     topic: TopicImage
     existing: int
 
 
 class RemovePartitions(NamedTuple):
-    """Take an `AddPartitions` back: `topic` is what stays of `grown`."""
+    """Undo an `AddPartitions`: reduce `grown` to `topic`."""
 
     topic: TopicImage
     grown: TopicImage
 
 
 class AssignTopicId(NamedTuple):
-    """Give a topic that has none an id."""
+    """Assign an id to a topic that has none."""
 
     topic: TopicImage
 
 
 class PutState(NamedTuple):
-    """Write a partition's state, on condition that its znode has this version; -1: there is none, and it is made."""
+    """Write a partition's state if its znode has this version; -1 creates the znode."""
 
     topic: str
     partition: int
@@ -263,13 +263,13 @@ class MarkDeletion(NamedTuple):
 
 
 class UnmarkDeletion(NamedTuple):
-    """Take the mark away; the topic stays."""
+    """Remove the deletion mark; the topic stays."""
 
     name: str
 
 
 class DeleteTopic(NamedTuple):
-    """Remove a topic's znodes, its settings, and last the mark of its deletion, as far as they are there."""
+    """Remove a topic's znodes, its settings, and last its deletion mark, where they exist."""
 
     name: str
 
@@ -290,7 +290,7 @@ MetadataChange: TypeAlias = (
 
 
 class Write(NamedTuple):
-    """Change znodes as the controller of this epoch; `Written` tells the outcome."""
+    """Change znodes as the controller of this epoch; `Written` reports the outcome."""
 
     write_id: int
     epoch: int
@@ -298,9 +298,9 @@ class Write(NamedTuple):
 
 
 class Notify(NamedTuple):
-    """Have a broker apply a change of the image; `Notified` tells the outcome.
+    """Have a broker apply a change of the image; `Notified` reports the outcome.
 
-    The controller's own broker does so in the process. Other brokers see the same in the znodes; with LeaderAndIsr,
+    The controller's own broker does so in the process. Other brokers read the same from the znodes; with LeaderAndIsr,
     UpdateMetadata and StopReplica this becomes a request to each.
     """
 
@@ -310,20 +310,20 @@ class Notify(NamedTuple):
 
 
 class ReadBack(NamedTuple):
-    """Read a topic's znodes: what became of a change is not known. `TopicsFound` or `DeletionsMarked` follows."""
+    """Read a topic's znodes after a write of unknown outcome. `TopicsFound` or `DeletionsMarked` follows."""
 
     name: str
 
 
 class SetTimer(NamedTuple):
-    """Have `TimerFired(name)` come at this time; a timer of the same name is replaced."""
+    """Request `TimerFired(name)` at this time; replaces a timer of the same name."""
 
     name: str
     at_ms: int
 
 
 class Answer(NamedTuple):
-    """The answer to what was asked with this token. None: done."""
+    """The answer to the request with this token. None means success."""
 
     token: int
     result: object
@@ -340,26 +340,26 @@ Effect: TypeAlias = Write | Notify | ReadBack | SetTimer | Answer | Report
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was made, or with `validate_only` could be made."""
+    """A topic that was created, or with `validate_only` could be created."""
 
     topic: TopicImage
     log_config: LogConfig
 
 
 class IsrAccepted(NamedTuple):
-    """The ISR that is in force, and the partition epoch (data version of the state znode) that it has."""
+    """The ISR in force and its partition epoch (data version of the state znode)."""
 
     state: PartitionImage
     partition_epoch: int
 
 
 class IsrRefused(NamedTuple):
-    """The proposal is refused with this error of AlterPartition."""
+    """The proposal is refused with this AlterPartition error."""
 
     error_code: int
 
 
 class Unapplied(NamedTuple):
-    """Partitions that a request could not do anything for, and why."""
+    """Partitions for which a request failed, with the reasons."""
 
     reasons: Mapping[PartitionKey, str]

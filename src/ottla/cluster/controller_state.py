@@ -1,4 +1,4 @@
-"""What the controller knows, and the outcomes that it waits for."""
+"""State shared by the parts of the controller, and the outcomes it waits for."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ OnNotified: TypeAlias = Callable[[Notified], list[Effect]]
 
 
 def nothing(_: object) -> list[Effect]:
-    """Nothing follows from an outcome."""
+    """Ignore an outcome."""
     return []
 
 
 class ControllerState:
-    """Shared by the parts of the controller, each of which decides for its kind of events."""
+    """State shared by the parts of the controller, each of which handles its own kind of events."""
 
     def __init__(self, broker_id: int, config: BrokerConfig) -> None:
         self.broker_id = broker_id
@@ -41,31 +41,31 @@ class ControllerState:
         #: The controller's epoch while elected, else 0.
         self.epoch = 0
         self.now_ms = 0
-        #: The cluster as this controller has told it to its broker.
+        #: The cluster as this controller last published it to its broker.
         self.image = ClusterImage()
         self.live: Mapping[int, LiveBroker] = {}
-        #: Versions of the state znodes that were written more than once.
+        #: Versions of the state znodes written more than once.
         self.versions: dict[PartitionKey, int] = {}
-        #: Topics whose deletion has begun and not ended.
+        #: Topics whose deletion is under way.
         self.deleting: set[str] = set()
-        #: Replicas in log directories that have failed, by broker.
+        #: Replicas in failed log directories, by broker.
         self.offline: dict[int, set[PartitionKey]] = {}
         self._last_id = 0
         self.writes: dict[int, OnWritten] = {}
         self.notices: dict[int, OnNotified] = {}
-        #: Topics with a change under way, and the events that wait for its end.
+        #: Topics with a change under way, and the events queued behind it.
         self.busy: dict[str, deque[Event]] = {}
-        #: Handles an event that had to wait.
+        #: Handles an event that was queued.
         self.resume: Callable[[Event], list[Effect]] = nothing
 
     def write(self, changes: Iterable[MetadataChange], then: OnWritten) -> list[Effect]:
-        """Change znodes; `then` says what follows from the outcome."""
+        """Change znodes; `then` handles the outcome."""
         self._last_id += 1
         self.writes[self._last_id] = then
         return [Write(self._last_id, self.epoch, tuple(changes))]
 
     def notify(self, delta: ImageDelta, then: OnNotified = nothing) -> list[Effect]:
-        """Change the image, and have this broker apply it."""
+        """Change the image and have this broker apply it."""
         self._last_id += 1
         self.notices[self._last_id] = then
         self.image.apply(delta)
@@ -76,11 +76,11 @@ class ControllerState:
         return ImageDelta((self.image.delta_of(name, after),))
 
     def begin(self, name: str) -> None:
-        """A change of the topic is under way."""
+        """Mark a change of the topic as under way."""
         self.busy[name] = deque()
 
     def end(self, name: str, effects: list[Effect]) -> list[Effect]:
-        """The change of a topic is over: what waited for that has its turn."""
+        """End the change of a topic and handle the events queued behind it."""
         waiting = self.busy.pop(name, None)
         while waiting:
             effects.extend(self.resume(waiting.popleft()))
@@ -90,21 +90,21 @@ class ControllerState:
         return effects
 
     def must_wait(self, name: str, event: Event) -> bool:
-        """Whether the event has to wait for the end of a change of its topic; it is kept then."""
+        """Queue the event and return True if a change of its topic is under way."""
         waiting = self.busy.get(name)
         if waiting is not None:
             waiting.append(event)
         return waiting is not None
 
     def forget_outcomes(self) -> None:
-        """Another term begins: what comes of writes of the former one does not matter."""
+        """Ignore the outcomes of the former term's writes: a new term begins."""
         self.writes.clear()
         self.notices.clear()
         self.busy.clear()
         self.versions.clear()
 
     def note_versions(self, changes: Iterable[MetadataChange]) -> None:
-        """These states were written."""
+        """Update the versions of written state znodes."""
         for change in changes:
             if isinstance(change, PutState):
                 self.versions[change.topic, change.partition] = change.version + 1
@@ -114,14 +114,14 @@ class ControllerState:
         return self.versions.get((topic, partition), 0)
 
     def offline_replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The brokers whose replica of the partition lies in a log directory that has failed."""
+        """The brokers whose replica of the partition is in a failed log directory."""
         return tuple(broker_id for broker_id, keys in self.offline.items() if (topic, partition) in keys)
 
     def has_offline(self, name: str) -> bool:
-        """Whether a replica of the topic does."""
+        """Whether any replica of the topic is in a failed log directory."""
         return any(topic == name for keys in self.offline.values() for topic, _ in keys)
 
 
 def why(outcome: Written) -> str:
-    """The reason of a write that was not done."""
+    """The reason why a write failed."""
     return outcome.refusal.message if outcome.refusal is not None else "the metadata could not be written"

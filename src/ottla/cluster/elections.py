@@ -1,4 +1,4 @@
-"""Who leads a partition, and which ISR is accepted: `PartitionLeaderElectionAlgorithms`, AlterPartition. Pure."""
+"""Leader election and ISR checks: `PartitionLeaderElectionAlgorithms`, AlterPartition. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def elect(state: PartitionImage, live: Collection[int]) -> PartitionImage:
-    """The state of a partition whose leader is dead or none: the first live replica in sync leads.
+    """Elect a leader for a partition without a live one: the first live replica in sync.
 
-    Where no replica in sync is alive there is no leader, and the ISR stays: nobody else has all records. A partition
-    that never had a leader has no ISR yet, and is begun as soon as a replica of it is alive.
+    If no replica in sync is alive there is no leader, and the ISR stays: no other replica has all records. A partition
+    that never had a leader has no ISR yet; it starts as soon as one of its replicas is alive.
     """
     if state.leader in live:
         return state
@@ -26,7 +26,7 @@ def elect(state: PartitionImage, live: Collection[int]) -> PartitionImage:
         return state if first == state else first
     leader = next((broker for broker in state.replicas if broker in live and broker in state.isr), NO_LEADER)
     if leader == NO_LEADER:
-        # Not written: the epoch is that of the dead leader, who leads on where it comes back first.
+        # Not written: the epoch stays the dead leader's, which leads on if it comes back first.
         return state._replace(leader=NO_LEADER)
     isr = tuple(broker for broker in state.isr if broker in live)
     return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)
@@ -39,13 +39,13 @@ def first_state(replicas: tuple[int, ...], live: Collection[int]) -> PartitionIm
 
 
 def first_states(assignment: Assignment, live: Collection[int]) -> tuple[PartitionImage, ...]:
-    """The states of new partitions, in their order; those with the same replicas share one."""
+    """The states of new partitions, in order; partitions with the same replicas share one object."""
     known = {replicas: first_state(replicas, live) for replicas in set(assignment.values())}
     return tuple(known[replicas] for _, replicas in sorted(assignment.items()))
 
 
 def prefer(state: PartitionImage, live: Collection[int]) -> PartitionImage | str:
-    """The state with the preferred replica as leader, or why that cannot be; the same where it leads already."""
+    """The state with the preferred replica as leader, or why it cannot lead; unchanged if it leads already."""
     preferred = state.replicas[0]
     if state.leader == preferred:
         return state
@@ -59,7 +59,7 @@ def prefer(state: PartitionImage, live: Collection[int]) -> PartitionImage | str
 def isr_refusal(
     proposed: IsrProposed, state: PartitionImage | None, version: int, live: Mapping[int, LiveBroker]
 ) -> ErrorCode:
-    """Why a leader's ISR is refused; NONE where it is to be written, or is in force already.
+    """Why a leader's proposed ISR is refused; NONE if it is to be written or is in force already.
 
     The order of the checks is Kafka's (`KafkaController.tryProcessAlterPartition`).
     """
@@ -69,7 +69,7 @@ def isr_refusal(
     if state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if proposed.leader_epoch > state.leader_epoch or proposed.partition_epoch > version:
-        # This controller is behind: another one was elected, and has changed it.
+        # This controller is stale: another one was elected and has changed the state.
         return ErrorCode.NOT_CONTROLLER
     if proposed.leader_epoch < state.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

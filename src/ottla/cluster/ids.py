@@ -10,12 +10,12 @@ TEXT_LENGTH = 22
 
 
 def format_uuid(value: UUID) -> str:
-    """22 characters that stand for the id."""
+    """Format an id as 22 characters."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def parse_uuid(text: str) -> UUID:
-    """The id that the text stands for. Raises ValueError."""
+    """Parse an id. Raises ValueError."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:

@@ -16,19 +16,19 @@ NO_LEADER = -1
 
 
 class BrokerImage(NamedTuple):
-    """A living broker and where its listeners are."""
+    """A live broker and its endpoints."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Its address on the listener of that name; None where it has no such listener."""
+        """The broker's endpoint on the listener of that name; None if it has no such listener."""
         return next((endpoint for endpoint in self.endpoints if endpoint.listener_name == listener_name), None)
 
 
 class PartitionImage(NamedTuple):
-    """A partition's leader (-1 for none), the leader's epoch, all replicas, those in sync, and those out of service."""
+    """A partition's leader (-1 for none), its leader epoch, all replicas, those in sync, and those offline."""
 
     leader: int
     leader_epoch: int
@@ -38,7 +38,7 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic: its id, its partitions in order, what it sets itself."""
+    """A topic: its id, its partitions in order, its own settings."""
 
     name: str
     topic_id: UUID
@@ -48,12 +48,12 @@ class TopicImage(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of its first partition."""
+        """Number of replicas of the first partition."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
 class TopicDelta(NamedTuple):
-    """What becomes of one topic: `before` is None for a new one, `after` for one that is deleted."""
+    """The change of one topic: `before` is None for a new one, `after` for a deleted one."""
 
     before: TopicImage | None
     after: TopicImage | None
@@ -71,7 +71,7 @@ class TopicDelta(NamedTuple):
 
 
 class ImageDelta(NamedTuple):
-    """A change of the image. None stands for what stays as it is."""
+    """A change of the image. None marks an unchanged part."""
 
     topics: tuple[TopicDelta, ...] = ()
     brokers: Mapping[int, BrokerImage] | None = None
@@ -79,7 +79,7 @@ class ImageDelta(NamedTuple):
 
 
 def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tuple[str, int]]) -> ImageDelta:
-    """The change that takes a broker's replicas out of service, whose log directory has failed: nobody leads them."""
+    """The change that takes replicas of a broker offline after their log directory failed; they have no leader then."""
     by_topic: dict[str, set[int]] = {}
     for name, index in partitions:
         by_topic.setdefault(name, set()).add(index)
@@ -97,7 +97,7 @@ def offline_delta(image: ClusterImage, broker_id: int, partitions: Iterable[tupl
 
 
 class HostAction(Enum):
-    """What a broker does with one partition that it holds, or held."""
+    """What a broker does with one of its partitions, or former partitions."""
 
     LEAD = "become leader"
     FOLLOW = "become follower"
@@ -106,7 +106,7 @@ class HostAction(Enum):
 
 
 class HostChange(NamedTuple):
-    """A partition of a broker, and what the broker has to do with it. For DELETE the state is the former one."""
+    """A partition of a broker, and the action on it. For DELETE the state is the former one."""
 
     action: HostAction
     topic: TopicImage
@@ -115,7 +115,7 @@ class HostChange(NamedTuple):
 
 
 def hosted_changes(delta: TopicDelta, broker_id: int) -> Iterator[HostChange]:
-    """What a change of a topic means for the partitions of one broker; nothing for those that stay as they are."""
+    """The actions of one broker for a change of a topic; none for unchanged partitions."""
     before, after = delta
     if before is not None and after is not None and before.topic_id != after.topic_id:
         yield from hosted_changes(TopicDelta(before, None), broker_id)
@@ -146,8 +146,8 @@ def hosted_changes(delta: TopicDelta, broker_id: int) -> Iterator[HostChange]:
 class ClusterImage:
     """Brokers by id, topics by name (in the order of their names when it was read), names by topic id.
 
-    It changes by deltas, at the cost of what a delta names. `version` grows with each change, so that what was made
-    from the image can be kept until then. The parts (`TopicImage` and the rest) never change.
+    It changes by deltas, at the cost of what a delta names. `version` grows with each change, so that data derived
+    from the image can be cached until the next one. The parts (`TopicImage` and the rest) are immutable.
     """
 
     __slots__ = ("_by_metric_name", "brokers", "cluster_id", "controller_id", "topic_names", "topics", "version")
@@ -171,7 +171,7 @@ class ClusterImage:
         self.apply(ImageDelta(tuple(TopicDelta(None, topic) for topic in (topics or {}).values())))
 
     def apply(self, delta: ImageDelta) -> None:
-        """Change the image."""
+        """Apply a change to the image."""
         if delta.brokers is not None:
             self.brokers = delta.brokers
         if delta.controller_id is not None:
@@ -198,14 +198,14 @@ class ClusterImage:
         self._by_metric_name.setdefault(metric_name_of(topic.name), {})[topic.name] = None
 
     def delta_of(self, name: str, after: TopicImage | None) -> TopicDelta:
-        """The delta that makes the topic what `after` says."""
+        """The delta from the topic's present state to `after`."""
         return TopicDelta(self.topics.get(name), after)
 
     def topics_of_metric_name(self, name: str) -> list[str]:
-        """The topics whose metrics could not be told from those of the topic `name`; that topic itself among them."""
+        """The topics whose metrics would have the same names as those of topic `name`, itself included."""
         return list(self._by_metric_name.get(metric_name_of(name), ()))
 
 
 def metric_name_of(topic: str) -> str:
-    """A topic's name as it stands in names of metrics."""
+    """A topic's name as it appears in names of metrics."""
     return topic.replace(".", "_")

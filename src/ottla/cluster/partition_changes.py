@@ -1,4 +1,4 @@
-"""The controller's part for partitions: leaders of dead brokers, preferred leaders, ISRs, failed log directories."""
+"""The controller's partition changes: failover, preferred leaders, ISRs, failed log directories."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from ottla.cluster.elections import elect, isr_refusal, prefer
 from ottla.cluster.image import NO_LEADER, ImageDelta, PartitionImage, TopicImage, offline_delta
 from ottla.wire.errors import ErrorCode
 
-#: Elections whose write failed are tried again after this long.
+#: Retry interval of elections whose write failed.
 RETRY_MS = 1_000
 ELECTIONS = "elections"
 
 
 class PartitionChanges:
-    """Decides who leads partitions, and who is in sync."""
+    """Decides on the leaders and ISRs of partitions."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
 
     def brokers_changed(self, event: BrokersChanged) -> list[Effect]:
-        """Brokers have come or gone."""
+        """Handle a change of the live brokers."""
         state = self._state
         state.live = event.brokers
         brokers = {broker_id: broker.image for broker_id, broker in event.brokers.items()}
         return state.notify(ImageDelta(brokers=brokers)) + self.elect_leaders()
 
     def timer_fired(self, event: TimerFired) -> list[Effect]:
-        """Elections that failed are tried again."""
+        """Retry failed elections."""
         return self.elect_leaders() if event.name == ELECTIONS else []
 
     def elect_leaders(self) -> list[Effect]:
-        """Elect leaders where the present one is dead or there is none."""
+        """Elect leaders for partitions without a live one."""
         state = self._state
         changed = []
         is_put_off = False
@@ -66,7 +66,7 @@ class PartitionChanges:
         return again + self._put(changed) if changed else again
 
     def _put(self, topics: Iterable[TopicImage]) -> list[Effect]:
-        """Write the states of these topics that are others now, then tell the brokers."""
+        """Write the changed states of these topics, then notify the brokers."""
         state = self._state
         delta = ImageDelta(tuple(state.image.delta_of(topic.name, topic) for topic in topics))
         changes = [change for before, after in delta.topics if before and after for change in self._puts(before, after)]
@@ -87,7 +87,7 @@ class PartitionChanges:
         ]
 
     def with_live_leaders(self, topic: TopicImage) -> TopicImage:
-        """The topic with live leaders, as far as there may be some; the same object where nothing changes."""
+        """The topic with live leaders where one can be elected; the same object if nothing changes."""
         state = self._state
         states = [
             old if state.offline_replicas(topic.name, index) else elect(old, state.live)
@@ -97,9 +97,9 @@ class PartitionChanges:
         return topic if same else topic._replace(partitions=tuple(states))
 
     def replicas_offline(self, event: ReplicasOffline) -> list[Effect]:
-        """A log directory has failed.
+        """Handle the failure of a log directory.
 
-        Nothing is written: the metadata may lie on that very disk, and at the next start the broker leads as before.
+        Nothing is written: the metadata may be on that very disk, and at the next start the broker leads as before.
         """
         state = self._state
         offline = state.offline.setdefault(event.broker_id, set())
@@ -107,10 +107,10 @@ class PartitionChanges:
         delta = offline_delta(state.image, event.broker_id, event.partitions)
         return state.notify(delta) if delta.topics else []
 
-    # Asked
+    # Requests
 
     def election_asked(self, event: ElectionAsked) -> list[Effect]:
-        """Make preferred replicas leaders."""
+        """Elect preferred replicas."""
         state = self._state
         reasons: dict[PartitionKey, str] = {}
         after: dict[str, TopicImage] = {}
@@ -131,7 +131,7 @@ class PartitionChanges:
         return [*(self._put(after.values()) if after else ()), answer]
 
     def reassignment_asked(self, event: ReassignmentAsked) -> list[Effect]:
-        """Refuse what would need replication."""
+        """Refuse every reassignment that would need replication."""
         reasons: dict[PartitionKey, str] = {}
         for (name, index), replicas in event.wanted.items():
             known = self._known(name, index)

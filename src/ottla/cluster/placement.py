@@ -1,4 +1,4 @@
-"""Where replicas go: even over brokers, each on another broker, racks alternated (Kafka's AdminUtils, KIP-36)."""
+"""Replica placement: even over brokers, each replica on another one, racks alternated (Kafka's AdminUtils, KIP-36)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class BrokerRack(NamedTuple):
-    """A broker and the rack it stands in, None where it names none."""
+    """A broker and its rack; None if it has none."""
 
     id: int
     rack: str | None = None
@@ -30,11 +30,11 @@ def assign_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> Assignment | TopicRefusal:
-    """Replicas for `partitions` new partitions, numbered from `first_partition`.
+    """Assign replicas to `partitions` new partitions, numbered from `first_partition`.
 
-    `start` is the place, in the order of broker ids (or of alternating racks), of the first replica of the first
-    partition; `shift` the distance to its second. Callers choose both at random, so that topics spread; for partitions
-    that are added they follow from what the topic has. Refuses, in Kafka's words, what cannot be placed.
+    `start` is the position, in the order of broker ids (or of alternating racks), of the first replica of the first
+    partition; `shift` the distance to its second. Callers choose both at random, so that topics spread; for added
+    partitions they follow from the existing assignment. Refuses, in Kafka's words, impossible assignments.
     """
     if partitions <= 0:
         return TopicRefusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
@@ -58,7 +58,7 @@ def assign_replicas(
 
 
 def replica_index(first: int, shift: int, replica: int, brokers: int) -> int:
-    """The place of a further replica, `replica` counting from 0: never that of the first."""
+    """The position of a further replica, `replica` counting from 0; never that of the first."""
     return (first + 1 + (shift + replica) % (brokers - 1)) % brokers
 
 
@@ -76,7 +76,7 @@ def _rack_unaware(
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Broker ids in an order that goes round the racks, taking from each its next broker."""
+    """Broker ids in round-robin order over the racks."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -110,7 +110,7 @@ def _rack_aware(
 
 
 def _may_hold(broker: int, replicas: Sequence[int], racks: Mapping[int, str], count_of_racks: int) -> bool:
-    """A broker takes a replica unless it has one, or its rack has one while another rack has none."""
+    """Whether the broker may take a replica: it has none yet, nor has its rack while another rack has none."""
     if broker in replicas:
         return False
     used_racks = {racks[replica] for replica in replicas}

@@ -1,4 +1,4 @@
-"""What the cluster answers when it will not do something."""
+"""Refusals: error values of requests that change the cluster."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import NamedTuple
 from ottla.wire.errors import ErrorCode
 
 LONGEST_TOLD = 8_000
-"""Characters of a message that fit into any string of the protocol (32,767 bytes)."""
+"""Longest message in characters; it fits into any string of the protocol (32,767 bytes)."""
 
 
 class TopicRefusal(NamedTuple):
-    """Why a topic was not created, changed or deleted: Kafka's error and its words."""
+    """Why a topic was not created, changed or deleted: Kafka's error code and message."""
 
     error: ErrorCode
     message: str
 
     @property
     def told(self) -> str:
-        """The message for a client: cut where it repeats a name as long as only a request can hold."""
+        """The message for a client, truncated if it repeats a very long name from the request."""
         return self.message[:LONGEST_TOLD]

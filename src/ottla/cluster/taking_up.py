@@ -1,7 +1,7 @@
-"""Topics as the controller finds them in the znodes: what is new of them, and what must be written for it.
+"""Take up topics as read from the znodes: what the controller did not know, and what it has to write for them.
 
-A controller gives an id to a topic that has none, and leaders to partitions without a live one: a topic that another
-broker or a tool has made has neither.
+The controller assigns an id to a topic without one, and leaders to partitions without a live one: a topic created by
+another broker or a tool has neither.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TakenUp(NamedTuple):
-    """The topics as they are once `changes` are written, and why some others are not served."""
+    """The topics as they are once `changes` are written, and why others are not served."""
 
     topics: list[TopicImage]
     changes: list[MetadataChange]
@@ -27,7 +27,7 @@ class TakenUp(NamedTuple):
 
 
 def take_up(found: Iterable[FoundTopic], state: ControllerState) -> TakenUp:
-    """What of these topics the controller did not know yet. Replicas edited in the znodes are not followed."""
+    """Find what is new in these topics. Replicas edited in the znodes are ignored."""
     taken_up = TakenUp([], [], [])
     for topic in found:
         problem = topic_name_problem(topic.name)
@@ -81,5 +81,5 @@ def _state_of(partition: FoundPartitionState, state: ControllerState) -> Partiti
 
 
 def _offline(partition: FoundPartitionState, brokers: tuple[int, ...]) -> PartitionImage:
-    """Nothing is written: at the next start its broker leads as before."""
+    """Nothing is written: at the next start the broker leads as before."""
     return PartitionImage(NO_LEADER, partition.leader_epoch, partition.replicas, partition.isr, brokers)

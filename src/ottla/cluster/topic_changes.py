@@ -1,6 +1,6 @@
-"""The controller's part for topics: making, growing and deleting them.
+"""The controller's topic changes: creating, extending and deleting them.
 
-A topic is written, then applied by the brokers, then answered for. What brokers cannot apply is taken back.
+A change is written to the znodes, then applied by the brokers, then answered. If brokers cannot apply it, it is undone.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from ottla.wire.errors import ErrorCode
 
 
 class TopicChanges:
-    """Decides what becomes of topics."""
+    """Handles events that create, change or delete topics."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
 
-    # Making
+    # Creation
 
     def topic_asked(self, event: TopicAsked) -> list[Effect]:
-        """Make a topic."""
+        """Create a topic."""
         state, name = self._state, event.spec.name
         if state.must_wait(name, event):
             return []
@@ -111,7 +111,7 @@ class TopicChanges:
     def _take_back(
         self, token: int, undo: MetadataChange, name: str, before: TopicImage | None, refusal: TopicRefusal
     ) -> list[Effect]:
-        """Undo a change that brokers could not apply: the znodes first, then those logs that were made."""
+        """Undo a change that brokers could not apply: the znodes first, then the logs already created."""
         state = self._state
         message = f"the change of topic {name} failed and could not be taken back in full"
 
@@ -130,16 +130,16 @@ class TopicChanges:
         return state.write([undo], written)
 
     def _failed(self, token: int, name: str, outcome: Written) -> list[Effect]:
-        """A write that was not done, or nobody knows: then the znodes are read back before anything follows."""
+        """Handle a failed write; if its outcome is unknown, the znodes are read back before anything else."""
         effects: list[Effect] = [Answer(token, outcome.refusal)]
         if outcome.failure in (WriteFailure.UNKNOWN, WriteFailure.EXISTS):
             effects.append(ReadBack(name))
         return self._state.end(name, effects)
 
-    # Found in the znodes
+    # Topics found in the znodes
 
     def topics_found(self, event: TopicsFound) -> list[Effect]:
-        """Serve topics and partitions that others have made."""
+        """Serve topics and partitions that others have created."""
         state = self._state
         effects: list[Effect] = []
         for found in event.topics:
@@ -174,14 +174,14 @@ class TopicChanges:
         return state.notify(state.delta(name, topic), notified)
 
     def configs_changed(self, event: ConfigsChanged) -> list[Effect]:
-        """Know a topic's settings; brokers learn of them from their znodes."""
+        """Update a topic's settings in the image; other brokers read them from the znodes."""
         state = self._state
         topic = state.image.topics.get(event.name)
         if topic is not None:
             state.image.apply(state.delta(event.name, topic._replace(configs=event.configs)))
         return []
 
-    # Deleting
+    # Deletion
 
     def deletion_asked(self, event: DeletionAsked) -> list[Effect]:
         """Delete a topic with its logs."""
@@ -197,24 +197,24 @@ class TopicChanges:
             return [Answer(event.token, TopicRefusal(error, error.message))]
 
         def marked(outcome: Written) -> list[Effect]:
-            # A mark that is there already will do.
+            # An existing mark is as good.
             if outcome.failure not in (None, WriteFailure.EXISTS):
                 return state.end(name, [Answer(event.token, outcome.refusal)])
             return self._delete(name, event.token)
 
         state.begin(name)
-        # The mark comes first: a deletion that is interrupted is finished later.
+        # The mark is written first, so that an interrupted deletion is finished later.
         return state.write([MarkDeletion(name)], marked)
 
     def deletions_marked(self, event: DeletionsMarked) -> list[Effect]:
-        """Delete the topics that are marked, or take the mark away where there is nothing to delete."""
+        """Delete the marked topics, or remove the marks if deletion is disabled (`delete.topic.enable`)."""
         state = self._state
-        # The end of a deletion whose answer was lost.
+        # A deletion without its mark has ended; the response was lost.
         state.deleting = {name for name in state.deleting if name in event.names or state.has_offline(name)}
         return [effect for name in event.names for effect in self.deletion_marked(DeletionMarked(name))]
 
     def deletion_marked(self, event: DeletionMarked) -> list[Effect]:
-        """Finish the deletion of a topic, whoever has begun it."""
+        """Finish the deletion of a marked topic."""
         state, name = self._state, event.name
         if state.must_wait(name, event):
             return []
@@ -234,7 +234,7 @@ class TopicChanges:
         return [Report(told, True), *state.write([UnmarkDeletion(name)], unmarked)]
 
     def _delete(self, name: str, token: int | None) -> list[Effect]:
-        """Delete a topic that is marked."""
+        """Delete a marked topic."""
         state = self._state
         state.deleting.add(name)
 
@@ -242,7 +242,8 @@ class TopicChanges:
             if outcome.refusal is not None:
                 return state.end(name, _answer(token, outcome.refusal))
             if state.has_offline(name):
-                # Its folder would bring it back: the mark stays until the broker starts with all of it.
+                # Its partition directory would bring it back: the mark stays until the broker starts with all its log
+                # directories.
                 error = ErrorCode.REQUEST_TIMED_OUT
                 told = f"topic {name} is deleted when the broker starts with all of its folders"
                 return state.end(name, [Report(told, True), *_answer(token, TopicRefusal(error, error.message))])

@@ -1,7 +1,7 @@
-"""What may be done to topics: names, collisions, counts, assignments, settings. Errors are Apache Kafka's.
+"""Rules for topics: names, collisions, counts, assignments, settings. Errors are Apache Kafka's.
 
-Sources: `Topic`, `AdminZkClient` and `ZkAdminManager` of Apache Kafka 3.9. One wanted difference: brokers named by hand
-must exist (in KRaft's words), where ZooKeeper mode makes a topic that never gets a leader.
+Sources: `Topic`, `AdminZkClient` and `ZkAdminManager` of Apache Kafka 3.9. One deliberate difference: brokers in a
+manual assignment must exist (in KRaft's words); ZooKeeper mode creates a topic that never gets a leader.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ INTERNAL_TOPICS = frozenset(
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 BROKER_DEFAULT = -1
-"""As a count of partitions or replicas: what the broker's settings say (KIP-464)."""
+"""As a count of partitions or replicas: use the broker's default (KIP-464)."""
 LONGEST_NAME = 249
 MOST_PARTITIONS = 100_000
-"""The most partitions of one topic: beyond it a request is more likely a slip than meant, and costs memory."""
+"""Most partitions of one topic: a larger number is probably a mistake, and costs memory."""
 
 MOST_REPLICAS = 1
-"""Nothing is replicated yet."""
+"""Replication is not implemented yet."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 class TopicSpec(NamedTuple):
-    """A topic as it is asked for. `assignments`, where not empty, says the replicas of each partition."""
+    """A topic as requested. `assignments`, if not empty, are the replicas of each partition."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -48,7 +48,7 @@ class TopicSpec(NamedTuple):
 
 
 class TopicPlan(NamedTuple):
-    """A topic that may be made: where its replicas go and what its log is like."""
+    """A valid new topic: its replica assignment and its log configuration."""
 
     name: str
     assignment: Assignment
@@ -57,19 +57,19 @@ class TopicPlan(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """The random numbers of a placement: both below the number of brokers."""
+    """The random numbers for a placement, both below the number of brokers."""
 
     start: int
     shift: int
 
 
 def is_internal_topic(name: str) -> bool:
-    """Whether the topic belongs to the brokers themselves."""
+    """Whether the topic is internal to the brokers."""
     return name in INTERNAL_TOPICS
 
 
 def topic_name_problem(name: str) -> str | None:
-    """What is wrong with a topic's name, in the words Kafka puts after "Topic name is invalid: "; None if nothing."""
+    """The problem with a topic's name, as Kafka words it after "Topic name is invalid: "; None if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -82,7 +82,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def plan_topic(spec: TopicSpec, image: ClusterImage, config: BrokerConfig, chance: Chance) -> TopicPlan | TopicRefusal:
-    """Check everything about a new topic and place its replicas, in the order in which Kafka checks."""
+    """Validate a new topic and place its replicas; the checks are in Kafka's order."""
     if spec.name == CLUSTER_METADATA_TOPIC:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {spec.name} is prohibited.")
     if spec.name in image.topics:
@@ -106,7 +106,7 @@ def plan_topic(spec: TopicSpec, image: ClusterImage, config: BrokerConfig, chanc
 
 
 def replication_refusal(assignment: Assignment) -> TopicRefusal | None:
-    """Nothing is replicated yet: a second replica would count as in sync, and hold nothing."""
+    """Refuse more than one replica: without replication a second one would count as in sync and hold nothing."""
     if all(len(replicas) == 1 for replicas in assignment.values()):
         return None
     return TopicRefusal(
@@ -115,7 +115,7 @@ def replication_refusal(assignment: Assignment) -> TopicRefusal | None:
 
 
 def already_exists(name: str) -> TopicRefusal:
-    """The refusal of a topic that is there."""
+    """The refusal of a topic that exists."""
     return TopicRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
@@ -189,7 +189,7 @@ def _bad_assignment(message: str) -> TopicRefusal:
 def plan_partitions(
     name: str, count: int, assignments: Sequence[Sequence[int]] | None, image: ClusterImage
 ) -> Assignment | TopicRefusal:
-    """Replicas of the partitions that bring a topic to `count`; `assignments` says them by hand."""
+    """Replicas of the partitions added to reach `count`; `assignments` gives them explicitly."""
     topic = image.topics.get(name)
     if topic is None:
         return TopicRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
@@ -246,10 +246,10 @@ def _assign_by_hand(
 
 
 def internal_topic_spec(name: str, config: BrokerConfig, brokers: int) -> TopicSpec:
-    """How a topic of the brokers' own is made.
+    """The specification of an internal topic.
 
-    A replication factor that nobody set is lowered to the number of brokers, so that a single broker works out of the
-    box; one that was set is taken as it is.
+    A replication factor that is not configured is lowered to the number of brokers, so that a single broker works
+    without configuration; a configured one is used as it is.
     """
     if name == GROUP_METADATA_TOPIC:
         return TopicSpec(
