@@ -1,1 +1,1 @@
-"""The broker: listeners, request dispatch, handlers, and the shells that host the pure machines."""
+"""The broker: listeners, request dispatch, handlers, and the shells around the pure state machines."""

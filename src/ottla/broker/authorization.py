@@ -1,8 +1,8 @@
-"""What a request needs to be allowed (KIP-11): the words of Kafka's authorizer, and the place where one is asked.
+"""Authorization of requests (KIP-11): the terms of Kafka's authorizer, and the accesses that a request needs.
 
-Each handler declares, as a function from its request, which operations on which resources the request stands for
-(`accesses` in its module). Before the handler runs, the dispatcher gives the declaration to the broker's `Authorizer`,
-and the handler finds what is permitted in `RequestContext.permits`. Without an authorizer everything is.
+Each handler declares, as a function of its request, which operations on which resources the request needs
+(`accesses` in its module). Before the handler runs, the dispatcher passes the declaration to the broker's `Authorizer`,
+and the handler checks the result with `RequestContext.permits`. Without an authorizer everything is permitted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Operation(IntEnum):
-    """Kafka's AclOperation, by its code."""
+    """Kafka's AclOperation codes."""
 
     READ = 3
     WRITE = 4
@@ -31,7 +31,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's ResourceType, by its code."""
+    """Kafka's ResourceType codes."""
 
     TOPIC = 2
     GROUP = 3
@@ -41,7 +41,7 @@ class ResourceType(IntEnum):
 
 #: The name of the only resource of type CLUSTER.
 CLUSTER_NAME: Final = "kafka-cluster"
-#: A request without a replica id, or with a negative one, is a client's; with one it is a broker's.
+#: A request without a replica id, or with a negative one, comes from a client; otherwise it comes from a broker.
 CONSUMER_REPLICA_ID: Final = -1
 
 
@@ -53,15 +53,15 @@ class Access(NamedTuple):
     name: str
 
 
-#: What brokers ask of each other.
+#: Required of requests between brokers.
 CLUSTER_ACTION: Final = Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 class Authorizer(Protocol):
-    """Decides who may do what."""
+    """Decides which accesses a principal has."""
 
     def permitted(self, principal: Principal, host: str, accesses: Iterable[Access]) -> Collection[Access]:
-        """Those of the accesses that the principal has from this address."""
+        """Return those of the accesses that the principal has from this host."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Work of a request that reads here and there in logs, and must not keep the loop waiting for the disk."""
+"""Requests that read logs at random positions, without blocking the event loop on the disk."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: So often the work is begun anew; after that the page cache is plainly too small for it, and the loop waits.
+#: Retries before the page cache is taken to be too small and the loop waits for the disk.
 MOST_ROUNDS: Final = 8
 
 
 def when_warm(context: RequestContext, work: Callable[[], None]) -> None:
-    """Call `work` until it finds everything in the page cache; it may have no effect before it raises `ColdRange`."""
+    """Call `work` until all its reads are in the page cache; it must have no effect before it raises `ColdRange`."""
     _attempt(context, work, MOST_ROUNDS)
 
 
@@ -47,9 +47,9 @@ def _attempt(context: RequestContext, work: Callable[[], None], rounds_left: int
 
 
 async def bring_in(context: RequestContext, cold: Sequence[Range]) -> None:
-    """Have a disk thread bring ranges of files into the page cache, and wait until it is done.
+    """Have a disk thread read ranges of files into the page cache, and wait for it.
 
-    What fails shows when it is read again.
+    Errors are not reported here: they occur again when the range is read.
     """
     broker = context.broker
     broker.dispatcher.cold_reads += 1

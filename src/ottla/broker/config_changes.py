@@ -1,4 +1,4 @@
-"""The common half of AlterConfigs and IncrementalAlterConfigs: each resource checked, changed and answered for."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: check each resource, change it, report its result."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from ottla.broker.server import Broker
 
 Settle: TypeAlias = "Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal]"
-"""Makes the settings wanted of the present ones."""
+"""Computes the new settings from the present ones."""
 
 
-#: Settings of one resource that a request may change; there are far fewer.
+#: Most settings of one resource in a request; topics and brokers have far fewer.
 CHANGES_LIMIT = 1_000
 TOO_MANY_CHANGES = TopicRefusal(
     ErrorCode.INVALID_REQUEST, f"A resource has at most {CHANGES_LIMIT} settings in one request."
@@ -27,7 +27,7 @@ TOO_MANY_CHANGES = TopicRefusal(
 
 
 class Asked(NamedTuple):
-    """A resource, what is asked of its settings, and how to make the new ones of the present ones."""
+    """A resource, the changes requested, and the function that applies them to the present settings."""
 
     resource: Resource
     changes: Sequence[Change]
@@ -37,10 +37,10 @@ class Asked(NamedTuple):
 async def change_all(
     context: RequestContext, asked: Collection[Asked], validate_only: bool, *, loggers: bool = False
 ) -> list[tuple[Resource, TopicRefusal | None]]:
-    """Change each resource, one after the other, and tell what became of it: None where it was done.
+    """Change the resources one after the other; return each with its refusal, or None for success.
 
-    `loggers` says whether levels of loggers can be changed by this request. When the client goes away, what is left
-    stays as it is.
+    `loggers` says whether this request may change log levels. If the client disconnects, the remaining resources
+    stay as they are.
     """
     broker = context.broker
     seen: set[Resource] = set()

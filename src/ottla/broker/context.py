@@ -1,4 +1,4 @@
-"""One request on its way through the broker: who asks, and the one answer."""
+"""One request on its way through the broker: its client, and its one response."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ API_VERSIONS = 18
 
 
 class ClientState:
-    """What the broker keeps with a connection between requests."""
+    """The broker's state for one connection, kept between requests."""
 
     __slots__ = ("pending", "software_name", "software_version")
 
     def __init__(self) -> None:
         self.software_name = ""
         self.software_version = ""
-        #: The delayed operation that the connection's request in work waits for, cancelled when the client goes.
+        #: The delayed operation that the connection's request waits in; cancelled when the client disconnects.
         self.pending: Pending | None = None
 
 
 class Pending:
-    """A delayed operation as its connection sees it."""
+    """A delayed operation, as its connection sees it."""
 
     __slots__ = ()
 
     def cancel(self) -> None:
-        """The client is gone: forget the operation without an answer."""
+        """Drop the operation without a response: the client has disconnected."""
         raise NotImplementedError
 
 
 class RequestContext:
-    """A request in work. Exactly one of the `reply…` methods is called for it, at once or later."""
+    """A request in work. Exactly one of the `reply…` methods is called for it, now or later."""
 
     __slots__ = ("api_version", "broker", "connection", "header", "permitted", "throttle_ms")
 
@@ -61,53 +61,53 @@ class RequestContext:
         self.connection = connection
         self.header = header
         self.api_version = header.api_version
-        #: What of the handler's `accesses` is permitted; None where everything is.
+        #: The permitted part of the handler's `accesses`; None if everything is permitted.
         self.permitted: Collection[Access] | None = None
-        #: What the answer tells as its throttle time (KIP-219).
+        #: The throttle time in the response (KIP-219).
         self.throttle_ms = 0
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
+        """The client's identity."""
         return self.connection.principal or ANONYMOUS
 
     def permits(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the client may do this; the handler's `accesses` must have named it."""
+        """Whether the client has this access; the handler's `accesses` must have declared it."""
         permitted = self.permitted
         return permitted is None or Access(operation, resource_type, name) in permitted
 
     def throttle(self, throttle_ms: int) -> None:
-        """Tell the client to wait, and take up nothing of it for so long; called before the answer (KIP-219)."""
+        """Report a throttle time to the client and mute its connection for it; call before the reply (KIP-219)."""
         self.throttle_ms = throttle_ms
         self.connection.mute_for(throttle_ms)
 
     @property
     def client_id(self) -> str:
-        """The client's name for itself, empty where it gave none."""
+        """The client id of the request, empty if it has none."""
         return self.header.client_id or ""
 
     @property
     def client_host(self) -> str:
-        """The client's address, with the leading slash that Java's printing of addresses has and tools expect."""
+        """The client's address with a leading slash, as Java prints addresses and tools expect."""
         return "/" + self.connection.peer_host
 
     @property
     def listener_name(self) -> str:
-        """The listener through which the request came; Metadata answers with that listener's endpoints."""
+        """The listener that received the request; Metadata returns that listener's endpoints."""
         return self.connection.listener_name
 
     @property
     def client_state(self) -> ClientState:
-        """What the broker keeps with this connection."""
+        """The broker's state for this connection."""
         state = self.connection.state
         assert isinstance(state, ClientState)
         return state
 
     def reply(self, response: Message) -> None:
-        """Answer with a message, encoded for the request's version, at once: for those that are short.
+        """Encode a short response in the request's version and send it at once.
 
-        One that cannot be encoded closes the connection: whoever answers late, from a timer or for another client,
-        must neither fail over it nor leave this client waiting.
+        If it cannot be encoded, the connection is closed: a caller that replies late, from a timer or another client's
+        request, must not fail because of it, and this client must not be left waiting.
         """
         if self.throttle_ms:
             self._tell_throttle(response)
@@ -119,14 +119,14 @@ class RequestContext:
         self.reply_body(body)
 
     def reply_in_steps(self, response: Message) -> None:
-        """Answer with a message that may be long, whose arrays may be `mapped`; it is encoded in slices.
+        """Encode a response that may be long, whose arrays may be `mapped`, in slices, and send it.
 
         A short one is sent before this returns. Otherwise as `reply`.
         """
         self.run(self.replied(response))
 
     async def replied(self, response: Message) -> None:
-        """The same for work that runs in slices itself."""
+        """As `reply_in_steps`, for work that runs in slices itself."""
         if self.throttle_ms:
             self._tell_throttle(response)
         try:
@@ -145,11 +145,11 @@ class RequestContext:
         self.disconnect()
 
     def reply_body(self, body: bytes) -> None:
-        """Answer with a body that is encoded already."""
+        """Send a response body that is already encoded."""
         self.connection.send_bytes(self._head(len(body)) + body)
 
     def reply_parts(self, parts: Sequence[Part], length: int) -> None:
-        """Answer with a body in parts (bytes and file ranges) of `length` bytes together."""
+        """Send a response body in parts (bytes and file ranges) of `length` bytes in total."""
         first = parts[0]
         if type(first) is bytes:
             if len(parts) == 1:
@@ -160,8 +160,9 @@ class RequestContext:
             self.connection.send((self._head(length), *parts))
 
     def answer_error(self, error: ErrorCode, request: Message | None) -> None:
-        """Answer with an error wherever the response has a place for one, for each part of the request if it is
-        given; where there is no such place, close the connection.
+        """Reply with an error wherever the response has a field for one, for each part of the request if it is given.
+
+        If the response has no such place, close the connection.
         """
         response = error_response(self.header.api_key, self.api_version, request, error)
         if response is None:
@@ -170,29 +171,30 @@ class RequestContext:
             self.reply_in_steps(response)
 
     def no_reply(self) -> None:
-        """Finish without an answer (Produce with acks=0)."""
+        """Finish without a response (Produce with acks=0)."""
         self.connection.complete()
 
     def disconnect(self) -> None:
-        """Finish by closing the connection, as Kafka does where it cannot answer."""
+        """Finish by closing the connection, as Kafka does where a response cannot hold the error."""
         self.connection.close()
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client has closed its connection, so that nobody takes the answer."""
+        """Whether the client has disconnected, so that a response would be discarded."""
         return self.connection.closed
 
     def run(self, work: Coroutine[object, object, None]) -> None:
-        """Run work that may be long, in slices (`ottla.broker.slices`); it replies itself.
+        """Run work that may be long, in slices (`ottla.broker.slices`); the work replies itself.
 
-        What is short ends before this returns. The rest is cancelled when the client goes away. An exception is
-        logged and answered.
+        Short work ends before this returns. The rest is cancelled when the client disconnects. An exception is
+        logged and answered with an error.
         """
         self.broker.dispatcher.run(self, work)
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Run work as a task that goes on when the client goes away; it replies itself. An exception in it is logged
-        and answered.
+        """Run work as a task that continues if the client disconnects; the work replies itself.
+
+        An exception is logged and answered with an error.
         """
         self.broker.dispatcher.spawn(self, work)
 

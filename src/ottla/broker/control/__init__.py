@@ -1,1 +1,1 @@
-"""The control plane of a broker: its place in the cluster, the controller's shell, what others change in the tree."""
+"""The control plane of a broker: cluster membership, the controller's shell, changes that others make to znodes."""

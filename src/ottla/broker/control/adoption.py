@@ -1,4 +1,4 @@
-"""Adoption of topics from log folders, seen from the broker: what its log directories hold, and what it says of it."""
+"""Adoption of topics from partition directories: what the log directories hold, and the message to the operator."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ottla.storage.manager import LogManager
     from ottla.storage.topic_settings import AdoptionMark
 
-#: Names of topics in one line of the log.
+#: Topic names in one log line.
 NAMES_SHOWN = 10
 
 
 class LogFolders:
-    """The log folders that a broker found at its start; this one found none."""
+    """The partition directories that a broker found at its start; this one has none."""
 
     found: Sequence[FoundPartition] = ()
 
@@ -31,14 +31,14 @@ class LogFolders:
         return False
 
     def begin_adopting(self, cluster_id: str) -> None:
-        """Remember that topics are being adopted. Raises DiskError."""
+        """Record that an adoption into this cluster is under way. Raises DiskError."""
 
     def end_adopting(self) -> None:
-        """All are. Raises DiskError."""
+        """Record that the adoption is complete. Raises DiskError."""
 
 
 class LogFoldersFound(LogFolders):
-    """The folders of a `LogManager` that has opened them."""
+    """The partition directories of an opened `LogManager`."""
 
     def __init__(self, logs: LogManager, mark: AdoptionMark) -> None:
         self.found = [FoundPartition(one.topic, one.topic_id, one.partition, one.leader_epoch) for one in logs.found]
@@ -63,7 +63,7 @@ class LogFoldersFound(LogFolders):
 
 
 def told_of_adoption(names: Sequence[str], endpoints: Sequence[Endpoint]) -> str:
-    """What the operator is told of topics that are kept whole: how they get the settings that they had."""
+    """The message to the operator about topics kept whole: how to give them back their settings."""
     shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
     server = f"{endpoints[0].host}:{endpoints[0].port}" if endpoints else "HOST:PORT"
     kept = ",".join(KEPT_WHOLE)

@@ -1,7 +1,7 @@
-"""Runs the controller's state machine: gives it events in their order, and does its effects.
+"""The shell of the controller's state machine: passes it events in order, and carries out its effects.
 
-Everything that the machine decides from comes through here: clock, randomness and znodes are the shell's. One task
-works on the queue while there is something in it; whoever asked waits for a future, and may go away.
+The clock, randomness and znodes that its decisions depend on belong to the shell. One task processes the event queue
+while it is not empty; a caller waits for a future, and may be cancelled.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.controller")
 
 ReadEvent: TypeAlias = "Callable[[], Awaitable[Event | None]]"
-"""Reads znodes and makes an event of them, None where there is none. May raise `ZkError`, `ZnodeDataError`."""
+"""Reads znodes and makes an event of them, or None. May raise `ZkError`, `ZnodeDataError`."""
 
 
 class ControllerShell:
-    """The controller of one broker, as far as it is elected.
+    """Runs the controller of one broker while it is elected.
 
-    `apply` has the broker apply a change of the image; `read_back` reads a topic's znodes and posts what it finds.
+    `apply` has the broker apply a change of the image; `read_back` reads a topic's znodes and posts the result.
     """
 
     def __init__(
@@ -69,33 +69,33 @@ class ControllerShell:
         self._slices = slices
         self._apply = apply
         self._read_back = read_back
-        #: What is to be handled in turn: events, reads that give one, and the futures of those who wait for their turn.
+        #: The queue: events, reads that produce one, and futures of callers that wait for their turn.
         self._events: deque[Event | ReadEvent | asyncio.Future[None]] = deque()
-        #: Outcomes of effects: their turn is before that of other events.
+        #: Outcomes of effects, handled before all other events.
         self._outcomes: deque[Event] = deque()
         self._asked: dict[int, asyncio.Future[object]] = {}
         self._last_token = 0
         self._working: asyncio.Task[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopped = False
-        #: The first error of the disk or of ZooKeeper since the start, or since a read was begun.
+        #: The first error of the disk or of ZooKeeper since the start, or since a read began.
         self._error: DiskError | ZkError | ZnodeDataError | None = None
 
     def post(self, event: Event) -> None:
-        """Something has become of the cluster."""
+        """Queue an event."""
         self._events.append(event)
         self._wake()
 
     async def handle_read(self, read: ReadEvent) -> None:
-        """Read znodes when it is their turn, so that no change is under way, and handle what was found.
+        """Queue a read of znodes, so that no change is under way when it runs, and handle the event it produces.
 
-        Raises what the read raises, or the first error of what follows: `DiskError`, `ZkError`, `ZnodeDataError`.
+        Raises what the read raises, or the first error of the effects: `DiskError`, `ZkError`, `ZnodeDataError`.
         """
         handled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def first() -> Event | None:
             self._error = None
-            # Its turn is when everything that follows from the event is done.
+            # Queued in front: it runs when all effects of the event are done.
             self._events.appendleft(done)
             return await read()
 
@@ -107,7 +107,7 @@ class ControllerShell:
         await handled
 
     async def ask(self, event_of: Callable[[int], Event]) -> object:
-        """Post what a client asks, made with a token, and wait for the answer. Whoever is cancelled undoes nothing."""
+        """Post a client's request, made with a token, and wait for the answer. Cancellation does not undo it."""
         self._last_token += 1
         token = self._last_token
         answer = self._asked[token] = asyncio.get_running_loop().create_future()
@@ -120,14 +120,14 @@ class ControllerShell:
             raise self._error
 
     async def settled(self) -> None:
-        """Wait until everything that was posted so far is done."""
+        """Wait until all events posted so far are handled."""
         barrier: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._events.append(barrier)
         self._wake()
         await barrier
 
     async def stop(self) -> None:
-        """End. What was begun and not finished is finished by the next controller."""
+        """Stop. Unfinished changes are completed by the next controller."""
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
@@ -201,7 +201,7 @@ class ControllerShell:
         self._timers[effect.name] = loop.call_later(delay_s, self.post, TimerFired(effect.name))
 
     def _fail_all(self) -> None:
-        """A bug: whoever waits gets an error, and is not left waiting."""
+        """Handle a bug: fail all pending requests, so that no caller waits forever."""
         error = ErrorCode.UNKNOWN_SERVER_ERROR
         asked, self._asked = self._asked, {}
         for answer in asked.values():

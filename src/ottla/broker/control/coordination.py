@@ -1,4 +1,4 @@
-"""Where the coordination data is: in the embedded tree beside the log, or in a ZooKeeper over the wire."""
+"""Opens the coordination metadata: embedded, in files of the first log directory, or in a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,48 +29,48 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: When whoever waits for the start is told what it waits for.
+#: Delay before a slow start is explained in the log.
 TELL_AFTER_S = 2.0
 
 
 @dataclass(slots=True)
 class Coordination:
-    """A session with the tree. `session_timeout_ms` is 0 where no process but this one has sessions."""
+    """A session with the coordination metadata. `session_timeout_ms` is 0 if no other process can have sessions."""
 
     zk: ZkClient
     session_timeout_ms: int = 0
     store: TreeStore | None = None
     server: ZooKeeperServer | None = None
-    #: Ends the sessions that other processes had while the tree was served.
+    #: Ends the sessions that other processes had while the embedded metadata was served.
     expiry: SessionExpiry | None = None
     #: Whether several brokers may be members of the cluster.
     accepts_others: bool = False
 
     @property
     def session(self) -> ClusterSession:
-        """The session as the control plane takes it."""
+        """The session in the form that the control plane takes."""
         return ClusterSession(
             self.zk, self.is_shared, self.accepts_others, self.longest_session_ms, self.transaction_bytes
         )
 
     @property
     def longest_session_ms(self) -> int:
-        """How long a session that a former process has left may last from now on."""
+        """The longest time that a session of a former process may last from now on."""
         kept = self.store.tree.sessions.values() if self.store is not None else ()
         return max((self.session_timeout_ms, *(session.timeout_ms for session in kept)))
 
     @property
     def transaction_bytes(self) -> int:
-        """Bytes of one transaction, as `operation_bytes` counts them."""
+        """Most bytes of one transaction, as `operation_bytes` counts them."""
         return LARGEST_TRANSACTION if self.store is not None else LARGEST_OVER_THE_WIRE
 
     @property
     def is_shared(self) -> bool:
-        """Whether others may change the tree."""
+        """Whether others may change the metadata."""
         return self.session_timeout_ms > 0
 
     async def close(self) -> None:
-        """End the session and, for the embedded tree, force it to disk."""
+        """End the session, and force embedded metadata to the disk."""
         if self.expiry is not None:
             self.expiry.stop()
         await self.zk.close()
@@ -91,7 +91,7 @@ async def open_coordination(
     randomness: Randomness,
     failed_folders: Collection[str],
 ) -> Coordination | str:
-    """Open the tree that the settings name; a text says why it cannot be, and what helps."""
+    """Open the coordination metadata as configured; a text says why that failed, and what helps."""
     address = config.get_string_or_none("zookeeper.connect")
     try:
         if address:
@@ -122,7 +122,7 @@ async def open_coordination(
 
 
 async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomness: Randomness) -> Coordination | str:
-    """The embedded tree, served to other processes, too. Raises `DiskError`."""
+    """Serve the embedded metadata to other processes as well. Raises `DiskError`."""
     from ottla.zk.server.server import ZooKeeperServer
 
     server = ZooKeeperServer(
@@ -148,7 +148,7 @@ def _tree_failed(error: DiskError) -> None:
 async def _over_the_wire(
     address: str, config: BrokerConfig, disk: Disk, failed_folders: Collection[str]
 ) -> Coordination | str:
-    """A session with the ZooKeeper at `address`. kazoo is imported here, where it is needed, and no sooner."""
+    """Open a session with the ZooKeeper at `address`. kazoo is imported only here, where it is needed."""
     from ottla.zk.address import ZkAddressError
     from ottla.zk.kazoo_client import connect_kazoo
 
@@ -185,10 +185,10 @@ async def _over_the_wire(
 
 
 def _tree_elsewhere(disk: Disk, log_dirs: Sequence[str], failed_folders: Collection[str]) -> str | None:
-    """What to do where the first folder has no tree and another has. Raises `DiskError`.
+    """Refuse to start if another log directory than the first holds the embedded metadata. Raises `DiskError`.
 
-    A new tree would know the topics from their folders, but nothing of their settings: retention would delete what was
-    to be kept.
+    New metadata would know the topics from their partition directories, but none of their settings: retention would
+    delete records that were to be kept.
     """
     first, *others = log_dirs
     if holds_tree(disk, first):

@@ -1,6 +1,6 @@
-"""The settings that are given to brokers while they run (KIP-226): in the tree, and over the broker's own.
+"""Dynamic broker settings (KIP-226): stored in the metadata, taking precedence over the broker's static ones.
 
-Each broker's own settings precede those given to all brokers, and these precede `server.properties`.
+The settings of a single broker precede those of all brokers, and these precede `server.properties`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ottla.env.clock import Clock
     from ottla.zk.client import ZkClient
 
-#: Settings that one change is warned of.
+#: Warnings logged for one change.
 MOST_WARNINGS = 10
-#: Characters of each of them.
+#: Most characters of a warning.
 LONGEST_WARNING = 300
 
 log = logging.getLogger("ottla.broker")
 
 
 class DynamicSettings:
-    """Reads and changes them. `changed` is called when they hold, inside the change."""
+    """Reads and changes the dynamic settings. `changed` is called once new ones are in force, inside the change."""
 
     def __init__(
         self, zk: ZkClient, config: BrokerConfig, broker_id: int, clock: Clock, changed: Callable[[], None]
@@ -46,14 +46,14 @@ class DynamicSettings:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Take over what the tree holds; values that nobody can read are told of and left out. ZnodeDataError."""
+        """Load the settings from the metadata; log and ignore invalid values. Raises ZnodeDataError."""
         default = await read_broker_config(self._zk, BrokerConfigZnode.DEFAULT)
         own = await read_broker_config(self._zk, str(self._broker_id))
         for problem in self._config.set_dynamic(default, own):
             log.error("a setting given while the broker ran is not used: %s", problem)
 
     async def reload(self) -> None:
-        """Another has changed them in the tree. Raises `ZkError`, `ZnodeDataError`."""
+        """Reload the settings after another process changed them. Raises `ZkError`, `ZnodeDataError`."""
         async with self._changing:
             before = self._config.dynamic_default, self._config.dynamic_own
             await self.load()
@@ -67,7 +67,7 @@ class DynamicSettings:
         per_broker: bool,
         validate_only: bool,
     ) -> TopicRefusal | None:
-        """Give this broker, or all, the settings that `change` makes of the present ones, or say why not."""
+        """Apply `change` to the settings of this broker, or of all; return the refusal if that fails."""
         async with self._changing:
             config = self._config
             present = config.dynamic_own if per_broker else config.dynamic_default
@@ -98,7 +98,7 @@ class DynamicSettings:
 
 
 def _warn(changes: Sequence[tuple[str, str]]) -> None:
-    """Say of settings that they are not known, or have no effect."""
+    """Warn about unknown settings, and about those without effect."""
     told = 0
     for name, value in changes:
         warning = warning_of(name, value)

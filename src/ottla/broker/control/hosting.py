@@ -1,4 +1,4 @@
-"""A broker applies changes of the cluster's image to the partitions that it hosts, one by one and in slices."""
+"""Applies changes of the cluster image to the partitions that the broker hosts, one by one and in slices."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 
 class Hosting:
-    """Makes and removes the replicas of one broker. A change that names one topic looks at no other.
+    """Creates and removes the replicas of one broker. The cost of a change is that of the topics it names.
 
-    `log_config_of` gives the settings of a topic's logs; `on_hosted` is called for a topic that has got partitions
-    here.
+    `log_config_of` returns the settings of a topic's logs; `on_hosted` is called for a topic that got partitions here.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Hosting:
         self._on_hosted = on_hosted
 
     async def begin(self, delta: ImageDelta) -> None:
-        """Lead what is this broker's to lead now, before clients hear of it. Raises DiskError."""
+        """Become leader of new partitions, before clients learn of it. Raises DiskError."""
         for topic_delta in delta.topics:
             topic = topic_delta.after
             if topic is None:
@@ -57,7 +56,7 @@ class Hosting:
                 self._on_hosted(topic)
 
     async def end(self, delta: ImageDelta) -> None:
-        """Stop what is this broker's no more, once clients do not hear of it any more. Raises DiskError."""
+        """Stop or delete partitions no longer hosted, after clients have learned of it. Raises DiskError."""
         for topic_delta in delta.topics:
             for change in hosted_changes(topic_delta, self._broker_id):
                 if change.action is HostAction.LEAD:
@@ -83,7 +82,7 @@ class LogsFound:
 
     def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
         """See `FoundLogs.unservable`."""
-        # While log directories are out of service, what no other holds must be in those.
+        # A log that is in no working log directory must be in one that is out of service.
         any_failed, unreadable = bool(self._logs.failed_folders), self._logs.unreadable
         keys = []
         for topic, index in replicas:

@@ -1,8 +1,8 @@
-"""A broker's place in its cluster: registered under `/brokers/ids`, and perhaps its controller.
+"""Cluster membership of a broker: its registration under `/brokers/ids`, and controller election.
 
-A broker registers in each session anew, and stands for election whenever there is no controller: where it is alone,
-both in one transaction. What it writes as controller demands that nobody was elected since (`Term.fence`), as in Apache
-Kafka. Whether other brokers may be members is for whoever opens the coordination metadata to say.
+A broker registers in each new session, and stands for election whenever there is no controller; if it is alone, both
+happen in one transaction. Its writes as controller fail if another was elected since (`Term.fence`), as in Apache
+Kafka. The code that opens the coordination metadata decides whether other brokers may be members.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: ZooKeeper ends sessions in steps of its ticks, which are seconds long.
+#: ZooKeeper expires sessions in steps of its tick time, a few seconds.
 EXPIRY_MARGIN_MS = 5_000
-#: How often registration is tried against nodes that come and go.
+#: Attempts to register while the nodes are created and deleted by others.
 MOST_ATTEMPTS = 20
-#: No node has this version: what demands it fails.
+#: No node has this version: a check for it always fails.
 NO_VERSION = -2
 
 
 class Term(NamedTuple):
-    """An election that was won: the controller's epoch, and the version that its node has until the next."""
+    """A term as controller: the controller epoch, and the version of the epoch's znode until the next election."""
 
     epoch: int = 0
     version: int = NO_VERSION
 
     def fence(self) -> Check:
-        """What fails a transaction, with `BadVersionError`, when another was elected."""
+        """An operation that fails a transaction with `BadVersionError` once another controller is elected."""
         return Check(ControllerEpochZnode.PATH, self.version)
 
 
 class ClusterMembership:
-    """Registers a broker, has it elected where there is no controller, and knows the other brokers.
+    """Registers a broker, stands for election where there is no controller, and tracks the other brokers.
 
-    `join` once, then `start`. With `accepts_others` it is one of several brokers. Without, it refuses to start beside
-    another one; `is_shared` says whether there may be one that lives, and is not just the session of a killed process.
+    Call `join` once, then `start`. With `accepts_others` the broker is one of several. Without it, it refuses to start
+    beside another one; `is_shared` says whether such a broker may be alive, not just the session of a killed process.
     """
 
     def __init__(
@@ -75,42 +75,42 @@ class ClusterMembership:
         self._zk = zk
         self._broker = broker
         self._clock = clock
-        #: How long a node of a former process of this broker may outlive it; 0 where there is no such thing.
+        #: How long a znode of a former process of this broker may outlive it; 0 if that cannot happen.
         self._longest_session_ms = longest_session_ms
         self._is_shared = is_shared
         self._accepts_others = accepts_others
-        #: The present term; epoch 0 while this broker is not the controller.
+        #: The current term; epoch 0 while this broker is not the controller.
         self.term = Term()
-        #: The controller's broker id as far as it is known, -1 for none.
+        #: The controller's broker id, -1 if none is known.
         self.controller_id = -1
-        #: The registered brokers, as far as they are followed.
+        #: The registered brokers, as last read.
         self.brokers: dict[int, LiveBroker] = {}
         self._is_member = False
         #: The session in which the broker is registered.
         self._session_id = 0
-        #: Other brokers that were complained of.
+        #: Other brokers that were already reported.
         self._told_of: frozenset[int] = frozenset()
         self._joining: asyncio.Task[None] | None = None
-        #: Called when there is a connection again, and whether in a new session, in which no watch is set.
+        #: Called on reconnection; the argument says whether the session is new, so that no watch is set.
         self.on_rejoined: Callable[[bool], None] = lambda is_new: None
-        #: Called when brokers have come or gone, or another one is the controller. Not for this broker's own election.
+        #: Called when brokers register or leave, or another controller is elected; not for this broker's own election.
         self.on_changed: Callable[[], None] = lambda: None
-        #: Called when this broker has been elected again, after `join`.
+        #: Called when this broker is elected again, after `join`.
         self.on_elected: Callable[[], None] = lambda: None
-        #: Called with the reason when this broker cannot be a member any more.
+        #: Called with the reason when this broker can no longer be a member.
         self.on_fatal: Callable[[str], None] = log.critical
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker was elected, and has not heard of another since."""
+        """Whether this broker is the controller as far as it knows."""
         return self.term.epoch > 0
 
     # Joining
 
     async def join(self) -> TopicRefusal | None:
-        """Register, and become controller where there is none, or say why that cannot be.
+        """Register, and stand for election if there is no controller; return the refusal if that fails.
 
-        Nodes that a former process of this broker has left are waited for, as long as its session may last.
+        Waits for znodes that a former process of this broker left, as long as its session may last.
         """
         for name in await self._zk.children(BrokerIdZnode.ROOT):
             if name == str(self._broker.id) or self._accepts_others:
@@ -124,7 +124,7 @@ class ClusterMembership:
         return refusal
 
     def _members(self, registered: dict[int, LiveBroker]) -> dict[int, LiveBroker]:
-        """The brokers of the cluster among those registered."""
+        """Those of the registered brokers that are members of the cluster."""
         if self._accepts_others:
             return registered
         return {broker_id: broker for broker_id, broker in registered.items() if broker_id == self._broker.id}
@@ -135,13 +135,13 @@ class ClusterMembership:
             try:
                 await self._register()
             except BadVersionError:
-                continue  # another was elected, and has gone again
+                continue  # another was elected, and is gone again
             except NodeExistsError as error:
                 stat = await self._zk.exists(error.path)
                 if stat is None:
                     continue
                 if stat.ephemeral_owner == self._zk.session_id:
-                    # Registered by a request whose answer was lost: both nodes are made together.
+                    # Registered by a request whose response was lost; both nodes are created in one transaction.
                     await self._read_epoch()
                     return None
                 if error.path == ControllerZnode.PATH and self._accepts_others:
@@ -173,7 +173,7 @@ class ClusterMembership:
         self._elected(epoch, (await self._zk.multi(operations))[-1])
 
     async def _read_controller(self) -> int:
-        """The controller's broker id, -1 where there is none."""
+        """The controller's broker id, -1 if there is none."""
         try:
             data, _ = await self._zk.get(ControllerZnode.PATH)
         except NoNodeError:
@@ -198,7 +198,7 @@ class ClusterMembership:
         self._elected(ControllerEpochZnode.decode(data), stat)
 
     async def _other_broker(self, name: str) -> TopicRefusal:
-        """A broker of another id is alive: what it would need of a controller, this one cannot do yet."""
+        """Refuse to run beside a live broker of another id."""
         return TopicRefusal(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"Another broker lives in this tree, {name}{await self._address(name)}, and clusters of several brokers "
@@ -215,7 +215,7 @@ class ClusterMembership:
         return f" at {broker.endpoints[0].host}:{broker.endpoints[0].port}" if broker.endpoints else ""
 
     async def _taken(self, path: str) -> TopicRefusal | None:
-        """Why a node that is another session's keeps this broker out; None where it is gone."""
+        """The refusal if another session owns the znode; None if the znode is gone."""
         own_id = str(self._broker.id)
         if path == ControllerZnode.PATH:
             controller_id = await self._read_controller()
@@ -230,7 +230,7 @@ class ClusterMembership:
         )
 
     async def _is_gone(self, path: str, within_ms: float) -> bool:
-        """Wait until a node is deleted, if that happens in time."""
+        """Wait for a znode to be deleted; return whether that happened in time."""
         gone = asyncio.Event()
         if await self._zk.exists(path, lambda _: gone.set()) is None:
             return True
@@ -247,10 +247,10 @@ class ClusterMembership:
             return await self._zk.exists(path) is None
         return True
 
-    # Staying
+    # Membership
 
     async def start(self) -> None:
-        """After `join`: stay a member whatever becomes of the session."""
+        """Keep the membership across sessions. Called after `join`."""
         self._is_member = True
         self._session_id = self._zk.session_id
         self._zk.on_session(self._session_changed)
@@ -258,7 +258,7 @@ class ClusterMembership:
         await self._watch_others()
 
     async def stop(self) -> None:
-        """Try no more."""
+        """Stop maintaining the membership."""
         self._is_member = False
         if self._joining is not None:
             self._joining.cancel()
@@ -275,7 +275,7 @@ class ClusterMembership:
         elif event is SessionEvent.EXPIRED:
             log.warning("the session with ZooKeeper has expired: this broker registers again in a new one")
             self._end_joining()
-            self._not_elected(-1)  # who knows who is elected meanwhile
+            self._not_elected(-1)  # another broker may be elected meanwhile
             self.on_changed()
         else:
             log.warning("connected to ZooKeeper again")
@@ -286,7 +286,7 @@ class ClusterMembership:
             self._look_again()
 
     def _look_again(self) -> None:
-        """See to it that the broker is a member, from the beginning where that is under way."""
+        """Check the membership again; restart the check if one is under way."""
         self._end_joining()
         self._joining = asyncio.get_running_loop().create_task(self._rejoin())
 
@@ -295,7 +295,7 @@ class ClusterMembership:
             self._joining.cancel()
 
     async def _rejoin(self) -> None:
-        """Be a member in the present session. Where the connection is lost meanwhile, the next one does it again."""
+        """Renew the membership in the current session. If the connection is lost, reconnecting starts this again."""
         try:
             session_id = self._zk.session_id
             is_new = session_id != self._session_id
@@ -322,7 +322,7 @@ class ClusterMembership:
         self.on_rejoined(is_new)
 
     async def _watch_others(self) -> None:
-        """Know the registered brokers."""
+        """Read the registered brokers and watch for changes."""
         brokers = await read_brokers(self._zk, self._changed)
         others = frozenset(brokers) - {self._broker.id}
         if not self._accepts_others:
@@ -340,8 +340,9 @@ class ClusterMembership:
             self.on_changed()
 
     async def _watch_controller(self) -> None:
-        """Stand for election where there is no controller: its session has ended, or somebody has deleted its node,
-        which is how one asks for an election.
+        """Watch the controller's znode, and stand for election if there is none.
+
+        Either the controller's session has ended, or a tool has deleted the znode to request an election.
         """
         for _ in range(MOST_ATTEMPTS):
             stat = await self._zk.exists(ControllerZnode.PATH, self._changed)
@@ -349,7 +350,7 @@ class ClusterMembership:
                 await self._elect()
                 continue
             if stat.ephemeral_owner == self._zk.session_id:
-                # Perhaps elected by a request whose answer was lost.
+                # The response of the request that elected this broker may have been lost.
                 before = self.term
                 await self._read_epoch()
                 if self.term != before:

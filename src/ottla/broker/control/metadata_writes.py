@@ -1,8 +1,8 @@
 """The controller's changes as operations on Kafka's znodes, guarded by its epoch, in slices.
 
-A change whose operations fit into one transaction is done or not done. A larger one takes several, so that the loop is
-not held up and ZooKeeper's limit on requests is kept; each is guarded. What is left unfinished by the loss of a broker
-is finished by the next controller, which finds partitions without leaders, or the mark of a deletion.
+A change whose operations fit into one transaction is atomic. A larger one takes several, each guarded, so that the loop
+is not blocked and ZooKeeper's limit on request size is kept. What a failed broker leaves unfinished is completed by the
+next controller, which finds partitions without leaders, or the mark of a deletion.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.controller")
 
-#: Operations of one transaction: what the loop does in one go. A topic of up to 240 partitions is made in one.
+#: Most operations of one transaction, which bounds the time on the loop. A topic of up to 240 partitions fits into one.
 MOST_OPERATIONS = 500
 
 
 class MetadataWriter:
-    """Does the controller's `Write` effects."""
+    """Carries out the controller's `Write` effects."""
 
     def __init__(self, zk: ZkClient, slices: LoopSlices, transaction_bytes: int) -> None:
         self._zk = zk
         self._slices = slices
         self._transaction_bytes = transaction_bytes
-        #: Why the last write failed, None where it did not.
+        #: The error of the last write, None if it succeeded.
         self.error: DiskError | ZkError | None = None
 
     async def write(self, effect: Write, term: Term) -> Written:
-        """Do it, as the controller of this term; the outcome is an event."""
+        """Carry out a `Write` as controller of this term; return its outcome as an event."""
         self.error = None
         try:
             if term.epoch != effect.epoch:
@@ -84,7 +84,7 @@ class MetadataWriter:
     async def _operations(self, change: MetadataChange, epoch: int) -> Iterable[Operation]:
         if isinstance(change, CreateTopic):
             path = TopicConfigZnode.path(change.topic.name)
-            # Settings left over from a former topic of that name are replaced.
+            # Settings left over from a former topic of the same name are replaced.
             is_left_over = await self._zk.exists(path) is not None
             return _creation(change.topic, is_left_over, epoch)
         if isinstance(change, PutState) and change.version < 0:
@@ -94,7 +94,7 @@ class MetadataWriter:
         return _simple(change, epoch)
 
     async def _first_state(self, change: PutState, epoch: int) -> list[Operation]:
-        """The state of a partition that has none, with the nodes above it."""
+        """Operations that create the state of a partition that has none, with its parent nodes."""
         path = PartitionStateZnode.path(change.topic, change.partition)
         above = [
             PartitionStateZnode.partitions_path(change.topic),
@@ -104,9 +104,9 @@ class MetadataWriter:
         return [*missing, Create(path, _state(change.state, epoch))]
 
     async def _deletion(self, name: str) -> list[Operation]:
-        """What removes a topic's nodes, its settings, and the mark of its deletion: those of them that are there.
+        """Operations that remove a topic's nodes, its settings, and its deletion mark, where they exist.
 
-        The mark goes last: where they take several transactions, what is left of them is still marked.
+        The mark is removed last: if several transactions are needed, the remaining nodes stay marked.
         """
         paths = [TopicZnode.path(name)] if await self._zk.exists(TopicZnode.path(name)) is not None else []
         for path in paths:
@@ -119,7 +119,7 @@ class MetadataWriter:
 
 
 async def announcement(zk: ZkClient, topic: TopicImage) -> list[Operation]:
-    """What makes a topic without leaders, as brokers write it that are not the controller."""
+    """Operations that create a topic without leaders, as a broker does that is not the controller."""
     config_path = TopicConfigZnode.path(topic.name)
     config = TopicConfigZnode.encode(topic.configs)
     is_left_over = await zk.exists(config_path) is not None
@@ -130,7 +130,7 @@ async def announcement(zk: ZkClient, topic: TopicImage) -> list[Operation]:
 
 
 def _simple(change: MetadataChange, epoch: int) -> Iterable[Operation]:
-    """The operations of a change that needs no look at what is there."""
+    """The operations of a change that does not depend on existing nodes."""
     if isinstance(change, AddPartitions):
         return _growth(change.topic, change.existing, epoch)
     if isinstance(change, RemovePartitions):
@@ -192,5 +192,5 @@ def _state(state: PartitionImage, epoch: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def _encoded_state(state: PartitionState) -> bytes:
-    """The partitions of a topic share few states."""
+    """Encode a partition state; cached, since the partitions of a topic share few states."""
     return PartitionStateZnode.encode(state)

@@ -1,8 +1,8 @@
-"""The control plane of a broker: what it knows of the cluster, and how it has the cluster changed.
+"""The control plane of a broker: its view of the cluster, and the changes of the cluster that it requests.
 
-The broker's image changes by deltas. Where this broker is the controller they come from the controller's state machine,
-else from the znodes. Each delta is applied to the partitions that the broker hosts, then to the image, then given to
-the subscribers; only then is whoever asked for the change answered.
+The broker's image changes by deltas. If this broker is the controller they come from the controller's state machine,
+otherwise from the znodes. Each delta is applied to the hosted partitions, then to the image, then passed to the
+subscribers; only then is the request for the change answered.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ class Host(Protocol):
     """Applies changes of the image to the partitions that the broker hosts."""
 
     async def begin(self, delta: ImageDelta) -> None:
-        """Make what is new. Raises `DiskError`."""
+        """Create new replicas. Raises `DiskError`."""
         ...
 
     async def end(self, delta: ImageDelta) -> None:
-        """Remove what is gone. Raises `DiskError`."""
+        """Remove replicas that are not hosted any more. Raises `DiskError`."""
         ...
 
 
 class NoHost:
-    """Hosts nothing: for tools and tests of the control plane alone."""
+    """Hosts no partitions: for tools and tests of the control plane alone."""
 
     async def begin(self, delta: ImageDelta) -> None:
         """See `Host.begin`."""
@@ -92,21 +92,21 @@ class NoHost:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSession:
-    """How the broker takes part in its cluster: its session with the metadata, and who else may be there."""
+    """The broker's session with the coordination metadata, and which others may use it."""
 
     zk: ZkClient
     #: Whether others may change the metadata.
     is_shared: bool = False
     #: Whether other brokers may be members beside this one.
     accepts_others: bool = False
-    #: How long the registration of a killed process may last.
+    #: How long the registration of a killed process may last, in milliseconds.
     longest_session_ms: int = 0
-    #: Bytes of one transaction, as `operation_bytes` counts them.
+    #: Most bytes of one transaction, as `operation_bytes` counts them.
     transaction_bytes: int = LARGEST_TRANSACTION
 
 
 class ControlPlane:
-    """The cluster as this broker knows it, and every change of it that this broker is asked for."""
+    """The cluster as this broker knows it, and the changes that this broker requests."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class ControlPlane:
             self.apply,
             lambda name: self.on_unknown_outcome(name),
         )
-        #: Called with a topic of which nobody knows whether a change of it was made.
+        #: Called with a topic when the outcome of a change of it is unknown.
         self.on_unknown_outcome: Callable[[str], None] = lambda name: None
         self._applying = asyncio.Lock()
         self._configuring = asyncio.Lock()
@@ -166,27 +166,27 @@ class ControlPlane:
         return self.membership.is_controller
 
     def subscribe(self, callback: Callable[[ImageDelta], None]) -> None:
-        """Have `callback(delta)` called inside every change of the image, after the hosted partitions follow it."""
+        """Have `callback(delta)` called inside every change of the image, after the hosted partitions have changed."""
         self._subscribers.append(callback)
 
     def subscribe_configs(self, callback: Callable[[str, LogConfig], None]) -> None:
-        """Have `callback(topic, log_config)` called inside every change of a topic's settings, before it returns."""
+        """Have `callback(topic, log_config)` called inside every change of a topic's settings."""
         self._config_subscribers.append(callback)
 
     def log_config(self, topic: str) -> LogConfig:
-        """The configuration of a topic's logs; the broker's value where the topic's own cannot be understood."""
+        """The log configuration of a topic; an invalid setting of the topic is replaced by the broker's."""
         known = self.image.topics.get(topic)
         return self.log_config_of(topic, known.configs if known is not None else {})
 
     def log_config_of(self, topic: str, configs: Mapping[str, str]) -> LogConfig:
-        """The configuration of the logs of a topic with these settings of its own."""
+        """The log configuration of a topic with these settings of its own."""
         config, problems = LogConfig.in_force(self.config, configs)
         if problems:
             log.error("some settings of topic %s are not used: %s", topic, "; ".join(problems))
         return config
 
     async def close(self) -> None:
-        """Leave the cluster: the broker's ephemeral nodes go."""
+        """Leave the cluster; the broker's ephemeral znodes are deleted."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -197,9 +197,9 @@ class ControlPlane:
     # The image
 
     async def apply(self, delta: ImageDelta) -> None:
-        """Follow a change: host what is new, change the image, tell the subscribers, remove what is gone.
+        """Apply a change: host new replicas, change the image, notify the subscribers, remove old replicas.
 
-        Raises `DiskError`; what is new and cannot be hosted is not in the image then.
+        Raises `DiskError`; the image then does not contain the replicas that could not be hosted.
         """
         async with self._applying:
             delta = self._with_own_configs(delta)
@@ -210,7 +210,7 @@ class ControlPlane:
             await self.host.end(delta)
 
     def _with_own_configs(self, delta: ImageDelta) -> ImageDelta:
-        """Settings are not the controller's: while it worked on a change of the topic they may have become others."""
+        """Keep the image's settings: they do not come from the controller, and may be newer than the delta."""
         topics = []
         for before, after in delta.topics:
             known = self.image.topics.get(after.name) if after is not None else None
@@ -220,7 +220,7 @@ class ControlPlane:
         return delta._replace(topics=tuple(topics))
 
     def take_offline(self, keys: Iterable[PartitionKey]) -> None:
-        """The log directory of these replicas has failed: they have no leader until the broker starts with it again."""
+        """Take the replicas of a failed log directory offline; they have no leader until a restart with it."""
         partitions = list(keys)
         if self.is_controller:
             self.controller.post(ReplicasOffline(self.broker_id, partitions))
@@ -248,7 +248,7 @@ class ControlPlane:
         self._spawn(self._take_office())
 
     async def _take_office(self) -> None:
-        """Become the controller after the start: read everything, put it in order."""
+        """Become the controller after the start: read all metadata and bring it into order."""
 
         async def read() -> Elected:
             names = await self._zk.children(TopicZnode.ROOT)
@@ -260,13 +260,13 @@ class ControlPlane:
             log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)
 
     def elected(self, topics: Sequence[FoundTopic]) -> Elected:
-        """The event of this broker's election, with these topics."""
+        """The event of this broker's election with these topics."""
         return Elected(self.membership.term.epoch, self.membership.brokers, topics, self.image)
 
-    # Changes that clients ask for
+    # Changes requested by clients
 
     async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> CreatedTopic | TopicRefusal:
-        """Make a topic, or say why not. It has leaders and logs when this returns."""
+        """Create a topic. It has leaders and logs when this returns without a refusal."""
         brokers = max(1, len(self.image.brokers))
         chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
         topic_id = self.new_uuid()
@@ -275,7 +275,7 @@ class ControlPlane:
         return made
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
-        """Make a topic with the broker's defaults (or, for an internal one, its own settings) where it is missing."""
+        """Create a topic if it is missing, with the broker's defaults or, if it is internal, its own settings."""
         if name in self.image.topics:
             return None
         spec = internal_topic_spec(name, self.config, len(self.image.brokers))
@@ -287,7 +287,7 @@ class ControlPlane:
         return None
 
     async def _announce(self, spec: TopicSpec) -> TopicRefusal | None:
-        """Write a topic as brokers do that are not the controller, which then gives it leaders."""
+        """Write a topic's znodes as a broker that is not the controller; the controller then elects leaders."""
         brokers = max(1, len(self.image.brokers))
         chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
         plan = plan_topic(spec, self.image, self.config, chance)
@@ -309,21 +309,21 @@ class ControlPlane:
         *,
         validate_only: bool = False,
     ) -> TopicRefusal | None:
-        """Bring a topic to `count` partitions, or say why not."""
+        """Increase a topic's partitions to `count`; return the refusal if that fails."""
         asked = await self.controller.ask(lambda token: PartitionsAsked(token, name, count, assignments, validate_only))
         return _refusal(asked)
 
     async def delete_topic(self, name: str) -> TopicRefusal | None:
-        """Delete a topic with its logs, or say why not."""
+        """Delete a topic with its logs; return the refusal if that fails."""
         return _refusal(await self.controller.ask(lambda token: DeletionAsked(token, name)))
 
     async def change_configs(
         self, name: str, change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal], *, validate_only: bool
     ) -> TopicRefusal | None:
-        """Give a topic the settings that `change` makes of its present ones, or say why not.
+        """Apply `change` to a topic's settings; return the refusal if that fails.
 
-        They hold for its logs when this returns. Any broker does this, as in Apache Kafka, and tells the others by a
-        node under `/config/changes`.
+        The settings are in force when this returns. Any broker does this, as in Apache Kafka, and notifies the others
+        by a znode under `/config/changes`.
         """
         async with self._configuring:
             topic = self.image.topics.get(name)
@@ -352,7 +352,7 @@ class ControlPlane:
             return None
 
     async def reload_config(self, name: str) -> None:
-        """Another has changed the settings of this topic. Raises `ZkError`, `ZnodeDataError`."""
+        """Reload a topic's settings after another process changed them. Raises `ZkError`, `ZnodeDataError`."""
         async with self._configuring:
             topic = self.image.topics.get(name)
             if topic is None:
@@ -375,17 +375,17 @@ class ControlPlane:
             callback(name, log_config)
 
     async def reassign(self, wanted: Mapping[PartitionKey, tuple[int, ...]]) -> Mapping[PartitionKey, str]:
-        """Give partitions other replicas; why that was not done for some."""
+        """Reassign partitions to other replicas; return those that failed, with reasons."""
         return _reasons(await self.controller.ask(lambda token: ReassignmentAsked(token, wanted)))
 
     async def elect_preferred(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, str]:
-        """Make the preferred replicas leaders; why that was not done for some."""
+        """Elect the preferred replicas; return the partitions that failed, with reasons."""
         return _reasons(await self.controller.ask(lambda token: ElectionAsked(token, partitions)))
 
-    # What others have changed in the znodes
+    # Changes that others make to the znodes
 
     async def take_over(self, name: str) -> None:
-        """Another has made this topic in the znodes, or added partitions to it: make it usable.
+        """As controller, take over a topic created, or partitions added, by another process: make it usable.
 
         Raises `ZkError`, `ZnodeDataError`.
         """
@@ -396,9 +396,9 @@ class ControlPlane:
         await self.controller.handle_read(read)
 
     async def follow(self, found: FoundTopic) -> None:
-        """Where another broker is the controller: take a topic as the controller has written it. Raises `DiskError`."""
+        """As a broker that is not the controller, apply a topic's state from its znodes. Raises `DiskError`."""
         if found.topic_id is None:
-            return  # the controller gives it one
+            return  # the controller will assign one
         states = tuple(
             PartitionImage(state.leader, state.leader_epoch, state.replicas, state.isr) for state in found.partitions
         )
@@ -408,13 +408,13 @@ class ControlPlane:
             await self.apply(ImageDelta((TopicDelta(known, topic),)))
 
     async def follow_deletion(self, name: str) -> None:
-        """Where another broker is the controller: a topic's znodes are gone. Raises `DiskError`."""
+        """As a broker that is not the controller, apply the deletion of a topic's znodes. Raises `DiskError`."""
         known = self.image.topics.get(name)
         if known is not None:
             await self.apply(ImageDelta((TopicDelta(known, None),)))
 
     async def finish_deletions(self, marked: Sequence[str]) -> None:
-        """These topics are marked for deletion: delete them, or take the mark away where that is not allowed.
+        """Delete the topics marked for deletion, or remove the marks if deletion is disabled.
 
         Raises `DiskError`, `ZkError`.
         """

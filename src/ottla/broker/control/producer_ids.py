@@ -1,4 +1,4 @@
-"""Producer ids: taken from the znode in blocks of 1,000, as Kafka takes them, and given out one by one."""
+"""Producer ids: allocated from the znode in blocks of 1,000, as in Kafka, and handed out one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIds:
-    """Gives out ids that nobody has. `highest_in_logs` is the highest id that the broker's logs know, -1 for none."""
+    """Hands out unique producer ids. `highest_in_logs` is the highest id found in the broker's logs, -1 for none."""
 
     def __init__(self, zk: ZkClient, broker_id: int, highest_in_logs: int = -1) -> None:
         self._zk = zk

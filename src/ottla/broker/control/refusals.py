@@ -1,4 +1,4 @@
-"""What a change answers whose tree cannot be written: a disk that fails, a ZooKeeper that is away."""
+"""Refusals of changes whose metadata cannot be written: the disk fails, or ZooKeeper is unreachable."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ottla.zk.layout import ControllerEpochZnode
 from ottla.zk.tree import BadVersionError, NodeExistsError, SessionExpiredError, ZkError
 
 TREE_ERRORS = (DiskError, ZkError)
-"""What a change of the tree may raise through no fault of the request."""
+"""Errors of a metadata change that are not the request's fault."""
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the same may be tried again once there is a connection and this broker is the controller in it."""
+    """Whether a retry may succeed after reconnection, while this broker is the controller."""
     if isinstance(error, BadVersionError):
         return error.path == ControllerEpochZnode.PATH
     return isinstance(error, ConnectionLossError | SessionExpiredError)
 
 
 def tree_refusal(error: DiskError | ZkError) -> TopicRefusal:
-    """The refusal of a change. Where the outcome is not known, what the tree says holds as soon as it can be read."""
+    """The refusal of a change. If its outcome is unknown, the metadata decide as soon as they can be read."""
     if isinstance(error, DiskError):
         return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     if isinstance(error, BadVersionError) and is_passing(error):

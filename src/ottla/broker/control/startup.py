@@ -1,4 +1,4 @@
-"""How a broker takes its place in a cluster: whose cluster it is, registration, adoption, the first image."""
+"""How a broker joins its cluster: cluster id, registration, adoption, the first image."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ log = logging.getLogger("ottla.topics")
 
 
 class FoundLogs(Protocol):
-    """The logs that the broker found at its start, before it knows what it is to do with them."""
+    """The logs that the broker found at its start, before they are matched with the metadata."""
 
     def set_strays_aside(self, strays: Sequence[FoundPartition]) -> None:
-        """These logs are of no partition of this broker. Raises `DiskError`."""
+        """Set aside the logs of partitions not placed on this broker. Raises `DiskError`."""
         ...
 
     def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
-        """Those of this broker's replicas whose logs are missing or another topic's; they are told offline.
+        """Take this broker's replicas offline whose log is missing or another topic's; return them.
 
         Raises `DiskError`.
         """
@@ -56,7 +56,7 @@ class FoundLogs(Protocol):
 
 
 class NoLogs:
-    """No logs at all."""
+    """A broker without logs."""
 
     def set_strays_aside(self, strays: Sequence[FoundPartition]) -> None:
         """See `FoundLogs.set_strays_aside`."""
@@ -67,7 +67,7 @@ class NoLogs:
 
 
 class Startup:
-    """Starts a control plane, once. `folders` are the log folders that may have to be adopted."""
+    """Starts a control plane, once. `folders` are the partition directories that may be adopted."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class Startup:
         self._stored_cluster_id = stored_cluster_id
         self._folders = folders if folders is not None else LogFolders()
         self._logs: FoundLogs = logs if logs is not None else NoLogs()
-        #: Log folders of partitions that are not this broker's; known from `start` on.
+        #: Partition directories not placed on this broker; known after `start`.
         self.strays: list[FoundPartition] = []
 
     async def resolve_cluster_id(self) -> str | TopicRefusal:
-        """The cluster's id: the znode's, else that of meta.properties, else a new one, which is then in the znode.
+        """The cluster's id: from the znode, else from meta.properties, else a new one; the znode has it afterwards.
 
-        Refuses, in Kafka's words, a folder that belongs to another cluster.
+        Refuses, in Kafka's words, a log directory that belongs to another cluster.
         """
         known = await read_cluster_id(self._zk)
         stored = self._stored_cluster_id
@@ -109,9 +109,9 @@ class Startup:
         return known
 
     async def start(self) -> TopicRefusal | None:
-        """Register, become controller where there is none, adopt topics, host what is this broker's.
+        """Register, stand for election if there is no controller, adopt topics, host this broker's partitions.
 
-        Raises `DiskError` where the metadata or a log cannot be written, `ZkError`.
+        Raises `DiskError` if the metadata or a log cannot be written, `ZkError`.
         """
         try:
             return await self._start()
@@ -138,7 +138,7 @@ class Startup:
         self._look_at_logs(topics)
         if plane.is_controller:
             plane.controller.post(plane.elected(topics))
-            # Deletions that were interrupted are done again from their beginning, so that no log stays behind.
+            # Interrupted deletions start again from the beginning, so that no log stays behind.
             plane.controller.post(DeletionsMarked(tuple(marked)))
             await plane.controller.settled()
             plane.controller.check()
@@ -154,15 +154,15 @@ class Startup:
         for topic in topics:
             await plane.follow(topic)
 
-    # Log folders
+    # Partition directories
 
     async def _adopt(
         self, cluster_id: str, names: Sequence[str], marked: Sequence[str], *, is_first: bool
     ) -> list[str]:
-        """Register topics that have log folders but no znode: the folders came from elsewhere, or metadata was lost.
+        """Register topics that have partition directories but no znode: copied logs, or lost metadata.
 
-        Only where the metadata has no topics and no other broker was ever registered, or where that was interrupted.
-        Else such folders are stray. Returns the names of the topics adopted.
+        Only if the metadata has no topics and no other broker was ever registered, or if such an adoption was
+        interrupted. Otherwise the directories are stray. Returns the names of the adopted topics.
         """
         folders = self._folders
         unknown = [one for one in folders.found if one.topic not in names and one.topic not in marked]
@@ -182,7 +182,7 @@ class Startup:
         return [topic.name for topic in adoption.topics]
 
     def _ending(self, names: Sequence[str], marked: Sequence[str]) -> list[FoundTopic]:
-        """Topics whose znodes are deleted already, and whose logs are not: hosted, they are found and removed."""
+        """Topics with deleted znodes and remaining logs: they are hosted once more, so that the logs are removed."""
         ending = set(marked).difference(names)
         adoption = self._plan_adoption([one for one in self._folders.found if one.topic in ending])
         return [_as_found(topic) for topic in adoption.topics]
@@ -199,7 +199,7 @@ class Startup:
         )
 
     def _look_at_logs(self, topics: Sequence[FoundTopic]) -> None:
-        """Set aside the logs that are not this broker's, and know those of its replicas that cannot be served."""
+        """Set aside the logs not placed on this broker, and take offline the replicas that cannot be served."""
         plane = self._plane
         placed = {topic.name: [state.replicas for state in topic.partitions] for topic in topics}
         self.strays = stray_partitions(self._folders.found, placed, plane.broker_id)
@@ -224,7 +224,7 @@ def _as_found(topic: TopicImage) -> FoundTopic:
 
 
 async def generate_broker_id(zk: ZkClient, config: BrokerConfig) -> int:
-    """A broker id that was never given out: above `reserved.broker.max.id`, counted by a znode's version."""
+    """An unused broker id: above `reserved.broker.max.id`, counted by a znode's version."""
     with suppress(NodeExistsError):
         await zk.create(BrokerSequenceZnode.PATH, make_parents=True)
     stat = await zk.set(BrokerSequenceZnode.PATH, b"")

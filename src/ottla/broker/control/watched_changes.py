@@ -1,9 +1,9 @@
-"""What others change in the tree, and this broker follows: topics made, grown, marked for deletion, settings, and what
-tools ask of the controller by way of nodes.
+"""Follows changes that other processes make to the znodes: topics created, extended or marked for deletion, settings,
+and requests of tools to the controller.
 
-Tools of old write the tree themselves, where newer ones ask a broker. What is due to be looked at is kept as paths: a
-watch that fires adds its node's path, and each look sets the watch again. What this broker itself has changed comes by
-here, too, and is found to be known.
+Older tools write the znodes themselves; newer ones ask a broker. Pending paths are kept in a set: a watch that fires
+adds its path, and each read sets the watch again. This broker's own changes fire watches, too, and are recognized as
+known.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.topics")
 
-#: Between two looks, so that a thousand changes are not a thousand looks at a thousand topics.
+#: Pause between two rounds of reads, so that a thousand changes do not cause a thousand reads of each topic.
 PAUSE_S = 0.05
-#: Nodes that are looked at together.
+#: Znodes read together.
 LOOKS_AT_ONCE = 50
 
-#: Tools wait until these are gone.
+#: Tools wait until these are deleted.
 _REQUESTS = (ReassignPartitionsZnode.PATH, PreferredReplicaElectionZnode.PATH)
 _ROOTS = (TopicZnode.ROOT, DeleteTopicZnode.ROOT, ConfigChangeZnode.ROOT, *_REQUESTS)
 _TOPIC_CONFIGS = TopicConfigZnode.ROOT.removeprefix("/config/") + "/"
@@ -49,7 +49,7 @@ _BROKER_CONFIGS = BrokerConfigZnode.path("").removeprefix("/config/")
 
 
 class WatchedChanges:
-    """Follows the tree from `start` to `stop`."""
+    """Follows changes of the znodes from `start` to `stop`."""
 
     def __init__(
         self, zk: ZkClient, control: ControlPlane, settings: DynamicSettings, broker_id: int, clock: Clock
@@ -60,20 +60,20 @@ class WatchedChanges:
         self._broker_names = (str(broker_id), BrokerConfigZnode.DEFAULT)
         self._clock = clock
         self._due: dict[str, None] = {}
-        #: Topics whose node is watched.
+        #: Topics whose znode is watched.
         self._watched: set[str] = set()
         self._last_change = -1
         self._running: asyncio.Task[None] | None = None
         self._stopped = False
-        #: Whether there was another connection since the present look began.
+        #: Whether there was a reconnection since the current round began.
         self._resumed = False
 
     def start(self) -> None:
-        """Look at everything, and from then on at what changes."""
+        """Full scan first, then incremental."""
         self.resume(is_new_session=True)
 
     def resume(self, is_new_session: bool) -> None:
-        """There is a connection again; in a new session no watch is set any more."""
+        """Continue after a reconnection; a new session has no watches."""
         if is_new_session:
             self._watched.clear()
             self._due.update(dict.fromkeys(_ROOTS))
@@ -81,7 +81,7 @@ class WatchedChanges:
         self._wake()
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop following changes."""
         self._stopped = True
         if self._running is not None:
             self._running.cancel()
@@ -105,13 +105,13 @@ class WatchedChanges:
                 del self._due[path]
             done = await asyncio.gather(*map(self._look, paths))
             if not all(done) and not self._resumed:
-                return  # what is due stays so until there is a connection
+                return  # pending paths stay until there is a connection
             await asyncio.sleep(PAUSE_S)
 
     async def _look(self, path: str) -> bool:
-        """Look at a node that has changed; tells whether the tree could be asked."""
+        """Read a changed znode; return False if it has to be read again later."""
         if not (self._control.is_controller or self._control.session.accepts_others):
-            self._due[path] = None  # until it is elected again
+            self._due[path] = None  # until this broker is elected again
             return False
         try:
             if path == TopicZnode.ROOT:
@@ -140,7 +140,7 @@ class WatchedChanges:
                 self._due[TopicZnode.path(name)] = None
 
     def look_at_topic(self, name: str) -> None:
-        """Look whether a change of the topic was made: its answer was lost."""
+        """Read a topic's znodes after a change whose response was lost."""
         self._due[TopicZnode.path(name)] = None
         self._due[DeleteTopicZnode.ROOT] = None
         self._wake()
@@ -170,7 +170,7 @@ class WatchedChanges:
             await control.take_over(name)
 
     async def _look_at_request(self, path: str) -> None:
-        """Do what a tool asks by way of a node, and remove the node, as a controller does."""
+        """Carry out a tool's request in a znode, and delete the znode, as Kafka's controller does."""
         if not self._control.is_controller or await self._zk.exists(path, self._changed) is None:
             return
         with suppress(NoNodeError):
@@ -206,5 +206,5 @@ class WatchedChanges:
                 await self._control.reload_config(entity.removeprefix(_TOPIC_CONFIGS))
             elif entity.startswith(_BROKER_CONFIGS) and entity.removeprefix(_BROKER_CONFIGS) in self._broker_names:
                 await self._settings.reload()
-        # Only now: where the connection was lost before all of them were followed, all are read again.
+        # Only now: if the connection is lost before all were applied, all are read again.
         self._last_change = last

@@ -1,4 +1,4 @@
-"""What a broker reads from Kafka's znodes, and the single changes that any broker makes: election, settings, ids."""
+"""Reads of Kafka's znodes, and the changes that any broker makes: election, settings, ids."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 PRODUCER_IDS_PER_BLOCK = 1000
-#: How far above the ids in adopted logs ours begin. Their first cluster goes on in its own tree with the very next ids,
-#: and the logs may go back to it; it takes a new block at each start of a broker.
+#: Distance of our first producer ids from those in adopted logs. The logs' first cluster goes on with the very next ids
+#: in its own metadata, one block per broker start, and the logs may be moved back to it.
 ADOPTED_DISTANCE = 1000 * PRODUCER_IDS_PER_BLOCK
 HIGHEST_PRODUCER_ID = 2**63 - 1
 FIRST_CONTROLLER_EPOCH = 0
-#: Nodes that told of older changes of settings and go with one new change.
+#: Most notifications of older changes removed with a new change.
 MOST_REMOVED = 100
-#: Topics that are read together: over the wire the answers of many take little longer than that of one.
+#: Topics read together: over the network, many pipelined reads take little longer than one.
 READ_AT_ONCE = 50
-#: How often nodes are made that others make at the same time.
+#: Attempts to create nodes that others create at the same time.
 MOST_ATTEMPTS = 10
 
 
 async def read_cluster_id(zk: ZkClient) -> str | None:
-    """The cluster's id; None where the tree has none yet."""
+    """The cluster's id; None if there is none yet."""
     try:
         data, _ = await zk.get(ClusterIdZnode.PATH)
     except NoNodeError:
@@ -58,13 +58,13 @@ async def read_cluster_id(zk: ZkClient) -> str | None:
 
 
 async def no_broker_was_registered(zk: ZkClient) -> bool:
-    """Whether no broker ever was in the tree: the node that holds their registrations never had a child."""
+    """Whether no broker was ever registered: the parent node of registrations never had a child."""
     stat = await zk.exists(BrokerIdZnode.ROOT)
     return stat is None or stat.cversion == 0
 
 
 async def only_broker_of_all_topics(zk: ZkClient) -> int | None:
-    """The broker that holds every partition in the tree; None where there are several, or no topics."""
+    """The broker that holds all partitions; None if there are several, or no topics."""
     try:
         names = await zk.children(TopicZnode.ROOT)
     except NoNodeError:
@@ -79,7 +79,7 @@ async def only_broker_of_all_topics(zk: ZkClient) -> int | None:
 
 
 async def write_persistent_paths(zk: ZkClient) -> None:
-    """Make the nodes that every cluster has, where they are missing, in one transaction."""
+    """Create the missing ones of the nodes that every cluster has, in one transaction."""
     wanted: dict[str, bytes | None] = dict.fromkeys(PERSISTENT_PATHS)
     wanted[FeatureZnode.PATH] = FeatureZnode.encode()
     wanted[ControllerEpochZnode.PATH] = ControllerEpochZnode.encode(FIRST_CONTROLLER_EPOCH)
@@ -108,7 +108,7 @@ async def _creations_of_missing(zk: ZkClient, wanted: Mapping[str, bytes | None]
 
 
 async def election(zk: ZkClient, broker_id: int, now_ms: int) -> tuple[int, list[Operation]]:
-    """The epoch of the next controller, and what makes this broker it unless another is faster."""
+    """The epoch of the next controller, and the operations that elect this broker unless another is faster."""
     data, stat = await zk.get(ControllerEpochZnode.PATH)
     epoch = ControllerEpochZnode.decode(data) + 1
     return epoch, [
@@ -118,7 +118,7 @@ async def election(zk: ZkClient, broker_id: int, now_ms: int) -> tuple[int, list
 
 
 async def read_brokers(zk: ZkClient, watch: Watcher | None = None) -> dict[int, LiveBroker]:
-    """The registered brokers; those whose registration cannot be read are passed over."""
+    """The registered brokers; unreadable registrations are skipped."""
     brokers: dict[int, LiveBroker] = {}
     for name in await zk.children(BrokerIdZnode.ROOT, watch):
         if not name.isdecimal():
@@ -127,7 +127,7 @@ async def read_brokers(zk: ZkClient, watch: Watcher | None = None) -> dict[int, 
             data, stat = await zk.get(BrokerIdZnode.path(int(name)))
             registration = BrokerIdZnode.decode(int(name), data)
         except NoNodeError:
-            continue  # gone since
+            continue  # deleted since
         except ZnodeDataError as error:
             log.error("a broker is passed over: %s", error)
             continue
@@ -137,7 +137,7 @@ async def read_brokers(zk: ZkClient, watch: Watcher | None = None) -> dict[int, 
 
 
 async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[], UUID]) -> list[FoundTopic]:
-    """These topics, as far as they are there. Raises `ZnodeDataError`."""
+    """Those of these topics that exist. Raises `ZnodeDataError`."""
     topics: list[FoundTopic] = []
     for start in range(0, len(names), READ_AT_ONCE):
         part = names[start : start + READ_AT_ONCE]
@@ -152,7 +152,7 @@ async def read_topics(zk: ZkClient, names: Sequence[str], new_uuid: Callable[[],
 
 
 async def read_topic(zk: ZkClient, name: str, new_uuid: Callable[[], UUID], watch: Watcher | None = None) -> FoundTopic:
-    """A topic as its znodes have it; `watch` is set on the states of its partitions.
+    """A topic as read from its znodes; `watch` is set on its partition states.
 
     Raises `NoNodeError`, `ZnodeDataError`.
     """
@@ -176,7 +176,7 @@ async def _read_partition(
     try:
         data, stat = await zk.get(path, watch)
     except NoNodeError:
-        # A partition that was announced and never got a leader.
+        # A partition without a state: it never had a leader.
         if watch is not None:
             await zk.exists(path, watch)
         return FoundPartitionState(replicas)
@@ -185,7 +185,7 @@ async def _read_partition(
 
 
 async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
-    """What a topic sets itself. Raises `ZnodeDataError`."""
+    """A topic's own settings. Raises `ZnodeDataError`."""
     try:
         data, _ = await zk.get(TopicConfigZnode.path(topic))
     except NoNodeError:
@@ -194,15 +194,15 @@ async def read_topic_config(zk: ZkClient, topic: str) -> dict[str, str]:
 
 
 async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes, now_ms: int) -> list[Operation]:
-    """What replaces the settings at `path`, tells brokers of it, and removes what told them of older changes.
+    """Operations that replace the settings at `path`, notify brokers, and remove old notifications.
 
-    `entity_path` names them below `/config`, as in `topics/<topic>`.
+    `entity_path` is the path below `/config`, such as `topics/<topic>`.
     """
     operations: list[Operation] = [
         Create(path, data) if await zk.exists(path) is None else Set(path, data),
         Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(entity_path), sequential=True),
     ]
-    # Their names are in the order of their times, so what stands behind a young one is young.
+    # Names are in order of creation, so the nodes after a recent one are recent, too.
     for name in (await zk.children(ConfigChangeZnode.ROOT))[:MOST_REMOVED]:
         told = await zk.exists(f"{ConfigChangeZnode.ROOT}/{name}")
         if told is None or now_ms - told.ctime_ms <= ConfigChangeZnode.EXPIRATION_MS:
@@ -212,7 +212,7 @@ async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes
 
 
 async def read_broker_config(zk: ZkClient, name: str) -> dict[str, str]:
-    """The settings given to a broker, or with `BrokerConfigZnode.DEFAULT` to all, while they run. ZnodeDataError."""
+    """The dynamic settings of a broker, or of all with `BrokerConfigZnode.DEFAULT`. Raises ZnodeDataError."""
     try:
         data, _ = await zk.get(BrokerConfigZnode.path(name))
     except NoNodeError:
@@ -221,10 +221,10 @@ async def read_broker_config(zk: ZkClient, name: str) -> dict[str, str]:
 
 
 async def take_producer_ids(zk: ZkClient, broker_id: int, seen_in_logs: int = -1) -> ProducerIdBlock:
-    """Take the next block of producer ids; tried again when another broker took it at the same time.
+    """Allocate the next block of producer ids; retried if another broker took it at the same time.
 
-    The first block of a tree begins far above `seen_in_logs`, the highest id that the logs know: logs that came from
-    elsewhere would take a new producer with an old one's id for that one, and refuse its sequence numbers.
+    The first block of new metadata begins far above `seen_in_logs`, the highest id in the logs: in logs from another
+    cluster, a new producer with an old one's id would be taken for that one, and its sequence numbers refused.
     """
     begin = -(-(seen_in_logs + 1) // PRODUCER_IDS_PER_BLOCK) * PRODUCER_IDS_PER_BLOCK
     if seen_in_logs >= 0:
