@@ -1,8 +1,8 @@
-"""Conversions of records between formats and compressions, away from the loop.
+"""Conversions of records between formats and compression types, in threads.
 
-They are work for the processor, not the disk, and must not keep the disk threads from their other duties: only a few
-run at a time, the others wait in line. A connection has one request in work, so at most one per connection waits; but
-clients may go and come again, so the bytes that wait with them have a limit of their own.
+They take processor time, not disk time, and must not occupy the disk threads: only a few run at a time, the others are
+queued. A connection has one request in work, so it queues at most one; but clients may reconnect, so the bytes held by
+queued conversions have a limit of their own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 #: Conversions that run at the same time.
 RUNNING_LIMIT = 2
-#: Bytes of requests that may wait to be converted.
+#: Bytes of requests held by queued conversions.
 WAITING_BYTES_LIMIT = 256 * 1024 * 1024
 
 
 class Conversions:
-    """A line of conversions before the disk threads."""
+    """A queue of conversions in front of the thread pool."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -34,9 +34,9 @@ class Conversions:
     def run(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None], held_bytes: int = 0
     ) -> bool:
-        """Run `work()` in a thread as soon as it is its turn, then `done(result, error)` on the loop.
+        """Run `work()` in a thread when its turn comes, then `done(result, error)` on the loop.
 
-        `held_bytes` is what it keeps in memory while it waits. False, with nothing done, where too much waits already.
+        `held_bytes` is the memory it holds while queued. Returns False, and does nothing, if the queue holds too much.
         """
         if held_bytes and self._waiting_bytes + held_bytes > WAITING_BYTES_LIMIT and self._line:
             return False
@@ -46,7 +46,7 @@ class Conversions:
         return True
 
     def _start(self) -> None:
-        # Where no thread takes them their outcomes come at once: a long line must not be a deep recursion.
+        # If the executor rejects work, `done` is called at once: a long queue must not become a deep recursion.
         if self._starting:
             return
         self._starting = True

@@ -1,4 +1,4 @@
-"""From a frame to its handler: the header, the version check, and what happens when either is wrong."""
+"""From a frame to its handler: request header, version check, and the refusals."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ log = logging.getLogger("ottla.broker")
 #: Bytes read at a time when a cold range is brought into the page cache.
 READ_AHEAD_CHUNK = 256 * 1024
 
-#: How a request of HTTP begins, whatever its method.
+#: First bytes of HTTP requests.
 HTTP_METHODS = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI "))
 
-#: Hand-tuned decoders of the requests that come by the thousand; they give None for any but the usual shape.
+#: Hand-tuned decoders of the most frequent requests; they return None for unusual shapes.
 HOT_DECODERS: dict[int, Callable[[memoryview, int, int], Any]] = {
     0: read_usual_produce,
     1: read_usual_fetch,
     12: decode_heartbeat,
 }
-#: Requests up to this size are decoded in one go; they hold at most as many elements as bytes.
+#: Requests up to this size are decoded without slices; they have at most as many elements as bytes.
 DECODED_AT_ONCE_BYTES = 4096
-#: What a client may ask before it is authenticated.
+#: APIs allowed before authentication.
 BEFORE_AUTHENTICATION = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
-#: Accesses that an authorizer is asked about at a time.
+#: Accesses passed to the authorizer at once.
 ACCESSES_PER_STEP = 64
 
 
 class RunningWork(Pending):
-    """The task of a request that is cancelled when its client goes away."""
+    """The task of a request that is cancelled when its client disconnects."""
 
     __slots__ = ("task",)
 
@@ -61,19 +61,19 @@ class RunningWork(Pending):
         self.task = task
 
     def cancel(self) -> None:
-        """The client is gone."""
+        """Cancel the task: the client has disconnected."""
         self.task.cancel()
 
 
 class Dispatcher:
-    """Takes the frames of all connections to their handlers (`net.connection.Service`)."""
+    """Passes the frames of all connections to their handlers (`net.connection.Service`)."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
         self._element_limit = broker.config.get_int("ottla.request.max.elements")
         self._monotonic_ms = broker.clock.monotonic_ms
-        #: The bytes of requests that are kept while they are worked on.
+        #: Counts the bytes of requests kept while they are worked on.
         self.queued = QueuedBytes(broker.config.get_long("queued.max.request.bytes"))
         self._handlers: dict[int, Handler] = {}
         self._authorizer: Authorizer | None = None
@@ -91,7 +91,7 @@ class Dispatcher:
         return self._frame_limit
 
     def refuse_frame(self, connection: Connection, size: int) -> None:
-        """A size that Kafka too answers by closing the connection."""
+        """Log a frame of invalid size; the connection is closed, as in Kafka."""
         self.refused_frames += 1
         limit = (
             "socket.request.max.bytes" if connection.principal is not None else "what is taken before authentication"
@@ -107,12 +107,12 @@ class Dispatcher:
         )
 
     def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
-        """Read a cold range in a disk thread, so that other clients do not wait for this one's disk."""
+        """Read a cold range in a disk thread, so that other clients do not wait for the disk."""
         self.cold_reads += 1
         self._broker.executor.call(lambda: _touch(file, position, length), lambda _result, _error: done())
 
     def make(self, work: Callable[[], bytes], done: Callable[[bytes | None, BaseException | None], None]) -> None:
-        """Convert the next records of an answer in a thread. A failure is told here; the connection ends itself."""
+        """Convert the next records of a response in a thread. An error is logged here; the connection closes itself."""
 
         def told(piece: bytes | None, error: BaseException | None) -> None:
             if error is not None:
@@ -122,14 +122,14 @@ class Dispatcher:
         self._broker.conversions.run(work, told)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget the connection and what it waited for."""
+        """Remove a closed connection and cancel its delayed operation."""
         state = connection.state
         if isinstance(state, ClientState) and state.pending is not None:
             state.pending.cancel()
         self._broker.connections.remove(connection)
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
-        """Parse and work on one request. Never raises: a bug in a handler is logged and closes the connection."""
+        """Parse and handle one request. Never raises: a bug in a handler is logged and closes the connection."""
         try:
             header, offset = parse_request_header(frame)
             handler = self._handler_for(header, connection)
@@ -142,7 +142,7 @@ class Dispatcher:
                 self._take_up_in_steps(connection, header, handler, frame, offset)
                 return
             if request is None:
-                # Whatever follows is ignored, as in Kafka: librdkafka sends three bytes too many with Metadata 12.
+                # Trailing bytes are ignored, as in Kafka: librdkafka sends three bytes too many with Metadata 12.
                 request, _ = decode_prefix(API[key].request, frame, version, offset)
         except WireError as error:
             self._cannot_read(connection, error)
@@ -167,7 +167,7 @@ class Dispatcher:
             connection.close()
 
     def _handler_for(self, header: RequestHeader, connection: Connection) -> Handler | None:
-        """The request's handler; None where the request was refused here."""
+        """The request's handler; None if the request was refused here."""
         key = header.api_key
         handler = self._handlers.get(key)
         if handler is None and key in SERVED:
@@ -197,7 +197,7 @@ class Dispatcher:
     def _take_up_in_steps(
         self, connection: Connection, header: RequestHeader, handler: Handler, frame: memoryview, offset: int
     ) -> None:
-        """Decode a request that may have very many elements in slices; its frame is kept until it is answered."""
+        """Decode a request that may have very many elements in slices; its frame is kept until the response."""
         self.requests[header.api_key] += 1
         connection.last_active_ms = self._monotonic_ms()
         connection.keep_frame()
@@ -223,9 +223,7 @@ class Dispatcher:
             handler.handle(context, request)
 
     def _refuse_elements(self, context: RequestContext, error: TooManyElementsError) -> None:
-        """Refuse a request that names too much; where the response has no place for an error of the whole, the
-        connection is closed.
-        """
+        """Refuse a request with too many elements; if the response has no top-level error, the connection is closed."""
         self.refused_frames += 1
         key, version = context.header.api_key, context.api_version
         log.warning(
@@ -243,7 +241,7 @@ class Dispatcher:
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """Who decides what clients may do; None permits everything."""
+        """Decides what clients may do; None permits everything."""
         return self._authorizer
 
     @authorizer.setter
@@ -253,7 +251,7 @@ class Dispatcher:
 
     @property
     def intercept(self) -> Intercept | None:
-        """Asked about every request before its handler (`ottla.broker.intercept`)."""
+        """Called for every request before its handler (`ottla.broker.intercept`)."""
         return self._intercept
 
     @intercept.setter
@@ -293,7 +291,7 @@ class Dispatcher:
     async def _authorize_and_handle(
         self, authorizer: Authorizer, handler: Handler, context: RequestContext, request: Any
     ) -> None:
-        """Find out what of the handler's declaration is permitted, then let it work on that."""
+        """Authorize the accesses that the handler declares, then call the handler."""
         permitted: set[Access] = set()
         accesses = iter(handler.accesses(context, request))
         principal, host = context.principal, context.connection.peer_host
@@ -306,7 +304,7 @@ class Dispatcher:
     # Refusals
 
     def _refuse_unauthenticated(self, header: RequestHeader, connection: Connection) -> None:
-        """Only who has said who he is may ask for anything; Kafka closes the connection, too."""
+        """Close the connection of a client that sends requests before authentication, as Kafka does."""
         self.refused_frames += 1
         log.warning(
             "closing the connection of %s:%d: it sent %s before it was authenticated",
@@ -317,7 +315,7 @@ class Dispatcher:
         connection.close()
 
     def _refuse_version(self, header: RequestHeader, connection: Connection) -> None:
-        """ApiVersions from the future is told our range in version 0; everything else is disconnected (KIP-511)."""
+        """Answer an unknown ApiVersions version in version 0 with our range; disconnect for all others (KIP-511)."""
         if header.api_key == API_VERSIONS:
             from ottla.broker.handlers.api_versions import unsupported_version
 
@@ -334,7 +332,7 @@ class Dispatcher:
         connection.close()
 
     def run(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
-        """Run `work` at once as far as its first slice goes, and the rest as a task that ends with the connection."""
+        """Run the first slice of `work` at once, the rest as a task that is cancelled when the connection closes."""
         self._broker.slices.begin()
         try:
             rest = start(work)
@@ -348,7 +346,7 @@ class Dispatcher:
         client.pending = running
 
         def ended(_: asyncio.Task[None]) -> None:
-            # A task that was cancelled before its first step has not closed what it was to go on with.
+            # A task cancelled before its first step does not close the coroutine that it was given.
             work.close()
             if client.pending is running:
                 client.pending = None
@@ -356,7 +354,7 @@ class Dispatcher:
         running.task.add_done_callback(ended)
 
     def spawn(self, context: RequestContext, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run `work` as a task; one per connection at most, since a connection has one request in work."""
+        """Run `work` as a task; at most one per connection, since a connection has one request in work."""
         task = asyncio.get_running_loop().create_task(self._guard(context, work))
         self._tasks.add(task)
 
@@ -374,7 +372,7 @@ class Dispatcher:
             _failed(context, error)
 
     async def stop(self) -> None:
-        """Cancel what is in work."""
+        """Cancel all running work."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -382,7 +380,7 @@ class Dispatcher:
 
 
 def _failed(context: RequestContext, error: Exception) -> None:
-    """Log what work for a request raised, and answer it."""
+    """Log an exception in the work for a request, and answer the request with an error."""
     if isinstance(error, DiskError):
         log.error("a request of %s failed: %s", context.client_host, error)
         context.answer_error(ErrorCode.KAFKA_STORAGE_ERROR, None)
@@ -395,7 +393,7 @@ def _failed(context: RequestContext, error: Exception) -> None:
 
 
 def _touch(file: DiskFile, position: int, length: int) -> None:
-    """Read a range for its effect on the page cache. An error shows when the range is sent."""
+    """Read a range to bring it into the page cache. Errors occur again when the range is sent."""
     end = position + length
     while position < end:
         got = len(file.pread(min(READ_AHEAD_CHUNK, end - position), position))
@@ -405,7 +403,7 @@ def _touch(file: DiskFile, position: int, length: int) -> None:
 
 
 def _protocol_guess(size: int) -> str:
-    """What the first four bytes were, if not a size: a hint for whoever connected with the wrong protocol."""
+    """A hint in the log for a client of the wrong protocol, by the first four bytes it sent."""
     if size < 0:
         return ""
     head = size.to_bytes(4, "big")

@@ -1,7 +1,7 @@
-"""A response that says an error everywhere, for a request that nobody worked on (Kafka's `getErrorResponse`).
+"""Error responses for requests that are not handled (Kafka's `getErrorResponse`).
 
-Made from the declarations: the response's arrays stand for the request's arrays in the same order, their elements for
-its elements, and names, ids and partition numbers are taken over.
+They are made from the declarations: the response's arrays correspond to the request's arrays in order, and so do their
+elements; names, ids and partition numbers are copied.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ottla.wire.apis import API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import STRING, ArrayKind, Field, Kind, Message, Struct
 
-#: A partition's number has one of these names.
+#: Names of the field with a partition's number.
 PARTITION_FIELDS = ("partition_index", "partition", "index")
 
 
 def error_response(api_key: int, version: int, request: Message | None, error: ErrorCode) -> Message | None:
-    """The response to a request (None: it could not be read), or None where the version has no place for an error."""
+    """The error response to a request (None: it was unreadable); None if the version has no field for an error."""
     cls = API[api_key].response
     response: Message = cls()
     found = _fill(response, request, version, int(error))
@@ -27,7 +27,7 @@ def error_response(api_key: int, version: int, request: Message | None, error: E
 
 
 def _fill(target: Struct, source: Any, version: int, error: int) -> bool:
-    """Set the errors in a struct; returns whether there was a place for one."""
+    """Set the error fields in a struct; return whether there was any."""
     found = False
     source_arrays = _arrays(source, version) if isinstance(source, Struct) else []
     for field in target.SCHEMA.fields:
@@ -49,7 +49,7 @@ def _fill(target: Struct, source: Any, version: int, error: int) -> bool:
 
 
 def _has_error(cls: type[Struct], version: int) -> bool:
-    """Whether a struct, or one in an array of it, has a place for an error."""
+    """Whether a struct, or one in an array of it, has an error field."""
     for field in cls.SCHEMA.fields:
         if field.present(version):
             kind = field.kind
@@ -66,7 +66,7 @@ def _element(cls: type[Struct], source: Any, version: int, error: int) -> tuple[
 
 
 def _arrays(source: Struct, version: int) -> list[Iterable[Any]]:
-    """The arrays of a request, in order; null is taken for empty."""
+    """The arrays of a request, in order; null counts as empty."""
     return [
         getattr(source, field.name) or ()
         for field in source.SCHEMA.fields
@@ -75,7 +75,7 @@ def _arrays(source: Struct, version: int) -> list[Iterable[Any]]:
 
 
 def _take_over(target: Struct, field: Field, source: Any) -> None:
-    """Give a field what names the same thing in the request."""
+    """Copy a field's value from the request, if the request names the same thing."""
     if isinstance(source, str):
         if field.kind is STRING and not getattr(target, field.name):
             setattr(target, field.name, source)

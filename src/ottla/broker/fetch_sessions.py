@@ -1,6 +1,6 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changes.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then sends only changes.
 
-Epochs: -1 asks for a full fetch without a session, 0 for a full fetch that begins one; every further fetch carries
+Epochs: -1 requests a full fetch without a session, 0 a full fetch that creates one; every further fetch carries
 the session's id and the next epoch, wrapping from 2^31-1 to 1.
 """
 
@@ -16,13 +16,13 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 NO_SESSION = 0
 MAX_EPOCH = 2**31 - 1
-#: A session that was not used for this long may be evicted by a new one (Kafka's fixed two minutes).
+#: A session unused for this long may be evicted by a new one (Kafka's fixed two minutes).
 EVICTION_AGE_MS = 120_000
-#: Partitions that all sessions together remember, about 350 bytes each. Where a session would exceed it, the client
-#: gets none, or loses the one it has, and names its partitions in each fetch.
+#: Most partitions of all sessions together, about 350 bytes each. If a session would exceed it, the client gets none,
+#: or loses the one it has, and names its partitions in each fetch.
 REMEMBERED_PARTITIONS_LIMIT = 250_000
-#: Partitions of one session that were not hosted here when the client named them. A client with old metadata names
-#: some, and they must be remembered, since their errors are repeated until they are gone.
+#: Most partitions of one session that were not hosted here when they were added. A client with old metadata names
+#: some, and they must be kept, since their errors are repeated until they are gone.
 UNKNOWN_PARTITIONS_LIMIT = 1_000
 
 TopicKey: TypeAlias = str | UUID
@@ -32,7 +32,7 @@ PartitionKey: TypeAlias = tuple[TopicKey, int]
 
 
 class SessionPartition:
-    """What a session remembers of a partition: what the client wants, and what it was last told."""
+    """A partition of a session: the client's fetch position and limits, and what it was last sent."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -64,18 +64,18 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def update(self, other: SessionPartition) -> None:
-        """Take the client's newer wishes."""
+        """Take over the values of a newer request."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
 
     def knows(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether the client was told this already, so that without records there is nothing to tell."""
+        """Whether the client has these offsets already, so that without records the partition can be left out."""
         return self.high_watermark == high_watermark and self.log_start_offset == log_start_offset
 
     def must_tell(self, error: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an incremental answer has to name this partition; remembers what it is told."""
+        """Whether an incremental response has to include this partition; updates what the client was last sent."""
         told = size > 0 or error != 0
         if self.high_watermark != high_watermark:
             self.high_watermark = high_watermark
@@ -84,13 +84,13 @@ class SessionPartition:
             self.log_start_offset = log_start_offset
             told = True
         if error != 0:
-            # An error is repeated until it is gone, and what follows it is told whatever it is.
+            # An error is repeated until it is gone, and the next state without error is always sent.
             self.high_watermark = -1
         return told
 
 
 class FetchSession:
-    """One client's session; partitions in the order in which they are served next."""
+    """One client's session; partitions in the order in which they are served."""
 
     __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "unknown_partitions", "uses_topic_ids")
 
@@ -100,11 +100,11 @@ class FetchSession:
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
-        #: How many of the partitions named so far were not hosted here then.
+        #: Number of partitions that were not hosted here when they were added.
         self.unknown_partitions = 0
 
     def change(self, wanted: Iterable[SessionPartition], forgotten: Iterable[PartitionKey]) -> list[SessionPartition]:
-        """Add, update and drop partitions; returns those added."""
+        """Add, update and drop partitions; return those added."""
         partitions = self.partitions
         added: list[SessionPartition] = []
         for partition in wanted:
@@ -120,7 +120,7 @@ class FetchSession:
         return added
 
     def served(self, partition: SessionPartition) -> None:
-        """Put a partition that sent data behind the others, so that each gets its turn."""
+        """Move a partition with data to the end, so that all partitions are served in turn."""
         key = (partition.topic, partition.index)
         if self.partitions.pop(key, None) is not None:
             self.partitions[key] = partition
@@ -129,7 +129,7 @@ class FetchSession:
 class FetchSessionCache:
     """The sessions, at most `max.incremental.fetch.session.cache.slots` of them.
 
-    `is_hosted` tells of a partition whether this broker has it.
+    `is_hosted` says whether this broker hosts a partition.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def create(self, uses_topic_ids: bool, wanted: Collection[SessionPartition], now_ms: float) -> FetchSession | None:
-        """A new session, or None where the cache is full of sessions in use, or the client names too much."""
+        """Create a session; None if the cache is full of sessions in use, or the client names too many partitions."""
         unknown = self._count_unknown(wanted)
         if unknown > UNKNOWN_PARTITIONS_LIMIT or len(wanted) > REMEMBERED_PARTITIONS_LIMIT:
             return None
@@ -167,7 +167,7 @@ class FetchSessionCache:
     def change(
         self, session: FetchSession, wanted: Iterable[SessionPartition], forgotten: Iterable[PartitionKey]
     ) -> bool:
-        """Change a session's partitions; False where it has grown beyond its limits, and is ended by this."""
+        """Change a session's partitions; if it exceeds its limits, remove it and return False."""
         before = len(session.partitions)
         added = session.change(wanted, forgotten)
         self.partitions += len(session.partitions) - before
@@ -188,13 +188,13 @@ class FetchSessionCache:
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
-        """End a session, if it is there."""
+        """Remove a session if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions -= len(session.partitions)
 
     def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: float) -> FetchSession | ErrorCode:
-        """The session of an incremental fetch, moved on to its next epoch, or the error that the client is told."""
+        """Find the session of an incremental fetch and advance its epoch, or return the error for the client."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -205,7 +205,7 @@ class FetchSessionCache:
         session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         if session.last_used_ms != now_ms:
             session.last_used_ms = now_ms
-            # Least recently used first: eviction looks at the head only.
+            # In order of last use: eviction checks the head only.
             self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 

@@ -1,7 +1,7 @@
-"""A place to change what happens to requests before their handlers see them: for fault rules and quotas.
+"""A hook that can change the handling of requests before their handlers run: for fault rules and quotas.
 
-The dispatcher asks its `intercept`, where one is set, about every request, and carries out what it says. Nothing is
-paid where none is set.
+The dispatcher calls its `intercept`, if one is set, for every request, and carries out the verdict. Without one there
+is no cost.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerError:
-    """Answer with this error, in every place of the response that has one; nothing is done."""
+    """Respond with this error, in every error field of the response; the request is not handled."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Hand the request to its handler later; the connection waits."""
+    """Call the handler after a delay; the connection waits."""
 
     delay_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Do nothing and do not answer; the connection goes on with its next request."""
+    """Drop the request without a response; the connection continues with the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Do nothing and close the connection."""
+    """Drop the request and close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """Answer as ever, with this throttle time, and mute the connection for it (KIP-219)."""
+    """Handle the request as usual, with this throttle time, and mute the connection for it (KIP-219)."""
 
     throttle_ms: int
 
 
 Verdict: TypeAlias = AnswerError | Delay | Drop | Disconnect | Throttle
-#: Gets a request in work and its message; None lets it pass.
+#: Called with a request and its message; None lets it pass.
 Intercept: TypeAlias = "Callable[[RequestContext, Any], Verdict | None]"

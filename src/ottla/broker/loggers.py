@@ -1,7 +1,7 @@
-"""The levels of this process's loggers, asked and changed as settings of a broker (KIP-412).
+"""Log levels of this process, described and changed as settings of a broker (KIP-412).
 
-The names are those of Python's loggers here (`ottla.broker`), of Java's classes in Apache Kafka. Changes are not kept:
-a restart brings back what `OTTLA_LOG_LEVEL` says.
+Names are those of Python's loggers (`ottla.broker`), where Apache Kafka has Java classes. Changes are not persistent:
+a restart restores the level in `OTTLA_LOG_LEVEL`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.cluster.refusal import TopicRefusal
 
 ROOT = "root"
-#: Kafka's levels and Python's numbers for them. Python has none below DEBUG.
+#: Kafka's levels and their Python numbers. Python has none below DEBUG.
 LEVELS = {
     "TRACE": logging.DEBUG // 2,
     "DEBUG": logging.DEBUG,
@@ -28,13 +28,13 @@ LEVELS = {
 
 
 def logger_levels() -> dict[str, str]:
-    """Every logger that there is, by name, and the level in force for it."""
+    """All loggers by name, with their effective levels."""
     known = sorted(name for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger))
     return {ROOT: _told(logging.root)} | {name: _told(logging.getLogger(name)) for name in known}
 
 
 def change_levels(changes: Sequence[Change], *, validate_only: bool) -> TopicRefusal | None:
-    """Set levels, or take them away, so that the next logger upwards decides; says why where it cannot."""
+    """Set or unset levels (an unset one is inherited); return the refusal if a change is invalid."""
     refusal = logger_problem(changes, logger_levels(), LEVELS)
     if refusal is not None or validate_only:
         return refusal
@@ -45,7 +45,7 @@ def change_levels(changes: Sequence[Change], *, validate_only: bool) -> TopicRef
 
 
 def _told(one: logging.Logger) -> str:
-    """The level in force, as Kafka names it: the next lower one where Python has others."""
+    """The effective level under Kafka's name; a level between two of them is shown as the lower one."""
     level = one.getEffectiveLevel()
     names = [name for name, number in LEVELS.items() if number <= level]
     return names[-1] if names else next(iter(LEVELS))

@@ -1,6 +1,6 @@
-"""Which APIs the broker serves: key, versions, and the module that handles them.
+"""The APIs that the broker serves: key, versions, and handler module.
 
-Kept apart from the handlers so that start-up imports none of them; a test holds the two together.
+Separate from the handlers so that start-up imports none of them; a test keeps the two consistent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Handler(NamedTuple):
-    """How requests of an API are handled, and what a client needs to be allowed for one."""
+    """The handler of an API, and the accesses that its requests need."""
 
     min_version: int
     max_version: int
@@ -27,14 +27,14 @@ class Handler(NamedTuple):
 
 
 class Served(NamedTuple):
-    """One API: its versions as advertised and the handler's module under `ottla.broker.handlers`."""
+    """One API: its advertised versions, and the handler's module under `ottla.broker.handlers`."""
 
     min_version: int
     max_version: int
     module: str
 
     def load(self) -> Handler:
-        """The handler, imported on first use. One that does not declare its accesses raises AttributeError."""
+        """The handler, imported on first use. Raises AttributeError if it does not declare its accesses."""
         module = import_module(f"ottla.broker.handlers.{self.module}")
         return Handler(self.min_version, self.max_version, module.handle, module.accesses)
 

@@ -1,4 +1,4 @@
-"""The broker: its parts, the order in which they start and stop, and what each knows of the others."""
+"""The broker: its parts, their order at start and stop, and the wiring between them."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: How often the background work of logs and connections is looked at, seconds.
+#: Interval of the background work on logs and connections, in seconds.
 TICK_S = 1.0
-#: Threads for fsync, cold reads, recovery and removal.
+#: Threads for flushes, cold reads, recovery and deletion.
 DISK_THREADS = 4
-#: Files that are left for folders, checkpoints, the tree and modules when connections and logs have taken theirs.
+#: File descriptors reserved for log directories, checkpoints, metadata and modules, beside connections and logs.
 RESERVED_FILES = 32
-#: Connections that are accepted however few files the process may open.
+#: Connections accepted even if the process may open very few files.
 LEAST_CONNECTIONS = 16
-#: A connection that asked nothing for so long gives a large receive buffer back.
+#: A connection without requests for this long gives back a large receive buffer.
 SHRINK_AFTER_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class StartRefusal:
-    """Why the broker does not start, in words for the user."""
+    """Why the broker does not start, as a message to the user."""
 
     message: str
 
@@ -71,9 +71,10 @@ class StartRefusal:
 class Broker:
     """One broker in one event loop.
 
-    `start` binds its listeners, locks its folders, loads its logs, joins its cluster and answers; `stop` undoes that.
-    Handlers reach the parts through this object. What reaches outside can be given: clock, disk, threads, randomness,
-    network, and a session with the coordination metadata (`coordination`), which is else opened as the settings say.
+    `start` binds the listeners, locks the log directories, loads the logs, joins the cluster and serves requests;
+    `stop` undoes that. Handlers reach the parts through this object. Everything external can be passed in: clock, disk,
+    threads, randomness, network, and a session with the coordination metadata (`coordination`), which otherwise is
+    opened as configured.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Broker:
     ) -> None:
         self.config = config
         self._network: ServerNetwork = network if network is not None else SystemServerNetwork()
-        #: Makes the connections of its listeners.
+        #: Makes the connections of the listeners.
         self._connect = connect
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.disk: Disk = disk if disk is not None else RealDisk()
@@ -99,7 +100,7 @@ class Broker:
         self.log_dirs = config.log_dirs
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.conversions = Conversions(self.executor)
-        #: Long work on the loop takes turns here.
+        #: Shares the loop between long-running work.
         self.slices = LoopSlices(self.clock.monotonic_ms)
         self.metadata_cache = MetadataCache()
         self.fetch_sessions = FetchSessionCache(
@@ -109,13 +110,13 @@ class Broker:
         )
         self.connections = ConnectionSet(self._most_connections(), config.get_int("max.connections.per.ip"))
         self.dispatcher = Dispatcher(self)
-        #: The endpoints listened on, ports resolved.
+        #: The endpoints listened on, with resolved ports.
         self.listening: list[Endpoint] = []
         self.logs = self._log_manager(None if executor is not None else DiskExecutor(MOST_THREADS))
         self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
         self.partitions = ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack)
         self.logs.on_folder_failed = self._folder_failed
-        #: Called with what has happened when the broker cannot go on; whoever runs it should stop it then.
+        #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.on_flushed = self.partitions.flushed
         self._control: ControlPlane | None = None
@@ -143,13 +144,13 @@ class Broker:
         )
 
     def _most_connections(self) -> int:
-        # Logs take half of the files that the process may open; connections must leave some for everything else.
+        # Logs take half of the file descriptors; connections must leave some for everything else.
         most = max(LEAST_CONNECTIONS, self.disk.open_files() // 2 - RESERVED_FILES)
         return min(self.config.get_int("max.connections"), most)
 
     @property
     def control(self) -> ControlPlane:
-        """The control plane: the cluster and its topics; there from `start` on."""
+        """The control plane: the cluster and its topics; available after `start`."""
         assert self._control is not None, "the broker has not been started"
         return self._control
 
@@ -160,7 +161,7 @@ class Broker:
 
     @property
     def zookeeper_port(self) -> int | None:
-        """Where the embedded tree is served to other processes; None where it is not."""
+        """The port at which the embedded metadata is served to other processes; None if it is not."""
         served = self._coordination.server if self._coordination is not None else None
         return served.port if served is not None else None
 
@@ -172,7 +173,7 @@ class Broker:
     # Start
 
     async def start(self) -> StartRefusal | None:
-        """Start; returns a refusal, with everything undone, where it cannot."""
+        """Start the broker; on failure undo everything and return the reason."""
         try:
             sockets = self._bind()
         except NetworkError as error:
@@ -202,7 +203,7 @@ class Broker:
         return None
 
     def _bind(self) -> list[tuple[ListeningSocket, Endpoint]]:
-        """Bind first: a port in use is found before any data is touched, and early clients wait in the backlog."""
+        """Bind first: a used port is reported before any data is touched, and early clients wait in the backlog."""
         sockets: list[tuple[ListeningSocket, Endpoint]] = []
         send_buffer_bytes = self.config.get_int("socket.send.buffer.bytes")
         try:
@@ -256,9 +257,9 @@ class Broker:
         return StartRefusal(problem)
 
     async def _join_cluster(self, coordination: Coordination) -> str | None:
-        """Open the logs, find out who we are, register, and host what is ours; returns what went wrong.
+        """Open the logs, determine the broker id, register, and host this broker's partitions; return an error, if any.
 
-        Raises `DiskError` where the disk does not let us, `ZkError` where ZooKeeper does not.
+        Raises `DiskError` and `ZkError`.
         """
         tree = coordination.zk
         opening = self.executor.submit(self.logs.open)
@@ -310,7 +311,7 @@ class Broker:
         return None
 
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
-        """Answer for groups, and follow what others change in the metadata."""
+        """Start the group coordinator, and follow changes that others make to the metadata."""
         tree = coordination.zk
         broker_id = control.broker_id
         self.groups = GroupCoordinatorService(
@@ -328,10 +329,10 @@ class Broker:
             changes.start()
 
     async def _former_or_new_id(self, coordination: Coordination) -> int:
-        """The id for folders without `meta.properties`: that of the broker whose the topics are, or a new one.
+        """The id for log directories without `meta.properties`: that of the broker that holds all topics, or a new one.
 
-        With a new one all partitions would be those of a broker that never comes back. Where the tree is not in this
-        folder, that broker may be another.
+        With a new id, all partitions would belong to a broker that never comes back. If the metadata is not in this log
+        directory, that broker may be another one.
         """
         former = await only_broker_of_all_topics(coordination.zk) if coordination.store is not None else None
         if former is None:
@@ -341,7 +342,7 @@ class Broker:
 
     def _control_plane(self, coordination: Coordination, broker_id: int) -> ControlPlane:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
-        # The look-up of this machine's name may take seconds, so it is not made where nobody needs it.
+        # Resolving this machine's name may take seconds, so it is done only if needed.
         unnamed = any(endpoint.is_any_address for endpoint in self.config.advertised)
         own_name = self._network.canonical_host_name() if unnamed else ""
         return ControlPlane(
@@ -362,13 +363,13 @@ class Broker:
     # Changes of the cluster
 
     def _log_config(self, topic: str) -> LogConfig:
-        """A topic's settings; while the logs are opened, before the tree was read, the broker's own."""
+        """A topic's log configuration; the broker's defaults while logs are opened, before the metadata was read."""
         if self._control is not None:
             return self._control.log_config(topic)
         return LogConfig.in_force(self.config, {})[0]
 
     def _settings_changed(self) -> None:
-        """The broker's settings, which topics inherit, are others now."""
+        """Apply changed broker settings, which topics inherit."""
         self._apply_settings()
         configs: dict[str, LogConfig] = {}
         for hosted in self.logs.logs():
@@ -385,20 +386,20 @@ class Broker:
         self._keep_settings(self.image.topics[topic])
 
     def _keep_settings(self, topic: TopicImage) -> None:
-        """Have the topic's settings beside its records, too."""
+        """Store the topic's settings beside its records, too."""
         hosted = self.partitions.indexes(topic.name)
         if hosted:
             self.logs.topic_settings.keep(topic.name, hosted[0], TopicSettings(topic.topic_id, topic.configs))
 
     def _apply_settings(self) -> None:
-        """Tell the parts that keep settings what holds now."""
+        """Pass the current settings to the parts that keep them."""
         self.connections.limit = self._most_connections()
         self.connections.limit_per_host = self.config.get_int("max.connections.per.ip")
         self.logs.apply_settings(StorageSettings.of(self.config))
         self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
 
     def _folder_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
-        """The logs of these partitions are closed: nobody leads them any more."""
+        """Take the partitions of a failed log directory offline; their logs are closed."""
         self._report_storage()
         self.partitions.take_offline(gone)
         if self._control is not None:
@@ -421,9 +422,7 @@ class Broker:
         self.tend_connections(self.clock.monotonic_ms())
 
     def tend_connections(self, now_ms: float) -> None:
-        """Take large buffers from connections that ask nothing; close those idle for `connections.max.idle.ms`, and
-        those whose client is gone.
-        """
+        """Shrink the buffers of idle connections; close those idle for `connections.max.idle.ms`, and reset ones."""
         for connection in self.connections.snapshot():
             connection.close_if_broken()
             if connection.closed:
@@ -442,7 +441,7 @@ class Broker:
     # Stop
 
     async def stop(self, on_flush: Callable[[int], None] = lambda size: None) -> None:
-        """Stop cleanly: no more requests, then all to disk; `on_flush` is told how many bytes have to be forced."""
+        """Stop serving requests, then flush all logs; `on_flush` is called with the number of bytes to flush."""
         if self._tick is not None:
             self._tick.cancel()
         for acceptor in self._acceptors:
@@ -461,7 +460,7 @@ class Broker:
         await self.control.close()
         if self._coordination is not None:
             await self._coordination.close()
-        # The last, for it frees the folders, in the first of which the tree lies: another broker may take them then.
+        # Last, since it unlocks the log directories, which another broker may take then; the first holds the metadata.
         self.logs.close()
         self._report_storage()
         self.executor.close()

@@ -1,4 +1,4 @@
-"""Long work on the event loop, cut into slices, so that one large request holds up nobody else.
+"""Long work on the event loop, divided into slices, so that a large request does not block others.
 
 Work that may be long is a coroutine that calls `point` between its steps (one topic, one group, a few hundred array
 elements):
@@ -10,15 +10,15 @@ elements):
             ...
 
 `point` returns at once until `SLICE_MS` are used up; then it waits for another turn of the loop, in which sockets and
-timers get their share. However many works are under way, one of them gets a slice in a turn, in the order in which
-they asked. No step between two points may take longer than a few milliseconds.
+timers are served. However many pieces of work are under way, one of them gets a slice per turn, first come, first
+served. No step between two points may take longer than a few milliseconds.
 
-How a coroutine is started decides what happens when its client goes away:
+How a coroutine is started decides what happens when its client disconnects:
 
-- `RequestContext.run` starts it at once, without a task: what ends within its first slice costs next to nothing. It is
-  cancelled at a point when the connection closes: for work that may be left undone.
-- `RequestContext.spawn` makes a task of it, which goes on without the client: for what must be finished once it was
-  begun. Such work may look at `context.is_gone` where it can end early.
+- `RequestContext.run` starts it at once, without a task: work that ends within its first slice costs next to nothing.
+  It is cancelled at a point when the connection closes: for work that may be left undone.
+- `RequestContext.spawn` makes a task of it, which continues without the client: for work that must be finished once it
+  was begun. Such work may check `context.is_gone` where it can end early.
 
 Both are cancelled when the broker stops.
 """
@@ -33,12 +33,12 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-#: A work gives the loop back after this long.
+#: Length of a slice.
 SLICE_MS: Final = 5.0
 
 
 class LoopSlices:
-    """Shares one event loop between the long works of a broker. `monotonic_ms` is the broker's clock."""
+    """Shares one event loop between long-running work of a broker. `monotonic_ms` is the broker's clock."""
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms
@@ -47,7 +47,7 @@ class LoopSlices:
         self._is_scheduled = False
 
     def begin(self) -> None:
-        """Begin a slice now: for work that is started by an event of its own, such as a request's arrival."""
+        """Begin a slice now: for work started by an event of its own, such as a request's arrival."""
         self._ends_ms = self._monotonic_ms() + SLICE_MS
 
     @property
@@ -56,7 +56,7 @@ class LoopSlices:
         return self._monotonic_ms() >= self._ends_ms
 
     async def point(self) -> None:
-        """Wait for the next slice where the present one is used up; else return at once."""
+        """Wait for the next slice if the present one is used up; otherwise return at once."""
         if self._monotonic_ms() >= self._ends_ms:
             await self.pause()
 
@@ -69,7 +69,7 @@ class LoopSlices:
         self.begin()
 
     async def through(self, steps: Generator[None, None, T]) -> T:
-        """Run a generator that yields between its steps to its end; returns what it returns."""
+        """Run a generator that yields between its steps to its end; return its result."""
         try:
             while True:
                 next(steps)
@@ -97,10 +97,10 @@ class LoopSlices:
 
 
 def start(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None] | None:
-    """Run a coroutine up to the first thing that it has to wait for.
+    """Run a coroutine up to the first point at which it waits.
 
-    Returns None where it has ended, else a coroutine with the rest of it, to be awaited by a task. What it raises
-    comes out here.
+    Returns None if it has ended, otherwise a coroutine with the rest of it, to be awaited by a task. Raises what the
+    coroutine raises.
     """
     try:
         awaited = work.send(None)
@@ -115,7 +115,7 @@ async def _rest(work: Coroutine[Any, Any, None], awaited: object) -> None:
 
 @coroutine
 def _resumed(work: Coroutine[Any, Any, None], awaited: object) -> Generator[object, Any, None]:
-    """Go on with a coroutine that waits already; a task takes what it waits for as if it had started it."""
+    """Continue a coroutine that already waits; a task awaits what it waits for as if it had started it."""
     try:
         while True:
             try:

@@ -1,8 +1,8 @@
-"""Positions in the tree: what version 0 of OffsetCommit and OffsetFetch reads and writes.
+"""Consumer offsets in the coordination metadata, which version 0 of OffsetCommit and OffsetFetch writes and reads.
 
-Consumers of Kafka 0.8.1 kept their positions in ZooKeeper, and went there through a broker with these versions. The
-positions are no group's of the coordinator: no membership is checked, they do not expire, stay when their topic goes,
-and have nothing to do with those that later versions commit. Source: Apache Kafka 3.9 in ZooKeeper mode,
+Consumers of Kafka 0.8.1 kept their offsets in ZooKeeper, and reached it through a broker with these versions. These
+offsets belong to no group of the coordinator: membership is not checked, they do not expire, they stay when their topic
+is deleted, and they are independent of those that later versions commit. Source: Apache Kafka 3.9 in ZooKeeper mode,
 `KafkaApis.commitOffsetsToZookeeper`, `KafkaZkClient.setOrCreateConsumerOffset`.
 """
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 POSITIONS_PER_TRANSACTION = 250
-"""Positions that are written at once: a request of ZooKeeper's takes as many with the longest names."""
+"""Offsets written in one transaction: a ZooKeeper request holds as many with the longest names."""
 
 
 MOST_ATTEMPTS = 20
-"""How often nodes are written that others make or delete at the same time."""
+"""Attempts to write nodes that others create or delete at the same time."""
 
 
 class TreeOffsets:
-    """The positions below `/consumers`."""
+    """The offsets below `/consumers`."""
 
     def __init__(self, zk: ZkClient) -> None:
         self._zk = zk
 
     async def commit(self, group: str, positions: Sequence[tuple[str, int, int]]) -> list[ErrorCode]:
-        """Write positions (topic, partition, offset), the last of equal ones last; an error for each, in order.
+        """Write offsets (topic, partition, offset); the last of a repeated partition counts. Return an error for each.
 
-        UNKNOWN_SERVER_ERROR, the one code that clients of that age know for it: a group id that cannot be part of a
-        path, or a tree that cannot be written.
+        The error is UNKNOWN_SERVER_ERROR, the only one that clients of that age know: for a group id that cannot be
+        part of a path, or if the metadata cannot be written.
         """
         errors: list[ErrorCode] = []
         for start in range(0, len(positions), POSITIONS_PER_TRANSACTION):
@@ -58,7 +58,7 @@ class TreeOffsets:
         return errors
 
     async def _write_in_spite_of_others(self, offsets: dict[str, int]) -> None:
-        """Others make the same parents at the same time, or delete the group."""
+        """Write offsets, retrying if others create the same parents at the same time, or delete the group."""
         for _ in range(MOST_ATTEMPTS - 1):
             with suppress(NodeExistsError, NoNodeError):
                 await self._write(offsets)
@@ -85,7 +85,7 @@ class TreeOffsets:
         await self._zk.multi(operations)
 
     async def fetch(self, group: str, topic: str, partition: int) -> int | ErrorCode:
-        """A position, UNKNOWN_TOPIC_OR_PARTITION where there is none, UNKNOWN_SERVER_ERROR where it makes no sense."""
+        """Read an offset; UNKNOWN_TOPIC_OR_PARTITION if there is none, UNKNOWN_SERVER_ERROR if it is invalid."""
         path = ConsumerOffsetZnode.path(group, topic, partition)
         try:
             data, _ = await self._zk.get(path)

@@ -1,4 +1,4 @@
-"""Time for coordinators: wall-clock milliseconds that never jump, since sessions are measured with them."""
+"""Time for coordinators: wall-clock milliseconds that never jump, since session timeouts are measured with them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ class SteadyClock:
         return int(self._clock.monotonic_ms() + self._offset_ms)
 
     def correct(self) -> None:
-        """Move towards the wall clock, by no more than a heartbeat would notice."""
+        """Move towards the wall clock, in a step too small to affect heartbeats."""
         drift_ms = self._clock.now_ms() - self._clock.monotonic_ms() - self._offset_ms
         self._offset_ms += max(-MAX_CORRECTION_MS, min(MAX_CORRECTION_MS, drift_ms))

@@ -1,4 +1,4 @@
-"""The log as coordinators see it, and the broker's partitions in that role."""
+"""The log interface of coordinators, and its implementation over the broker's partitions."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 
 class Appended(NamedTuple):
-    """A batch that is in the log: its first offset, and how far the partition is committed now."""
+    """An appended batch: its first offset, and the high watermark after the append."""
 
     first_offset: int
     high_watermark: int
 
 
 class CoordinatorLog(Protocol):
-    """What a coordinator asks of the log of its internal topic."""
+    """The log of a coordinator's internal topic, as the coordinator needs it."""
 
     def append(self, topic: str, partition: int, batch: bytearray, leader_epoch: int | None) -> Appended | ErrorCode:
-        """Append one encoded batch as leader of `leader_epoch` (None: of whichever), or say why not.
+        """Append one encoded batch as leader in `leader_epoch` (None: in any epoch), or return the error.
 
-        Where this broker leads the partition in another epoch, nothing is written: NOT_LEADER_OR_FOLLOWER.
+        If this broker leads the partition in another epoch, nothing is written: NOT_LEADER_OR_FOLLOWER.
         """
         ...
 
     def read_batches(
         self, topic: str, partition: int, unreadable: Callable[[UnreadableRange], None]
     ) -> Iterator[memoryview]:
-        """The sound batches of a partition from its start to its end as it is now.
+        """The intact batches of a partition, from its start to its present end.
 
-        `unreadable` is told of each damaged place between them. Raises DiskError.
+        Calls `unreadable` for each damaged range between them. Raises DiskError.
         """
         ...
 
     def is_empty(self, topic: str, partition: int) -> bool:
-        """Whether there is nothing to read."""
+        """Whether the partition has no records to read."""
         ...
 
     def high_watermark(self, topic: str, partition: int) -> int:
@@ -50,12 +50,12 @@ class CoordinatorLog(Protocol):
         ...
 
     def when_committed(self, topic: str, partition: int, offset: int, done: Committed) -> None:
-        """Call `done` once the record at `offset` is committed; at once where it is."""
+        """Call `done` once the record at `offset` is committed; at once if it is already."""
         ...
 
 
 class HostedLog:
-    """The partitions that this broker hosts, as a `CoordinatorLog`."""
+    """The partitions that this broker hosts, as `CoordinatorLog`."""
 
     def __init__(self, partitions: ReplicaManager) -> None:
         self._partitions = partitions

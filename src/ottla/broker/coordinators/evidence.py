@@ -1,4 +1,4 @@
-"""Writes the evidence of rebalances to its internal topic: best effort, never in anybody's way."""
+"""Writes the evidence of rebalances to its internal topic; best effort, without delaying the group."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.groups")
 
 QUEUE_LIMIT = 1000
-"""Records that wait for the topic to be made; beyond it the oldest are dropped."""
+"""Records queued until the topic exists; beyond this the oldest are dropped."""
 PARTITION = 0
-"""All evidence goes to one partition, so that it can be read in order."""
+"""All evidence goes to one partition, so that it is in order."""
 
 
 class Topics(Protocol):
-    """What is needed of `ottla.broker.control.plane.ControlPlane`."""
+    """The part of `ottla.broker.control.plane.ControlPlane` that is needed here."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as it is now."""
+        """The present image of the cluster."""
         ...
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:
-        """Make an internal topic unless it is there."""
+        """Create an internal topic unless it exists."""
         ...
 
 
 class EvidenceWriter:
-    """Appends evidence; the topic is made with the first."""
+    """Appends evidence; the topic is created with the first record."""
 
     def __init__(self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool) -> None:
         self._log = coordinator_log
@@ -47,12 +47,12 @@ class EvidenceWriter:
         self._enabled = enabled
         self._queue: deque[Evidence] = deque(maxlen=QUEUE_LIMIT)
         self._making: asyncio.Task[None] | None = None
-        #: For the metrics: records written, and records lost.
+        #: For metrics: records written, and records lost.
         self.written = 0
         self.dropped = 0
 
     def add(self, notes: Iterable[Evidence]) -> None:
-        """Take evidence; what cannot be written is counted and forgotten."""
+        """Queue evidence; records that cannot be written are counted and dropped."""
         for evidence in notes:
             log.info("%s", evidence.summary)
             if not self._enabled:
@@ -64,7 +64,7 @@ class EvidenceWriter:
             self._write()
 
     def stop(self) -> None:
-        """Give up what waits for the topic."""
+        """Drop the records queued for the topic."""
         if self._making is not None:
             self._making.cancel()
 

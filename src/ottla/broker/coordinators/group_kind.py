@@ -1,4 +1,4 @@
-"""Groups as a kind of coordinator: their topic, their records, and what is logged and counted of their steps."""
+"""Groups as a kind of coordinator: topic, record format, logging and counting of steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 COORDINATOR_OF_GROUP = "coordinator of group"
 COORDINATOR_OF_PARTITION = "coordinator of partition"
-"""How log events about states begin; what it was and what it is now stand at their end, as in `ready -> preparing`."""
+"""Prefix of log events about states; they end in the old and the new state, as in `ready -> preparing`."""
 
 _STATE_OF_SHARD = {
     ShardState.ABSENT: CoordinatorState.DOWN,
@@ -37,9 +37,9 @@ class GroupKind:
     def __init__(self, limits: GroupLimits, evidence: EvidenceWriter) -> None:
         self._limits = limits
         self._evidence = evidence
-        #: Rebalances that have ended since the start.
+        #: Rebalances completed since the start.
         self.rebalances = 0
-        #: State logged last of coordinators that are not ready, by group.
+        #: Last logged state of the coordinators that are not ready, by group.
         self._logged: dict[str, CoordinatorState] = {}
 
     def new_shard(self, partition: int) -> GroupShard:
@@ -66,7 +66,7 @@ class GroupKind:
         return failed_result(result, error)
 
     def carried_out(self, shard: GroupShard, step: Step) -> None:
-        """Log the states that the group went through, and write the evidence of a rebalance that has ended."""
+        """Log the state changes of the group, and write the evidence of completed rebalances."""
         machine = shard.machines.get(step.group_id)
         if machine is not None and machine.entered:
             self._log_states(machine)
@@ -75,12 +75,12 @@ class GroupKind:
             self._evidence.add(step.notes)
 
     def unloaded(self, step: Step) -> None:
-        """Write the evidence of a rebalance that leadership's end has cut short."""
+        """Write the evidence of a rebalance that was cut short by the loss of leadership."""
         self._logged.pop(step.group_id, None)
         self._evidence.add(step.notes)
 
     def state_changed(self, partition: int, before: ShardState, now: ShardState) -> None:
-        """Log it. Where there is nothing to load, that is no news."""
+        """Log the change, at debug level if there was nothing to load."""
         if now is before:
             return
         is_news = (before, now) != (ShardState.ABSENT, ShardState.ACTIVE)

@@ -1,7 +1,7 @@
-"""The group coordinator: consumer groups and committed offsets of the partitions of the offsets topic led here.
+"""The group coordinator: consumer groups and committed offsets of the offsets topic's partitions led here.
 
-Handlers call it; the groups live in `ottla.groups`, and `CoordinatorRuntime` hosts them. Source: Apache Kafka 3.9,
-`GroupCoordinatorService`.
+Handlers call it; the group state machines are in `ottla.groups`, hosted by `CoordinatorRuntime`. Source: Apache Kafka
+3.9, `GroupCoordinatorService`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.groups")
 
 PARTITION_CACHE_LIMIT = 100_000
-"""Group ids whose partition is remembered."""
+"""Most group ids whose partition is cached."""
 MS_PER_MINUTE = 60_000
 
 CommittedOffset = tuple[str, int, OffsetAndMetadata | None, ErrorCode]
-"""Topic, partition, what is committed (None for nothing), and UNSTABLE_OFFSET_COMMIT where that may change."""
+"""Topic, partition, committed offset (None for none), and UNSTABLE_OFFSET_COMMIT while a commit is pending."""
 
 
 @dataclass(slots=True)
 class GroupMetrics:
-    """Plain counters, read when they are scraped."""
+    """Plain counters, read at each scrape."""
 
     requests: int = 0
     heartbeats: int = 0
@@ -56,7 +56,7 @@ class GroupMetrics:
 
 
 class GroupCoordinatorService:
-    """Groups of this broker. Handlers call `submit`, `heartbeat` and the reading methods."""
+    """The groups of this broker. Handlers call `submit`, `heartbeat` and the reading methods."""
 
     def __init__(
         self,
@@ -98,16 +98,16 @@ class GroupCoordinatorService:
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._active = False
 
-    # Life
+    # Life cycle
 
     def start(self) -> None:
-        """Load the partitions that this broker leads (in the background) and begin to answer."""
+        """Load the partitions that this broker leads (in the background) and begin to serve requests."""
         self._active = True
         self._offsets_topic_changed(self._topics.image.topics.get(OFFSETS_TOPIC))
         self._arm_expiry()
 
     async def stop(self) -> None:
-        """Stop answering; pending requests get no answer, since their connections go too."""
+        """Stop; pending requests get no response, since their connections are closed, too."""
         self._active = False
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
@@ -115,7 +115,7 @@ class GroupCoordinatorService:
         await self.runtime.stop()
 
     def image_changed(self, delta: ImageDelta) -> None:
-        """Topics changed. The broker calls this once the logs of new partitions are there."""
+        """Handle a change of topics. The broker calls this once the logs of new partitions exist."""
         if not self._active:
             return
         if any(topic.name == OFFSETS_TOPIC for topic in delta.topics):
@@ -140,16 +140,16 @@ class GroupCoordinatorService:
 
     @property
     def loading(self) -> bool:
-        """Whether some partition is still being read."""
+        """Whether any partition is still being loaded."""
         return self.runtime.loading
 
     @property
     def rebalances(self) -> int:
-        """Rebalances that have ended since the start."""
+        """Rebalances completed since the start."""
         return self._kind.rebalances
 
     async def ensure_offsets_topic(self) -> ErrorCode:
-        """Make the offsets topic unless it is there; COORDINATOR_NOT_AVAILABLE where that cannot be."""
+        """Create the offsets topic unless it exists; COORDINATOR_NOT_AVAILABLE if that fails."""
         if OFFSETS_TOPIC in self._topics.image.topics:
             return ErrorCode.NONE
         refusal = await self._topics.ensure_topic(OFFSETS_TOPIC)
@@ -160,13 +160,13 @@ class GroupCoordinatorService:
 
     @property
     def has_offsets_topic(self) -> bool:
-        """Whether the offsets topic is there."""
+        """Whether the offsets topic exists."""
         return self._partition_count > 0
 
     # Requests
 
     def now_ms(self) -> int:
-        """The coordinator's time, for what goes into events."""
+        """The coordinator's time, used in events."""
         return self._clock.now_ms()
 
     def new_id(self) -> str:
@@ -174,7 +174,7 @@ class GroupCoordinatorService:
         return str(self._randomness.uuid())
 
     def submit(self, request: GroupRequest, allow_empty_group_id: bool = False) -> None:
-        """Take in a request; its `token`, a `Callable[[Result], None]`, is called once with the answer."""
+        """Handle a request; its `token`, a `Callable[[Result], None]`, is called once with the result."""
         self.metrics.requests += 1
         shard = self._shard(request.group_id, allow_empty_group_id)
         if isinstance(shard, ErrorCode):
@@ -186,7 +186,7 @@ class GroupCoordinatorService:
         self._run(shard, request)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """The answer to a Heartbeat."""
+        """Handle a Heartbeat and return its error code."""
         self.metrics.heartbeats += 1
         shard = self._shard(group_id, False)
         if isinstance(shard, ErrorCode):
@@ -199,7 +199,7 @@ class GroupCoordinatorService:
     def committed(
         self, group_id: str, wanted: Iterable[tuple[str, int]] | None, require_stable: bool
     ) -> Sequence[CommittedOffset] | ErrorCode:
-        """Committed offsets of the partitions `wanted`, of all partitions where it is None."""
+        """Committed offsets of the `wanted` partitions; of all partitions if it is None."""
         shard = self._shard(group_id, True)
         if isinstance(shard, ErrorCode):
             return shard
@@ -218,19 +218,19 @@ class GroupCoordinatorService:
         return found
 
     def describe(self, group_id: str) -> GroupMachine | ErrorCode | None:
-        """The group, to be read only; None where there is none."""
+        """The group, read-only; None if it does not exist."""
         shard = self._shard(group_id, True)
         return shard if isinstance(shard, ErrorCode) else shard.machines.get(group_id)
 
     def groups(self) -> tuple[ErrorCode, list[GroupMachine]]:
-        """All groups of this broker, to be read only, with an error while some are still being loaded."""
+        """All groups of this broker, read-only, with an error while some are still being loaded."""
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE
         return error, [m for shard in self._shards.values() if not shard.loading for m in shard.machines.values()]
 
     def coordinator_state(self, group_id: str) -> CoordinatorState:
-        """How far this broker is as the coordinator of a group."""
+        """The state of this broker as coordinator of a group."""
         shard = self._shards.get(self.partition_of(group_id))
         if shard is None or not self._active:
             return CoordinatorState.DOWN
@@ -240,9 +240,9 @@ class GroupCoordinatorService:
         return CoordinatorState.READY if machine is None else STATE_OF[machine.state]
 
     def coordinator_states(self) -> dict[CoordinatorState, int]:
-        """How many coordinators are in each state: groups; partitions where it is not known yet which groups they hold.
+        """Number of coordinators per state: one per group, or one per partition while its groups are unknown.
 
-        That is so of partitions of the offsets topic that are led elsewhere, or still being read.
+        Groups are unknown in partitions of the offsets topic that are led elsewhere or still being loaded.
         """
         counts = dict.fromkeys(CoordinatorState, 0)
         counts[CoordinatorState.DOWN] = self._partition_count - len(self._shards)
@@ -265,7 +265,7 @@ class GroupCoordinatorService:
         return partition
 
     def _shard(self, group_id: str, allow_empty_group_id: bool) -> GroupShard | ErrorCode:
-        """The shard that answers for a group, or why none does."""
+        """The shard that serves a group, or the error if there is none."""
         if not group_id and not allow_empty_group_id:
             return ErrorCode.INVALID_GROUP_ID
         if not self._active:
@@ -278,7 +278,7 @@ class GroupCoordinatorService:
     def _run(self, shard: GroupShard, event: GroupEvent) -> None:
         self.runtime.carry_out(shard, shard.handle(event, self._clock.now_ms()))
 
-    # What happens to all groups
+    # All groups
 
     def _arm_expiry(self) -> None:
         seconds = self._expiry_interval_ms / 1000
@@ -290,7 +290,7 @@ class GroupCoordinatorService:
         self._arm_expiry()
 
     async def _expire_offsets(self) -> None:
-        """`offsets.retention.minutes`: look at every group, a slice at a time."""
+        """Expire offsets (`offsets.retention.minutes`) of all groups, in slices."""
         before = self._offset_count()
         looked_at = 0
         for shard in list(self._shards.values()):
@@ -306,7 +306,7 @@ class GroupCoordinatorService:
         return sum(len(machine.offsets) for shard in self._shards.values() for machine in shard.machines.values())
 
     def _submit_partition_counts(self, delta: ImageDelta) -> None:
-        """Submit to the groups which topics changed: it explains their rebalances, and ends offsets of dead topics."""
+        """Submit changes of partition counts to the groups, as evidence; deleted topics also lose their offsets."""
         counts = ((topic.name, _count(topic.before), _count(topic.after)) for topic in delta.topics)
         changed = {name: (before, after) for name, before, after in counts if before != after}
         if not changed:

@@ -1,4 +1,4 @@
-"""Replay of a partition of a coordinator's topic into its shard, without holding up the loop."""
+"""Replay of a partition of a coordinator's topic into its shard, without blocking the loop."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from ottla.storage.results import UnreadableRange
 
 SLICE_S = 0.005
-"""How long the loop is held at a time."""
+"""Longest time on the loop at once."""
 RECORDS_PER_LOOK = 64
-"""Records between two looks at the clock."""
+"""Records between two checks of the time."""
 
 
 async def load_shard(
     shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], coordinator_log: CoordinatorLog
 ) -> int:
-    """Replay the whole partition; returns the number of records. What cannot be read is reported and skipped.
+    """Replay the whole partition; return the number of records. Unreadable parts are reported and skipped.
 
-    All that is found counts as committed: who was elected leader holds every record that ever was. Raises DiskError;
-    the shard then knows a part of its records, and must not be served.
+    Everything in the log counts as committed: an elected leader holds all committed records. Raises DiskError; the
+    shard is then incomplete and must not serve requests.
     """
     loop = asyncio.get_running_loop()
     slice_end = loop.time() + SLICE_S
@@ -51,7 +51,7 @@ async def load_shard(
 
 
 def _report(shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], found: UnreadableRange) -> None:
-    """Say what may be lost. What is appended from now on lies behind it and is read again at each start."""
+    """Log which records may be lost. Later appends go behind the damage and are read again at each start."""
     first, last = found.first_offset, found.next_offset - 1
     lost = f"the records of offsets {first} to {last}" if first <= last else "no records that are known of"
     kind.log.error(
@@ -70,7 +70,7 @@ def _report(shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], found
 def _batches(
     data: memoryview, shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any]
 ) -> list[tuple[BatchHeader, memoryview]]:
-    """The batches that one of the log becomes, messages of old formats made anew; none where that cannot be."""
+    """The batches made of one batch or message set of the log, upgraded from old formats; none if it is unreadable."""
     try:
         batches = upgrade(data)
         return [(header, batches) for header in split_batches(batches)]
@@ -82,7 +82,7 @@ def _batches(
 def _records(
     data: memoryview, header: BatchHeader, shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any]
 ) -> list[Record]:
-    """The records of a batch; none of a control batch, which is replayed here."""
+    """The records of a batch; a control batch is replayed here and yields none."""
     try:
         records = decode_batch(data, header)
         if not header.is_control:

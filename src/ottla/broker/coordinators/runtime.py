@@ -1,7 +1,7 @@
 """The runtime of coordinators: the shell around the state machines whose durable state is an internal topic.
 
-It hosts one shard per partition of its kind's topic that this broker leads. It appends the batches of each step,
-replays their records at once, and gives the step's replies and sends its requests when everything that the shard has
+It hosts one shard for each partition of its kind's topic that this broker leads. It appends the batches of each step,
+replays their records at once, and delivers the step's replies and sends its requests when everything that the shard has
 appended is committed. One timer is armed for the earliest deadline. Everything happens on the event loop, so work on
 one shard is serial. Source: Apache Kafka 3.9, `CoordinatorRuntime`.
 """
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 
 STEPS_PER_SLICE = 200
-"""Steps carried out, where all of a shard's machines have one, before the loop gets its turn."""
+"""Steps carried out before the loop gets its turn, if all of a shard's state machines have one."""
 EARLIEST_TIMER_MS = 1
 LOAD_RETRY_S = 2.0
-"""After this long a partition that the disk did not give is read again."""
+"""Pause before a partition is loaded again after a disk error."""
 
 _FailedResult = Callable[[Any, ErrorCode], Any]
 
 
 @dataclass(slots=True)
 class CoordinatorMetrics:
-    """Plain counters, read when they are scraped."""
+    """Plain counters, read at each scrape."""
 
     append_failures: int = 0
     loaded_records: int = 0
@@ -55,26 +55,26 @@ class CoordinatorMetrics:
 
 
 class _Hosted(Generic[Shard]):
-    """A shard with what its log looks like from here."""
+    """A shard, and the progress of its log."""
 
     __slots__ = ("appended", "committed", "leader_epoch", "shard", "waiting")
 
     def __init__(self, shard: Shard, leader_epoch: int) -> None:
         self.shard = shard
         self.leader_epoch = leader_epoch
-        #: The offset after the last record appended, and how far the partition is committed.
+        #: The offset after the last appended record, and the high watermark.
         self.appended = 0
         self.committed = 0
-        #: Steps whose records are not committed yet.
+        #: Replies whose records are not committed yet.
         self.waiting: set[_Uncommitted] = set()
 
 
 class CoordinatorRuntime(Generic[Shard, Step]):
     """The shards of one kind of coordinator.
 
-    `load` and `unload` say which partitions this broker leads; `carry_out` takes the steps of a shard in `shards`.
-    `commit_timeout_ms` is how long replies wait for the high watermark; `requests` is needed by kinds that ask other
-    brokers. Call `stop` once.
+    `load` and `unload` set which partitions this broker leads; `carry_out` carries out the steps of a shard in
+    `shards`. `commit_timeout_ms` is how long replies wait for the high watermark; `requests` is needed by kinds that
+    send requests to other brokers. Call `stop` once.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         requests: BrokerRequests | None = None,
     ) -> None:
         self.metrics = CoordinatorMetrics()
-        #: By partition, those that load included.
+        #: By partition, including those still loading.
         self.shards: dict[int, Shard] = {}
         self._kind = kind
         self._log = coordinator_log
@@ -96,7 +96,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         self._commit_timeout_s = commit_timeout_ms / 1000
         self._requests = requests
         self._hosted: dict[int, _Hosted[Shard]] = {}
-        #: By partition the newest leader epoch heard of, also of partitions that are led elsewhere by now.
+        #: The newest leader epoch seen of each partition, including partitions that are led elsewhere now.
         self._epochs: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
@@ -104,15 +104,15 @@ class CoordinatorRuntime(Generic[Shard, Step]):
 
     @property
     def loading(self) -> bool:
-        """Whether some partition is still being read."""
+        """Whether any partition is still being loaded."""
         return any(shard.loading for shard in self.shards.values())
 
     def is_hosted(self, shard: Shard) -> bool:
-        """Whether the shard is still the one that serves its partition."""
+        """Whether the shard still serves its partition."""
         return self.shards.get(shard.partition) is shard
 
     async def stop(self) -> None:
-        """Stop; nobody who waits is answered, since their connections go too."""
+        """Stop; pending requests get no response, since their connections are closed, too."""
         if self._timer is not None:
             self._timer.cancel()
         for hosted in self._hosted.values():
@@ -125,7 +125,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         self._hosted.clear()
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Run work in the background until `stop`; a failure is logged."""
+        """Run work in the background until `stop`; an exception is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -138,9 +138,9 @@ class CoordinatorRuntime(Generic[Shard, Step]):
     # Partitions
 
     def load(self, partition: int, leader_epoch: int) -> None:
-        """Lead a partition since `leader_epoch`: replay its log in the background, then serve it.
+        """Become coordinator of a partition in `leader_epoch`: replay its log in the background, then serve it.
 
-        A partition that is hosted already goes on in the newer epoch. An epoch older than one heard of is ignored.
+        A partition that is already hosted continues in the newer epoch. An epoch older than the newest seen is ignored.
         """
         if leader_epoch < self._epochs.get(partition, leader_epoch):
             return
@@ -152,10 +152,10 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             hosted.leader_epoch = leader_epoch
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
-        """Lead a partition no longer: fail those who wait with NOT_COORDINATOR.
+        """Resign as coordinator of a partition: fail pending requests with NOT_COORDINATOR.
 
-        `leader_epoch` is that of the new leader; an epoch older than one heard of is ignored. None is for a replica
-        that is removed from this broker, whatever its epoch.
+        `leader_epoch` is that of the new leader; an epoch older than the newest seen is ignored. None is for a replica
+        that is removed from this broker, regardless of the epoch.
         """
         if leader_epoch is None:
             self._epochs.pop(partition, None)
@@ -190,7 +190,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         try:
             records = await load_shard(shard, kind, self._log)
         except DiskError as error:
-            # Answers from half of the records would be wrong: none until the disk gives all of them.
+            # Results from part of the records would be wrong: serve nothing until the disk returns all of them.
             kind.log.error("%s-%d cannot be read, it is tried again: %s", kind.topic, partition, error)
             await asyncio.sleep(LOAD_RETRY_S)
             if self.is_hosted(shard):
@@ -211,10 +211,10 @@ class CoordinatorRuntime(Generic[Shard, Step]):
     # Steps
 
     def carry_out(self, shard: Shard, step: Step) -> None:
-        """Append, replay, settle; then reply and send requests, at once or when all is committed."""
+        """Append, replay, settle; then deliver replies and send requests, at once or when all is committed."""
         hosted = self._hosted.get(shard.partition)
         if hosted is None or hosted.shard is not shard:
-            # An append that fails may take the partition away before its step comes back.
+            # A failed append may have removed the partition before its step is carried out.
             _fail(step.replies, self._kind.failed_result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         for batch in step.batches:
@@ -262,7 +262,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         return None
 
     def _wait(self, hosted: _Hosted[Shard], step: Step) -> None:
-        """Reply and send requests when all is committed; replies are given up after the commit timeout."""
+        """Deliver replies and send requests when all is committed; fail the replies after the commit timeout."""
         shard, topic = hosted.shard, self._kind.topic
         waiting = _Uncommitted(hosted.waiting, step.replies, self._kind.failed_result)
 
@@ -292,7 +292,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
     # Timer
 
     def _arm(self, shard: Shard) -> None:
-        """Make sure that the timer runs by the shard's next deadline."""
+        """Make sure that the timer fires by the shard's next deadline."""
         at_ms = shard.next_deadline_ms()
         if at_ms is None or (self._timer is not None and self._timer_at_ms <= at_ms):
             return
@@ -315,7 +315,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
 
 
 class _Uncommitted:
-    """Replies that wait for their records to be committed, or for the time that this may take."""
+    """Replies that wait for their records to be committed, or for the commit timeout."""
 
     __slots__ = ("_among", "_failed_result", "_replies", "timer")
 
@@ -332,7 +332,7 @@ class _Uncommitted:
         among.add(self)
 
     def done(self, error: ErrorCode) -> None:
-        """Answer; only the first call counts."""
+        """Deliver the replies, or fail them; only the first call counts."""
         self._among.discard(self)
         replies = self._replies
         self.forget()
@@ -342,7 +342,7 @@ class _Uncommitted:
             _fail(replies, self._failed_result, error)
 
     def forget(self) -> None:
-        """Answer no more."""
+        """Drop the replies."""
         self._replies = ()
         if self.timer is not None:
             self.timer.cancel()

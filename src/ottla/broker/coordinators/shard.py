@@ -1,6 +1,6 @@
-"""What the runtime asks of the state machines that it hosts, and of the kind of coordinator that they belong to.
+"""What the runtime requires of the state machines that it hosts, and of the kind of coordinator that they belong to.
 
-These are protocols, since the machines are pure and know nothing of their shell. Source: Apache Kafka 3.9,
+These are protocols, since the state machines are pure and do not know their shell. Source: Apache Kafka 3.9,
 `CoordinatorShard`, `CoordinatorShardBuilder`, `CoordinatorPlayback`.
 """
 
@@ -18,7 +18,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class CoordinatorBatch(Protocol):
-    """Records to be appended together. `producer_id` is -1 where they are not part of a transaction."""
+    """Records to be appended together. `producer_id` is -1 if they are not part of a transaction."""
 
     @property
     def records(self) -> Sequence[Any]:
@@ -37,7 +37,7 @@ class CoordinatorBatch(Protocol):
 
 
 class CoordinatorReply(Protocol):
-    """The answer for whoever waits at `token`, a `Callable[[result], None]`."""
+    """The reply to a caller; `token` is its `Callable[[result], None]`."""
 
     @property
     def token(self) -> object:
@@ -46,12 +46,12 @@ class CoordinatorReply(Protocol):
 
     @property
     def result(self) -> Any:
-        """The answer, of the kind's own type."""
+        """The result, of the kind's own type."""
         ...
 
 
 class CoordinatorStep(Protocol):
-    """What an event led to: batches to append; replies to give and requests to send when those are committed."""
+    """The outcome of an event: batches to append; replies and requests to send when those are committed."""
 
     @property
     def batches(self) -> Sequence[CoordinatorBatch]:
@@ -60,7 +60,7 @@ class CoordinatorStep(Protocol):
 
     @property
     def replies(self) -> Sequence[CoordinatorReply]:
-        """Given when everything that the shard has appended is committed."""
+        """Delivered when everything that the shard has appended is committed."""
         ...
 
     @property
@@ -77,80 +77,80 @@ Shard = TypeVar("Shard", bound="CoordinatorShard[Any]")
 class CoordinatorShard(Protocol[Step]):
     """The state machines of one partition of the coordinator's topic.
 
-    Events come to it as its kind likes; the runtime carries out the steps that they lead to.
+    The kind passes events to it; the runtime carries out the resulting steps.
     """
 
     partition: int
     loading: bool
-    """Whether it is being loaded; the runtime gives it no deadlines then, and the kind no events."""
+    """Whether it is being loaded; until then it gets neither deadlines nor events."""
 
     def append_failed(self, step: Step, error: ErrorCode, now_ms: int) -> Step:
-        """The event that the batches of `step` are not in the log."""
+        """Handle the failure to append the batches of `step`."""
         ...
 
     def settle(self, step: Step) -> None:
-        """`step` was carried out: note the next deadlines."""
+        """Note the next deadlines after `step` was carried out."""
         ...
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` wants to be called, None for never."""
+        """When `expire` is to be called next; None for never."""
         ...
 
     def expire(self, now_ms: int) -> Step | None:
-        """The step of one deadline that is due, None when there is none left."""
+        """The step of one passed deadline; None if there is none left."""
         ...
 
     def replay(self, record: Any, log_offset: int, producer_id: int = -1) -> None:
-        """Take up a record that is in the log; `producer_id` is that of a transaction, -1 for none."""
+        """Apply a record of the log; `producer_id` is that of its transaction, -1 for none."""
         ...
 
     def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
-        """Take up the control record at `log_offset` that ends a transaction."""
+        """Apply the control record at `log_offset`, which ends a transaction."""
         ...
 
     def committed(self, high_watermark: int) -> None:
-        """Records below `high_watermark` are committed."""
+        """Note that records below `high_watermark` are committed."""
         ...
 
     def loaded(self, now_ms: int) -> Iterator[Step]:
-        """The log has been replayed to its end; each step is carried out like any other."""
+        """Finish loading: the log has been replayed. Each step is carried out like any other."""
         ...
 
     def unload(self, now_ms: int) -> Iterator[Step]:
-        """Leadership is gone; of these steps only the replies are given."""
+        """Resign after the loss of leadership; only the replies of these steps are delivered."""
         ...
 
 
 @runtime_checkable
 class RequestingShard(CoordinatorShard[Step], Protocol):
-    """A shard whose steps may hold requests to other brokers."""
+    """A shard whose steps may contain requests to other brokers."""
 
     def request_done(self, outcome: BrokerOutcome, now_ms: int) -> Step:
-        """The event that one of its requests was answered, or never will be."""
+        """Handle the response to one of its requests, or its failure."""
         ...
 
 
 class ShardState(Enum):
-    """Whether a partition of the coordinator's topic is served here."""
+    """Whether this broker serves a partition of the coordinator's topic."""
 
     ABSENT = auto()
-    """Another broker leads it, or none does."""
+    """The partition is led elsewhere, or has no leader."""
     LOADING = auto()
     """This broker leads it and replays its log."""
     ACTIVE = auto()
-    """It is served."""
+    """This broker serves the partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """Why a record of the log is not replayed; `is_damage` is False for records that newer versions may write."""
+    """Why a record of the log is not replayed; `is_damage` is False for records of newer versions."""
 
     message: str
     is_damage: bool
 
 
 class CoordinatorKind(Protocol[Shard, StepIn]):
-    """What is particular to one kind of coordinator: its topic, the form of its records, what it counts and logs."""
+    """The specifics of one kind of coordinator: topic, record format, counters, logging."""
 
     topic: str
     log: Logger
@@ -160,27 +160,27 @@ class CoordinatorKind(Protocol[Shard, StepIn]):
         ...
 
     def encode(self, record: Any) -> tuple[bytes, bytes | None]:
-        """Key and value of a record as they are appended. Raises WireError or struct.error for what has no form."""
+        """Key and value of a record in the log. Raises WireError or struct.error if it cannot be encoded."""
         ...
 
     def decode(self, key: bytes | None, value: bytes | None) -> Any | UnreadableRecord:
-        """A record as it lies in the log."""
+        """Decode a record of the log."""
         ...
 
     def failed_result(self, result: Any, error: ErrorCode) -> Any:
-        """What a reply turns into when its batches are lost or not committed in time."""
+        """The result of a reply whose batches are lost or not committed in time."""
         ...
 
     def carried_out(self, shard: Shard, step: StepIn) -> None:
-        """A step is in the log and replayed, its replies not given yet."""
+        """Called when a step is in the log and replayed, before its replies are delivered."""
         ...
 
     def unloaded(self, step: StepIn) -> None:
-        """A step of a shard that is no longer served."""
+        """Called for a step of a shard that is not served any more."""
         ...
 
     def state_changed(self, partition: int, before: ShardState, now: ShardState) -> None:
-        """A partition was taken up, is loaded, or was given up."""
+        """Called when the state of a partition changes."""
         ...
 
 
@@ -188,5 +188,5 @@ class BrokerRequests(Protocol):
     """Sends requests to other brokers."""
 
     def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
-        """Send it, find its destination first where that is a partition; call `done` once."""
+        """Send a request, first looking up the leader if its destination is a partition; call `done` once."""
         ...

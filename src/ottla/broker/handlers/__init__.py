@@ -1,1 +1,1 @@
-"""One module per API. Each opens with the versions served and what each added, and exposes `handle`."""
+"""One module per API. Each begins with the versions served and what each added, and has `handle`."""

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33), versions 0-2: all settings of topics and brokers replaced (KIP-133).
 
-What is not named goes back to its default, which is why IncrementalAlterConfigs came. 1 tells of throttling after the
-answer; 2 is flexible.
+Settings not in the request return to their defaults, which is why IncrementalAlterConfigs was added. 1 mutes throttled
+clients after the response; 2 is flexible.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def accesses(context: RequestContext, request: AlterConfigsRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
-    """Replace the settings of one resource after the other; each has its own result."""
+    """Replace the settings of the resources one after the other; each has its own result."""
     context.spawn(_change(context, request))
 
 

@@ -1,8 +1,8 @@
 """ApiVersions (key 18), versions 0-4: which APIs and versions the broker serves.
 
-1 adds the throttle time; 3 is flexible and brings the client's software name and version (KIP-511); 4 fixes features
-whose minimum version is 0. A version that we do not know is answered in version 0 with `UNSUPPORTED_VERSION` and our
-range of ApiVersions itself, so that a client from the future can ask again.
+1 adds the throttle time; 3 is flexible and adds the client's software name and version (KIP-511); 4 fixes features
+whose minimum version is 0. An unknown version is answered in version 0 with `UNSUPPORTED_VERSION` and our range of
+ApiVersions itself, so that a newer client can retry.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _HEAD = struct.Struct(">ii")
 
 
 def accesses(context: RequestContext, request: ApiVersionsRequest) -> Iterable[Access]:
-    """Everybody may ask."""
+    """No access is needed."""
     return ()
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> None:
-    """Answer with the table of served APIs."""
+    """Reply with the table of served APIs."""
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
@@ -51,7 +51,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> None:
 
 
 def unsupported_version(header: RequestHeader) -> bytes:
-    """The whole frame that answers an ApiVersions request of a version that we do not know."""
+    """The whole response frame for an ApiVersions request of an unknown version."""
     own = SERVED[header.api_key]
     response = ApiVersionsResponse(
         error_code=int(ErrorCode.UNSUPPORTED_VERSION),

@@ -35,7 +35,7 @@ def accesses(context: RequestContext, request: CreatePartitionsRequest) -> Itera
 
 
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
-    """Add the partitions, topic by topic; each has its own result."""
+    """Add partitions topic by topic; each topic has its own result."""
     context.spawn(_grow(context, request))
 
 

@@ -1,8 +1,8 @@
-"""CreateTopics (key 19), versions 0-7: make topics.
+"""CreateTopics (key 19), versions 0-7: create topics.
 
-1 validates only, where asked, and says what is wrong in words; 2 the throttle time; 4 takes -1 for the broker's default
-counts (KIP-464); 5 is flexible and answers with the topic's settings (KIP-525); 6 may answer
-THROTTLING_QUOTA_EXCEEDED, which never happens here; 7 answers with topic ids.
+1 adds `validate_only` and error messages; 2 the throttle time; 4 takes -1 for the broker's default counts (KIP-464); 5
+is flexible and returns the topic's settings (KIP-525); 6 may answer THROTTLING_QUOTA_EXCEEDED, which never happens
+here; 7 returns topic ids.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MIN_VERSION = 0
 MAX_VERSION = 7
 
 CONFIGS_SINCE = 5
-#: Partitions of one topic that a request may place by hand.
+#: Most partitions of one topic with a manual assignment in a request.
 ASSIGNMENTS_LIMIT = 20_000
 TOO_MUCH = (
     f"A topic has at most {ASSIGNMENTS_LIMIT} partitions placed by hand and {CHANGES_LIMIT} settings in one request."
@@ -53,7 +53,7 @@ def accesses(context: RequestContext, request: CreateTopicsRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
-    """Make the topics one after the other; each has its own result."""
+    """Create the topics one after the other; each has its own result."""
     context.spawn(_create(context, request))
 
 
@@ -64,7 +64,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
         await slices.point()
         asked[topic.name] += 1
     creates_all = context.permits(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
-    # Topics without settings of their own share one configuration, and what is told of it.
+    # Topics without settings of their own share one configuration and its description.
     described: dict[LogConfig, list[CreatableTopicConfigs]] = {}
     results = []
     for topic in request.topics:

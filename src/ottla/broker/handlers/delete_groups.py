@@ -1,6 +1,6 @@
-"""DeleteGroups (key 42), versions 0 to 2: delete groups without members, their offsets included.
+"""DeleteGroups (key 42), versions 0-2: delete groups without members, and their offsets.
 
-2: flexible.
+2 is flexible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_VERSION = 2
 
 
 class _Results:
-    """The answers of all groups; the last one to come sends them."""
+    """Collects the results of all groups; the last one sends the response."""
 
     __slots__ = ("_context", "_errors", "_missing")
 
@@ -51,7 +51,7 @@ def accesses(context: RequestContext, request: DeleteGroupsRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> None:
-    """Delete each group; answer when all that were are so in the log."""
+    """Delete each group; reply when all deletions are committed to the log."""
     context.run(_delete(context, request))
 
 

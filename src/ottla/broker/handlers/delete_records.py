@@ -1,7 +1,7 @@
-"""DeleteRecords (key 21), versions 0-2: moves a partition's log start (KIP-107).
+"""DeleteRecords (key 21), versions 0-2: advance a partition's log start offset (KIP-107).
 
-1 is the same as 0, 2 is flexible. Offset -1 stands for the high watermark. What lies below the new start can no longer
-be read at once; whole segments go in the background.
+1 is the same as 0, 2 is flexible. Offset -1 stands for the high watermark. Records below the new start can no longer be
+read at once; whole segments are deleted in the background.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 2
 
-#: Partitions that are read from the request between two slices.
+#: Partitions processed between two slices.
 PARTITIONS_PER_STEP = 64
 
 
@@ -38,7 +38,7 @@ def accesses(context: RequestContext, request: DeleteRecordsRequest) -> Iterable
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
-    """Answer each partition, once, with its low watermark: the new log start."""
+    """Reply with the low watermark of each partition, which is the new log start offset; each partition once."""
     context.run(_delete_all(context, request))
 
 
@@ -56,7 +56,7 @@ async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) ->
 
 
 def _topic(context: RequestContext, name: str, offsets: dict[int, int]) -> DeleteRecordsTopicResult:
-    """What becomes of a topic's partitions; each is deleted from when its answer is encoded."""
+    """The results for a topic's partitions; records are deleted while the response is encoded."""
 
     def partition(item: tuple[int, int]) -> DeleteRecordsPartitionResult:
         index, offset = item

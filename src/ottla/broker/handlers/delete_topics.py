@@ -1,7 +1,7 @@
 """DeleteTopics (key 20), versions 0-6: delete topics with their logs.
 
-1 adds the throttle time; 3 may answer TOPIC_DELETION_DISABLED; 4 is flexible; 5 says what is wrong in words; 6 takes
-topics by name or by id.
+1 adds the throttle time; 3 may answer TOPIC_DELETION_DISABLED; 4 is flexible; 5 adds error messages; 6 takes topics by
+name or by id.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _delete(context: RequestContext, topics: Collection[DeleteTopicState])
             refusal = await context.broker.control.delete_topic(name)
             if refusal is not None:
                 result.error_code = int(_known_to(refusal.error, context.api_version))
-                # Of a topic that is not there Kafka says nothing more than that.
+                # For an unknown topic Kafka sends no message.
                 unknown = refusal.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 result.error_message = None if unknown else refusal.told
         results.append(result)
@@ -98,7 +98,7 @@ def _permits(context: RequestContext, operation: Operation, name: str) -> bool:
 
 
 def _known_to(error: ErrorCode, version: int) -> ErrorCode:
-    """Clients of old do not know that deletion may be switched off."""
+    """Map an error for older clients, which do not know that deletion can be disabled."""
     if error is ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_SINCE:
         return ErrorCode.INVALID_REQUEST
     return error

@@ -30,12 +30,12 @@ CONTROLLERS = 2
 
 
 def accesses(context: RequestContext, request: DescribeClusterRequest) -> Iterable[Access]:
-    """Everybody may ask; the operations are told to those with DESCRIBE of the cluster."""
+    """No access is needed; the authorized operations are returned only with DESCRIBE of the cluster."""
     return (on_cluster(Operation.DESCRIBE),)
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> None:
-    """Answer from the image, with the endpoints of the listener asked."""
+    """Reply from the image, with the endpoints of the listener that received the request."""
     if request.endpoint_type != BROKERS:
         context.reply(_refuse_endpoint_type(request.endpoint_type))
         return

@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32), versions 0-4: the settings of topics and of this broker (KIP-133).
 
-1 adds where a value comes from and its synonyms (KIP-226); 3 types and documentation (KIP-569); 4 is flexible.
+1 adds the source of each value and its synonyms (KIP-226); 3 types and documentation (KIP-569); 4 is flexible.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MIN_VERSION = 0
 MAX_VERSION = 4
 
 OPERATION = Operation.DESCRIBE_CONFIGS
-#: Different descriptions that are kept while a request is answered.
+#: Most different descriptions cached while a request is answered.
 SHARED_DESCRIPTIONS = 256
 
 
@@ -55,13 +55,13 @@ def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Iterab
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> None:
-    """Answer for each resource; an unknown one is an error of its own."""
+    """Describe each resource; an unknown one has its own error."""
     description = _Description(context, request)
     context.reply_in_steps(DescribeConfigsResponse(results=mapped(request.resources, description.of)))
 
 
 class _Description:
-    """Settings as one request asks for them; those of topics that set the same are encoded once."""
+    """Encodes settings as one request asks for them; topics with equal settings are encoded once."""
 
     def __init__(self, context: RequestContext, request: DescribeConfigsRequest) -> None:
         self._context = context
@@ -91,7 +91,7 @@ class _Description:
         return None
 
     def _configs(self, asked: DescribeConfigsResource) -> Any | TopicRefusal:
-        """The encoded settings, or why there are none."""
+        """The encoded settings, or the refusal."""
         broker, version = self._context.broker, self._context.api_version
         keys = frozenset(asked.configuration_keys or ())
         known = broker.image.topics.get(asked.resource_name) if asked.resource_type == TOPIC else None

@@ -1,7 +1,7 @@
-"""DescribeGroups (key 15), versions 0 to 5: state and members of groups.
+"""DescribeGroups (key 15), versions 0-5: state and members of groups.
 
-1: throttle time; 3: authorized operations (KIP-430); 4: static members (KIP-345); 5: flexible. A group that is not
-there is described as Dead, without error; metadata and assignments are shown of stable groups only.
+1 adds the throttle time; 3 authorized operations (KIP-430); 4 static members (KIP-345); 5 is flexible. An unknown group
+is described as Dead, without error; metadata and assignments are returned for stable groups only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 5
 
-#: Bits of what everybody may do with a group where nothing is protected: READ (3), DELETE (6), DESCRIBE (8).
+#: Operations permitted on a group without an authorizer: READ (3), DELETE (6), DESCRIBE (8).
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 NOT_ASKED = -0x80000000
 
@@ -40,7 +40,7 @@ def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Iterabl
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> None:
-    """Answer for each group, once where it is named more than once."""
+    """Describe each group, once even if it is named repeatedly."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     names = list(dict.fromkeys(request.groups))
     context.reply_in_steps(

@@ -1,7 +1,7 @@
-"""DescribeLogDirs (key 35), versions 0-4: the folders of the log and the size of what lies in them (KIP-113).
+"""DescribeLogDirs (key 35), versions 0-4: the log directories and the sizes of their partitions (KIP-113).
 
-1 is the same as 0, 2 is flexible, 3 adds an error of the whole, 4 the size of each folder's volume (KIP-827). A folder
-that has failed is told with KAFKA_STORAGE_ERROR and without content.
+1 is the same as 0, 2 is flexible, 3 adds a top-level error, 4 the size of each log directory's volume (KIP-827). A
+failed log directory is returned with KAFKA_STORAGE_ERROR and without partitions.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 4
 
-#: The first version whose answer has an error of the whole.
+#: The first version whose response has a top-level error.
 ERROR_SINCE = 3
-#: Logs that are looked at between two slices.
+#: Logs processed between two slices.
 LOGS_PER_STEP = 256
-#: Partitions asked for, by topic; None for all.
+#: Requested partitions by topic; None for all.
 Wanted = dict[str, set[int]] | None
 
 
@@ -46,7 +46,7 @@ def accesses(context: RequestContext, request: DescribeLogDirsRequest) -> Iterab
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> None:
-    """Answer when the volumes were asked for their sizes, away from the loop: a disk may take its time."""
+    """Reply once the sizes of the volumes are known; they are read in threads, since a disk may be slow."""
     context.spawn(_answer(context, request))
 
 
@@ -64,7 +64,7 @@ async def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> N
             await broker.slices.point()
     paths = [content.path for content in broker.logs.contents() if content.failure is None]
     sizes = await broker.executor.submit(lambda: {path: _size(context, path) for path in paths})
-    # What came or went while the volumes were asked is in the answer.
+    # Logs created or deleted meanwhile are taken into account.
     results = []
     for content in broker.logs.contents():
         logs = await _by_topic(broker.slices, content.logs, wanted)
@@ -84,7 +84,7 @@ async def _by_topic(slices: LoopSlices, logs: list[PartitionLog], wanted: Wanted
 
 
 def _size(context: RequestContext, path: str) -> tuple[int, int] | None:
-    """Bytes of a folder's volume, and those of them that can be used; None where the disk does not say."""
+    """Total and usable bytes of a log directory's volume; None if the disk returns an error."""
     try:
         return context.broker.disk.space(path)
     except DiskError:

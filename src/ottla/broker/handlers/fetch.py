@@ -1,10 +1,10 @@
-"""Fetch (key 1), versions 0-17: reads record batches, from the page cache to the socket.
+"""Fetch (key 1), versions 0-17: reads record batches, and sends them from the page cache to the socket.
 
-1 adds the throttle time; 3 a limit for the whole answer (KIP-74); 4 brings record batches v2, the isolation level and
+1 adds the throttle time; 3 a limit for the whole response (KIP-74); 4 adds record batches v2, the isolation level and
 last stable offsets; 5 log start offsets; 7 incremental sessions (KIP-227); 9 leader epochs; 10 zstd; 11 racks
 (KIP-392); 12 is flexible; 13 topic ids; 15 replica state; 16 node endpoints (KIP-951); 17 directory ids.
 
-An answer is a head in memory per partition and, behind it, a range of a segment file that goes out by `sendfile`. For
+A response has, for each partition, a head in memory and a range of a segment file that is sent with `sendfile`. For
 versions 0-3 the ranges are converted to the message sets of that time instead (0 and 1: format 0; 2 and 3: format 1),
 in threads and while they are sent (`ottla.storage.down_conversion`).
 """
@@ -63,14 +63,14 @@ log = logging.getLogger("ottla.broker")
 MIN_VERSION = 0
 MAX_VERSION = 17
 
-#: The first version that is limited as a whole, and whose first batch comes whole however large it is (KIP-74).
+#: The first version with a limit for the whole response, and whose first batch is complete however large (KIP-74).
 WHOLE_BATCH_SINCE = 3
 #: The first version with record batches v2; the first whose clients know messages of format 1.
 BATCHES_SINCE = 4
 FORMAT_1_SINCE = 2
-#: Converted messages of one answer that may wait in memory to be sent; more is converted a second time.
+#: Most converted bytes of one response kept in memory to be sent; more is converted a second time.
 CONVERTED_BYTES = 1024 * 1024
-#: Clients before this version take a storage error for a bug of the broker, and do not try again.
+#: Older clients take a storage error for a bug of the broker, and do not retry.
 STORAGE_ERROR_SINCE = 6
 #: The first version whose consumers may read from followers (KIP-392).
 FOLLOWERS_SINCE = 11
@@ -79,11 +79,11 @@ TOPIC_IDS_SINCE = 13
 #: The first version whose clients understand zstd.
 ZSTD_SINCE = 10
 READ_COMMITTED = 1
-#: A fetch of so many partitions is worked on in one go, a larger one in slices.
+#: A fetch of up to this many partitions is handled without slices.
 PARTITIONS_AT_ONCE = 64
-#: Partitions that are looked at between two slices.
+#: Partitions processed between two slices.
 PARTITIONS_PER_STEP = 16
-#: What is said of a partition that is not there.
+#: Errors for an unknown partition.
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -103,7 +103,7 @@ def accesses(context: RequestContext, request: FetchRequest) -> Iterable[Access]
 
 
 def handle(context: RequestContext, request: FetchRequest) -> None:
-    """Read what there is; answer at once or when enough has come."""
+    """Read the available records; reply at once, or when enough have been appended."""
     if not _is_small(request):
         context.run(_take_up(context, request))
         return
@@ -131,19 +131,19 @@ def _begin_and_read(context: RequestContext, request: FetchRequest, asked: _Aske
 
 
 class _Asked:
-    """The partitions that a request names, each once."""
+    """The partitions of a request, each once."""
 
     __slots__ = ("beyond", "forgotten", "wanted")
 
     def __init__(self) -> None:
         self.wanted: dict[PartitionKey, SessionPartition] = {}
-        #: Partitions beyond `UNKNOWN_PARTITIONS_LIMIT` that are not hosted here; of them only the number is kept.
+        #: Partitions beyond `UNKNOWN_PARTITIONS_LIMIT` that are not hosted here; only their numbers are kept.
         self.beyond: dict[TopicKey, set[int]] = {}
         self.forgotten: list[PartitionKey] = []
 
 
 class _Reading:
-    """What was read for one answer so far."""
+    """The data read so far for one response."""
 
     __slots__ = ("at_once", "budget", "cold", "found", "total")
 
@@ -151,17 +151,17 @@ class _Reading:
         #: Bytes of records that may still be added.
         self.budget = budget
         self.found: list[tuple[SessionPartition, PartitionData]] = []
-        #: What has to be brought into the page cache before the answer can be given.
+        #: Ranges that must be in the page cache before the response can be made.
         self.cold: list[Range] = []
         #: Bytes of records.
         self.total = 0
-        #: Whether the client must be told at once: with an error, and, as in Kafka, where an older segment ends, since
-        #: that will not grow.
+        #: Whether to reply at once: there is an error or, as in Kafka, data at the end of an older segment, which will
+        #: not grow.
         self.at_once = False
 
 
 class Fetch:
-    """One fetch in work: its partitions, its session, and the rules that bound its answer."""
+    """One fetch in work: its partitions, its session, and the limits of its response."""
 
     __slots__ = ("_beyond", "_context", "_incremental", "_request", "_session", "_terms", "_wanted")
 
@@ -180,11 +180,11 @@ class Fetch:
         self._wanted = wanted
         self._session = session
         self._incremental = incremental
-        #: The roles and leader epochs that it began in, by partition, once it has to wait.
+        #: The role and leader epoch (`term`) of each partition at the start of the wait.
         self._terms: dict[SessionPartition, int] | None = None
 
     def begin(self) -> None:
-        """Answer now if there is enough, or an error or the end of a segment; else wait for the partitions to grow."""
+        """Reply now with enough data, an error or the end of a segment; otherwise wait for the partitions to grow."""
         if len(self._wanted) <= PARTITIONS_AT_ONCE:
             when_warm(self._context, lambda: self._answer_or_wait(self._read_all()))
         else:
@@ -215,7 +215,7 @@ class Fetch:
         )
 
     def _answer_late(self) -> None:
-        """Called by a timer, or by whoever appended: an error here must stay here."""
+        """Reply after the wait. Called by a timer or an append, so exceptions must not leave this method."""
         try:
             if len(self._wanted) <= PARTITIONS_AT_ONCE:
                 when_warm(self._context, lambda: self._answer(self._read_all().found))
@@ -232,13 +232,13 @@ class Fetch:
         return _Reading(min(self._request.max_bytes, self._context.broker.fetch_max_bytes))
 
     def _bind(self) -> None:
-        """It has to wait: where a role or leader epoch changes meanwhile, the partition is answered with an error."""
+        """Remember roles and leader epochs: a partition whose role or epoch changes is answered with an error."""
         if self._terms is None:
             found = ((wanted, self._find(wanted)) for wanted in self._wanted)
             self._terms = {wanted: partition.term for wanted, partition in found if partition is not None}
 
     def _read_all(self) -> _Reading:
-        """What each partition has to tell. Raises ColdRange where the loop would have to wait for the disk."""
+        """Read all partitions. Raises ColdRange if the loop would have to wait for the disk."""
         reading = self._new_reading()
         for wanted in self._wanted:
             self._read(wanted, reading)
@@ -249,7 +249,7 @@ class Fetch:
         return reading
 
     async def _read_in_slices(self) -> _Reading:
-        """The same for many partitions; waits until what is cold was brought."""
+        """As `_read_all` for many partitions; waits until cold ranges are in the page cache."""
         reading = self._new_reading()
         is_complete = False
         try:
@@ -285,7 +285,7 @@ class Fetch:
         return partitions.get_by_id(topic, wanted.index)
 
     def _read(self, wanted: SessionPartition, reading: _Reading) -> None:
-        """Add what a partition has to tell."""
+        """Add a partition's data or error."""
         request = self._request
         isolation_level = request.isolation_level
         version = self._context.api_version
@@ -331,7 +331,7 @@ class Fetch:
             reading.cold += missing.ranges
 
     def _refuse(self, wanted: SessionPartition, partition: Partition | None) -> PartitionData | None:
-        """Why a partition cannot be read by this request, whatever is in it; None where it can."""
+        """Check whether this request may read a partition; None if it may."""
         version = self._context.api_version
         if self._context.permitted is not None and not self._is_permitted(wanted.topic):
             return _failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -358,8 +358,8 @@ class Fetch:
         return None
 
     def _has_visible(self) -> bool:
-        """Whether a partition has anything to tell: for those who wait for committed records, which do not come with
-        every append.
+        """Whether any partition has visible data: for consumers of committed records, which not every append makes
+        visible.
         """
         isolation_level = self._request.isolation_level
         for wanted in self._wanted:
@@ -375,7 +375,7 @@ class Fetch:
             self._answer_with(found)
 
     def _answer_converted(self, found: list[tuple[SessionPartition, PartitionData]]) -> None:
-        """Answer with message sets, once a thread has found out how long they are."""
+        """Reply with message sets, once a thread has computed their sizes."""
         context = self._context
         version = context.api_version
         magic = MAGIC_1 if version >= FORMAT_1_SINCE else MAGIC_0
@@ -447,7 +447,7 @@ class Fetch:
         self._context.reply_parts(parts, length)
 
     def _answer_beyond(self, topic: TopicKey, indexes: set[int]) -> FetchableTopicResponse:
-        """The errors of partitions that are not hosted here and were not kept."""
+        """The errors of partitions in `beyond`."""
         partitions = mapped(indexes, lambda index: _failed(index, self._unknown(topic, index), unknown=True))
         if isinstance(topic, str):
             return FetchableTopicResponse(topic=topic, partitions=partitions)
@@ -469,7 +469,7 @@ class Fetch:
 
 
 class _Conversion:
-    """The range that one partition is answered with, on its way to a message set."""
+    """The conversion of one partition's range to a message set."""
 
     __slots__ = ("_conversion", "_data", "_error", "slice", "wanted")
 
@@ -483,7 +483,7 @@ class _Conversion:
         )
 
     def prepare(self, keep_bytes: int) -> int:
-        """Find out how long the set will be; returns the bytes of it that are kept. In a thread."""
+        """Compute the size of the message set, in a thread; return the number of its bytes kept in memory."""
         try:
             return self._conversion.prepare(keep_bytes)
         except UnsupportedCompressionError:
@@ -495,12 +495,12 @@ class _Conversion:
         return 0
 
     def drop(self) -> None:
-        """There will be no answer."""
+        """Release the range: there will be no response."""
         if self.slice.release is not None:
             self.slice.release()
 
     def answer(self, version: int) -> PartitionData:
-        """What the client is answered."""
+        """The partition's part of the response."""
         release = self.slice.release
         assert release is not None
         length = self._conversion.left_bytes
@@ -514,7 +514,7 @@ class _Conversion:
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:
-    """The error that clients of this version make the right thing of."""
+    """Map an error to one that clients of this version handle correctly."""
     if error is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return error
@@ -546,7 +546,7 @@ def _success(
 
 
 def _add_aborted(data: PartitionData, log: PartitionLog, offset: int, read: LogRead) -> None:
-    """Name the aborted transactions that reach into what was read, so that the client leaves out their records."""
+    """Add the aborted transactions that overlap the data, so that the client skips their records."""
     up_to = read.next_offset if read.next_offset >= 0 else read.bound
     try:
         aborted = log.aborted_transactions(offset, up_to)
@@ -566,14 +566,14 @@ def _failed(index: int, error: ErrorCode, *, unknown: bool = False) -> Partition
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        # Kafka's own difference: a partition that it does not know, and one that it could not read.
+        # Kafka distinguishes an unknown partition from one that could not be read.
         aborted_transactions=[] if unknown else None,
         records=b"",
     )
 
 
 def _not_converted(index: int, error: ErrorCode) -> PartitionData:
-    """A partition that this version of the client cannot be given; Kafka sends no records with it, not even none."""
+    """The error for records that cannot be converted for this version; as in Kafka, `records` is null, not empty."""
     return PartitionData(
         partition_index=index,
         error_code=int(error),
@@ -586,8 +586,9 @@ def _not_converted(index: int, error: ErrorCode) -> PartitionData:
 
 
 def _diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | None:
-    """What a client is told whose last records come from a leader epoch that the log has not, or not so far
-    (KIP-595): where the two part, or that its offset is out of range.
+    """Detect a client that diverged from this log (KIP-595): its last fetched epoch is unknown here, or ended earlier.
+
+    Returns the diverging epoch and its end offset, or OFFSET_OUT_OF_RANGE; None if the client did not diverge.
     """
     end = log.epoch_end_offset(wanted.last_fetched_epoch)
     if end.leader_epoch < 0 or end.end_offset < 0:
@@ -606,12 +607,12 @@ def _diverged(wanted: SessionPartition, log: PartitionLog) -> PartitionData | No
 
 
 def _replica_id(request: FetchRequest) -> int:
-    """The broker that fetches, -1 for a consumer."""
+    """The id of the fetching broker, -1 for a consumer."""
     return max(request.replica_id, request.replica_state.replica_id)
 
 
 def _is_small(request: FetchRequest) -> bool:
-    """Whether the partitions named are so few that they are looked at in one go."""
+    """Whether the request has few enough partitions to be handled without slices."""
     topics = request.topics
     return (
         len(topics) <= PARTITIONS_AT_ONCE
@@ -623,7 +624,7 @@ def _is_small(request: FetchRequest) -> bool:
 def _begin(
     context: RequestContext, request: FetchRequest, asked: _Asked
 ) -> tuple[list[SessionPartition], FetchSession | None, bool] | ErrorCode:
-    """The partitions to read with their session, or the error that ends the fetch (KIP-227)."""
+    """The partitions to read and the session, or the error for the whole fetch (KIP-227)."""
     sessions = context.broker.fetch_sessions
     by_id = context.api_version >= TOPIC_IDS_SINCE
     now_ms = context.broker.clock.monotonic_ms()
@@ -664,7 +665,7 @@ def _wanted(topic: FetchTopic, version: int) -> Iterable[tuple[PartitionKey, Ses
 
 
 def _collect(context: RequestContext, request: FetchRequest) -> Steps[_Asked]:
-    """The partitions of a large request. Of those that are not hosted here few are kept as they were asked for."""
+    """Collect the partitions of a large request. Of those not hosted here only a limited number is kept in full."""
     asked = _Asked()
     hosts = context.broker.partitions.hosts
     version = context.api_version

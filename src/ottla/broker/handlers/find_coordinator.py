@@ -1,9 +1,9 @@
-"""FindCoordinator (key 10), versions 0 to 6: who looks after a group.
+"""FindCoordinator (key 10), versions 0-6: the broker that coordinates a group.
 
-1: key type, error message; 2: no change; 3: flexible; 4: many keys at once (KIP-699); 5: no change of the bytes;
-6: share groups (KIP-932), refused here as by Apache Kafka 3.9 without them.
+1 adds the key type and an error message; 2 no change; 3 is flexible; 4 takes many keys (KIP-699); 5 no change on the
+wire; 6 share groups (KIP-932), refused here as by Apache Kafka 3.9 without them.
 
-The offsets topic is made with the first request, and the answer waits for it. Coordinators of transactions are not
+The offsets topic is created with the first request, and the response waits for it. Transaction coordinators are not
 served yet: such requests are refused with INVALID_REQUEST, which no client retries.
 """
 
@@ -48,7 +48,7 @@ def accesses(context: RequestContext, request: FindCoordinatorRequest) -> Iterab
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
-    """Answer at once where the offsets topic is there; else make it first."""
+    """Reply at once if the offsets topic exists; otherwise create it first."""
     if request.key_type != GROUP or context.broker.groups.has_offsets_topic:
         _answer(context, request, ErrorCode.NONE)
     else:

@@ -1,6 +1,6 @@
-"""Heartbeat (key 12), versions 0 to 4: a member is alive, and learns whether the group rebalances.
+"""Heartbeat (key 12), versions 0-4: renews a member's session; the error says whether the group rebalances.
 
-1: throttle time; 3: static members (KIP-345); 4: flexible.
+1 adds the throttle time; 3 static members (KIP-345); 4 is flexible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def accesses(context: RequestContext, request: HeartbeatRequest) -> Iterable[Acc
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> None:
-    """Answer at once."""
+    """Reply at once."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         context.reply(HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: changes of single settings of topics and brokers (KIP-339).
+"""IncrementalAlterConfigs (key 44), versions 0-1: change single settings of topics and brokers (KIP-339).
 
-1 is flexible. Levels of loggers can be changed, too (KIP-412).
+1 is flexible. Log levels can be changed, too (KIP-412).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def accesses(context: RequestContext, request: IncrementalAlterConfigsRequest) -
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
-    """Change one resource after the other; each has its own result."""
+    """Change the resources one after the other; each has its own result."""
     context.spawn(_change(context, request))
 
 

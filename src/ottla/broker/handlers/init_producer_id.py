@@ -1,9 +1,9 @@
-"""InitProducerId (key 22), versions 0-5: a producer id for idempotent production (KIP-98).
+"""InitProducerId (key 22), versions 0-5: a producer id for an idempotent producer (KIP-98).
 
-2 is flexible; 3 lets a producer name the id and epoch it has, to bump the epoch (KIP-360); 4 adds PRODUCER_FENCED, 5
-aborts over the wire (KIP-890). Transactional ids wait for the transaction coordinator; until then they get an error
-that no client retries (`UNSUPPORTED_VERSION`). Where the disk does not let us take a block of ids, clients are told to
-ask again (`COORDINATOR_LOAD_IN_PROGRESS`), as Kafka's brokers do while they wait for their controller's next block.
+2 is flexible; 3 lets a producer send its id and epoch, to bump the epoch (KIP-360); 4 adds PRODUCER_FENCED, 5 aborts
+over the wire (KIP-890). Transactional ids need the transaction coordinator; until it exists they get an error that no
+client retries (`UNSUPPORTED_VERSION`). If no block of ids can be written to the disk, clients get
+`COORDINATOR_LOAD_IN_PROGRESS` and retry, as with Kafka's brokers while they wait for their controller's next block.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def accesses(context: RequestContext, request: InitProducerIdRequest) -> Iterabl
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
-    """Give out the next producer id with epoch 0, as Kafka does for every producer without a transactional id."""
+    """Hand out the next producer id with epoch 0, as Kafka does for every producer without a transactional id."""
     refusal = _refusal(context, request)
     if refusal is not ErrorCode.NONE:
         context.reply(InitProducerIdResponse(error_code=int(refusal), producer_id=-1, producer_epoch=-1))

@@ -1,9 +1,9 @@
-"""JoinGroup (key 11), versions 0 to 9: become a member, or take part in the next generation.
+"""JoinGroup (key 11), versions 0-9: join a group, or take part in its next generation.
 
-0: the session timeout is the rebalance timeout too; 1: rebalance timeout; 2: throttle time; 4: a first join is
-answered MEMBER_ID_REQUIRED with the id to join with (KIP-394); 5: static members (KIP-345); 6: flexible; 7: protocol
-type in the answer, protocol name may be null (KIP-559); 8: reason (KIP-800); 9: a static leader that came back may be
-told to skip the assignment (KIP-814).
+0: the session timeout is also the rebalance timeout; 1: rebalance timeout; 2: throttle time; 4: the first join is
+answered with MEMBER_ID_REQUIRED and the id to join with (KIP-394); 5: static members (KIP-345); 6: flexible; 7:
+protocol type in the response, protocol name may be null (KIP-559); 8: reason (KIP-800); 9: a returning static leader
+may be asked to skip the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FIRST_VERSION_THAT_REQUIRES_MEMBER_ID = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 
-#: Bytes of a client or instance id that a member id can be made of: a dash and a UUID follow, and a string on the wire
-#: has at most 32,767 bytes.
+#: Longest client or instance id, in bytes, of which a member id can be made: a dash and a UUID are appended, and a
+#: string on the wire has at most 32,767 bytes.
 LONGEST_NAME = 32_767 - 37
-#: Protocols (assignors) of one member, which the group remembers; the clients that exist name a handful.
+#: Most protocols (assignors) of one member, which the group keeps; existing clients have a handful.
 PROTOCOLS_LIMIT = 1_000
 
 
@@ -44,7 +44,7 @@ def accesses(context: RequestContext, request: JoinGroupRequest) -> Iterable[Acc
 
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> None:
-    """Hand the join to its group; the answer comes when the join completes."""
+    """Pass the join to its group; the response is sent when the join completes."""
     version = context.api_version
     groups = context.broker.groups
     name = context.client_id if request.group_instance_id is None else request.group_instance_id

@@ -1,7 +1,6 @@
-"""LeaveGroup (key 13), versions 0 to 5: members leave, or an administrator removes static ones.
+"""LeaveGroup (key 13), versions 0-5: members leave, or an administrator removes static ones.
 
-0 to 2: one member, whose error is that of the answer; 1: throttle time; 3: many members, each with an error of its
-own (KIP-345); 4: flexible; 5: reason (KIP-800).
+0 to 2: one member, whose error is the response's; 1: throttle time; 3: many members, each with its own error (KIP-345);
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MIN_VERSION = 0
 MAX_VERSION = 5
 
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
-#: Members that leave between two slices.
+#: Members removed between two slices.
 MEMBERS_PER_STEP = 500
 
 
@@ -35,7 +34,7 @@ def accesses(context: RequestContext, request: LeaveGroupRequest) -> Iterable[Ac
 
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> None:
-    """Let the members go."""
+    """Remove the members from the group."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         _answer(context, LeaveResult(ErrorCode.GROUP_AUTHORIZATION_FAILED, ()))
         return
@@ -47,7 +46,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> None:
 
 
 async def _leave(context: RequestContext, request: LeaveGroupRequest) -> None:
-    """Let many members go, some at a time."""
+    """Remove many members, in parts."""
     answers = _Answers(context)
     leaving: list[LeavingMember] = []
     for member in request.members:
@@ -62,7 +61,7 @@ async def _leave(context: RequestContext, request: LeaveGroupRequest) -> None:
 
 
 class _Answers:
-    """The results of the parts in which members leave; the last one to come is answered with all."""
+    """Collects the results of the parts of a large LeaveGroup; the last one sends the response."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context

@@ -1,7 +1,7 @@
-"""ListGroups (key 16), versions 0 to 5: the groups that this broker looks after.
+"""ListGroups (key 16), versions 0-5: the groups that this broker coordinates.
 
-1: throttle time; 3: flexible; 4: states, and a filter by them (KIP-518); 5: types, and a filter by them (KIP-848).
-Filters do not mind case; all groups here are of the type "classic".
+1 adds the throttle time; 3 is flexible; 4 adds states, and a filter by them (KIP-518); 5 types, and a filter by them
+(KIP-848). Filters ignore case; all groups here are of the type "classic".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIN_VERSION = 0
 MAX_VERSION = 5
 
 CLASSIC = "classic"
-#: Groups that are looked at between two slices.
+#: Groups processed between two slices.
 GROUPS_PER_STEP = 256
 
 
@@ -35,7 +35,7 @@ def accesses(context: RequestContext, request: ListGroupsRequest) -> Iterable[Ac
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> None:
-    """Answer with the groups that pass the filters and may be seen."""
+    """List the groups that pass the filters and may be described by the client."""
     context.run(_list(context, request))
 
 

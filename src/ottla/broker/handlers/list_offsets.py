@@ -1,8 +1,8 @@
-"""ListOffsets (key 2), versions 0-9: offsets by time.
+"""ListOffsets (key 2), versions 0-9: offsets by timestamp.
 
-1 answers one offset with its timestamp instead of a list; 2 adds the isolation level; 4 the leader epochs (KIP-320);
-6 is flexible; 7 asks for the offset of the largest timestamp (-3, KIP-734); 8 for the earliest local offset (-4,
-KIP-405), which is the log start where nothing is tiered; 9 for the last tiered offset (-5), which does not exist here.
+1 returns one offset with its timestamp instead of a list; 2 adds the isolation level; 4 the leader epochs (KIP-320); 6
+is flexible; 7 adds the offset of the largest timestamp (-3, KIP-734); 8 the earliest local offset (-4, KIP-405), which
+is the log start without tiered storage; 9 the last tiered offset (-5), which does not exist here.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
 EPOCHS_SINCE = 4
-#: Partitions that are looked at between two slices; a look-up by time reads indexes.
+#: Partitions processed between two slices; a look-up by timestamp reads indexes.
 PARTITIONS_PER_STEP = 8
 #: The first version whose clients know OFFSET_NOT_AVAILABLE (KIP-207).
 NOT_AVAILABLE_SINCE = 5
-#: The first version in which each special timestamp may be asked for.
+#: The first version with each special timestamp.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -60,7 +60,7 @@ def accesses(context: RequestContext, request: ListOffsetsRequest) -> Iterable[A
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
-    """Answer per partition; each fails on its own."""
+    """Reply per partition; each has its own error."""
     context.run(_answer_all(context, request))
 
 
@@ -95,7 +95,7 @@ async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> N
 
 
 def _repeated(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
-    """Partitions that are named more than once."""
+    """Partitions named more than once."""
     repeated: set[tuple[str, int]] = set()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:
@@ -118,9 +118,10 @@ def _look_up(
     cold: list[Range],
     rounds_left: int,
 ) -> Steps[None]:
-    """Add what is not answered yet, or the ranges of files that have to be read first; in the last round the loop
-    waits for the disk. `terms` are the roles and leader epochs in which partitions were looked at first: where these
-    have changed meanwhile, there is no answer any more.
+    """Add the missing answers, or to `cold` the file ranges that have to be read first.
+
+    In the last round the loop waits for the disk. `terms` are the roles and leader epochs of the partitions in the
+    first round; a partition whose role or epoch changed since fails with NOT_LEADER_OR_FOLLOWER.
     """
     partitions = context.broker.partitions
     for topic in request.topics:
@@ -156,7 +157,7 @@ def _is_permitted(context: RequestContext, request: ListOffsetsRequest, topic: s
 def _missing(
     context: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
 ) -> ErrorCode:
-    """Why a partition cannot be asked here."""
+    """The error for a partition that is not here, or may not be described."""
     if not _is_permitted(context, request, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     index = asked.partition_index
@@ -198,7 +199,7 @@ def _answer(
 
 
 def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimestamp | ReadRefusal | None:
-    """What was asked for, None where there is no such record to be seen."""
+    """The requested offset; None if there is no such visible record."""
     log = partition.log
     if timestamp == LATEST:
         return OffsetTimestamp(-1, visible_end, partition.leader_epoch)
@@ -215,7 +216,7 @@ def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimes
 def _answer_old_style(
     context: RequestContext, partition: Partition, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    """Version 0: where segments begin that were last written before a time, newest first, and the log's end."""
+    """Version 0: the base offsets of segments last modified before a time, newest first, and the log end offset."""
     try:
         offsets = _offsets_before(partition.log, asked.timestamp, context.broker.clock.now_ms())
     except DiskError:
@@ -228,7 +229,7 @@ def _answer_old_style(
 
 
 def _offsets_before(log: PartitionLog, timestamp: int, now_ms: int) -> list[int]:
-    """As `UnifiedLog.legacyFetchOffsetsBefore`; a time is compared with those of the files. Raises DiskError."""
+    """As `UnifiedLog.legacyFetchOffsetsBefore`, by the files' modification times. Raises DiskError."""
     segments = log.segments
     if timestamp == EARLIEST:
         return [max(segments[0].base_offset, log.log_start_offset)]

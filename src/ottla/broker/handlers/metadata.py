@@ -1,11 +1,11 @@
 """Metadata (key 3), versions 0-12: brokers, topics, leaders.
 
-1 adds the controller, racks, `is_internal` and tells "all topics" (null) from "none" (empty); 2 the cluster id; 3 the
-throttle time; 4 `allow_auto_topic_creation`; 5 offline replicas; 7 leader epochs; 8 authorized operations; 9 is
-flexible; 10 topic ids; 11 drops the cluster's authorized operations; 12 asks by topic id.
+1 adds the controller, racks, `is_internal`, and distinguishes "all topics" (null) from "none" (empty); 2 the cluster
+id; 3 the throttle time; 4 `allow_auto_topic_creation`; 5 offline replicas; 7 leader epochs; 8 authorized operations; 9
+is flexible; 10 topic ids; 11 drops the cluster's authorized operations; 12 takes topic ids.
 
-A topic that is made on demand is made before the answer, so the client finds its leaders at once where Apache Kafka
-says `LEADER_NOT_AVAILABLE` first. Encoded answers are cached until the cluster changes.
+A topic that is created on demand exists before the response, so the client finds its leaders at once; Apache Kafka
+first answers `LEADER_NOT_AVAILABLE`. Encoded responses are cached until the cluster changes.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ MAX_VERSION = 12
 
 NO_ID = UUID(int=0)
 NOT_ASKED = -(2**31)
-#: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: everything, since nothing is refused.
+#: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: everything, without an authorizer.
 TOPIC_OPERATIONS = 0b1101_1111_1000
 #: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
-#: Why a topic could not be made now and may be made later.
+#: Errors after which the creation of a topic may succeed later.
 TRY_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 
-#: Encoded answers that are kept, and their bytes together: a request may name a million topics.
+#: Most responses cached; their total size is limited, too: a request may name a million topics.
 CACHED_ANSWERS = 256
-#: Answers to requests that name more topics are not kept.
+#: Responses to requests with more topics are not cached.
 CACHED_NAMES = 1_000
-#: Topics of a request that are looked at between two slices.
+#: Topics processed between two slices.
 TOPICS_PER_STEP = 64
 CACHED_BYTES = 8 * 1024 * 1024
 
 
 class MetadataCache:
-    """Encoded answers, dropped whenever the cluster image changes."""
+    """Encoded responses, dropped whenever the cluster image changes."""
 
     __slots__ = ("_answers", "_bytes", "_version")
 
@@ -66,7 +66,7 @@ class MetadataCache:
         self._bytes = 0
 
     def get(self, image_version: int, key: object) -> bytes | None:
-        """The cached body for `key` made from this version of the image."""
+        """The cached body for `key` made from this version of the image, if any."""
         if image_version != self._version:
             self._answers.clear()
             self._bytes = 0
@@ -74,7 +74,7 @@ class MetadataCache:
         return self._answers.get(key)
 
     def put(self, image_version: int, key: object, body: bytes) -> None:
-        """Keep a body, unless it was made from an older image or the cache is full."""
+        """Cache a body, unless it was made from an older image or the cache is full."""
         size = self._bytes + len(body)
         if image_version == self._version and len(self._answers) < CACHED_ANSWERS and size <= CACHED_BYTES:
             self._answers[key] = body
@@ -82,7 +82,7 @@ class MetadataCache:
 
 
 def accesses(context: RequestContext, request: MetadataRequest) -> Iterable[Access]:
-    """DESCRIBE of each topic, CREATE of those that would be made, DESCRIBE of the cluster for its operations."""
+    """DESCRIBE of each topic, CREATE of those to be created, DESCRIBE of the cluster for its operations."""
     known = context.broker.image
     yield on_cluster(Operation.CREATE)
     yield on_cluster(Operation.DESCRIBE)
@@ -97,7 +97,7 @@ def accesses(context: RequestContext, request: MetadataRequest) -> Iterable[Acce
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> None:
-    """Answer from the image, after making topics that are missing and may be made."""
+    """Reply from the image, after creating topics that are missing and may be created."""
     context.run(_take_up(context, request))
 
 
@@ -109,7 +109,7 @@ async def _take_up(context: RequestContext, request: MetadataRequest) -> None:
         return
     missing = await slices.through(_to_create(context, request))
     if missing:
-        # Topics that are being made are made even if the client goes away.
+        # The creation continues even if the client disconnects.
         context.spawn(_create_and_answer(context, request, missing))
     else:
         await _answer(context, request, {})
@@ -124,7 +124,7 @@ async def _create_and_answer(context: RequestContext, request: MetadataRequest, 
         refusal = await context.broker.control.ensure_topic(name)
         if refusal is None or refusal.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             continue
-        # Clients ask again for a topic whose leader is to come; of a ZooKeeper that is away they know nothing.
+        # Clients retry a topic without a leader; they know nothing of an unreachable ZooKeeper.
         errors[name] = ErrorCode.LEADER_NOT_AVAILABLE if refusal.error in TRY_AGAIN else refusal.error
     await _answer(context, request, errors)
 
@@ -134,7 +134,7 @@ def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
 
 
 def _check_ids(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse | None]:
-    """Topic ids may be asked for from version 12 on; before, the whole request is invalid."""
+    """Refuse topic ids before version 12: the whole request is invalid."""
     if context.api_version >= 12 or request.topics is None or context.api_version < 10:
         return None
     for number, topic in enumerate(request.topics):
@@ -152,7 +152,7 @@ def _invalid(topic: MetadataRequestTopic) -> MetadataResponseTopic:
 
 
 def _to_create(context: RequestContext, request: MetadataRequest) -> Steps[list[str]]:
-    """The topics that are missing and may be made now, each once."""
+    """The topics that are missing and may be created now, each once."""
     if not request.topics or not request.allow_auto_topic_creation:
         return []
     known = context.broker.image.topics
@@ -221,7 +221,7 @@ def _response(
             every = [t for t in every if context.permits(Operation.DESCRIBE, ResourceType.TOPIC, t.name)]
         topics = mapped(every, lambda topic: _topic(topic, operations))
     else:
-        # A topic that is named twice is described once.
+        # A topic named twice is described once.
         asked: dict[tuple[str | None, UUID], None] = {}
         for number, one in enumerate(request.topics or ()):
             if number % TOPICS_PER_STEP == 0:
@@ -257,7 +257,7 @@ def _asked_topic(
     asked_name, topic_id = key
     name = asked_name if asked_name is not None else image.topic_names.get(topic_id)
     if name is not None and not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name):
-        # Who may not see a topic is not told its name either.
+        # A client that may not describe a topic does not learn its name either.
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if asked_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
         return MetadataResponseTopic(error_code=int(error), name=asked_name, topic_id=topic_id, partitions=[])
     found = image.topics.get(name) if name is not None else None

@@ -1,8 +1,8 @@
-"""OffsetCommit (key 8), versions 0 to 9: keep a group's positions.
+"""OffsetCommit (key 8), versions 0-9: commit a group's offsets.
 
-0: positions in the tree (ZooKeeper's), without groups; 1: generation and member, a timestamp for each partition; 2: a
-retention time instead, until 4; 3: throttle time; 6: leader epoch; 7: static members (KIP-345); 8: flexible; 9: the
-same bytes, for the newer group protocol.
+0: offsets in ZooKeeper, without a group; 1: generation and member, a timestamp for each partition; 2: a retention time
+instead, until 4; 3: throttle time; 6: leader epoch; 7: static members (KIP-345); 8: flexible; 9: the same bytes, for
+the newer group protocol.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ VERSION_OF_THE_TREE = 0
 NO_TIMESTAMP = -1
 NO_RETENTION = -1
 LATEST_TIMESTAMP = 2**63 - 1
-#: Positions that a group gets at a time.
+#: Offsets passed to a group at a time.
 OFFSETS_PER_COMMIT = 1_000
-#: Partitions that are read from the request between two slices.
+#: Partitions processed between two slices.
 PARTITIONS_PER_STEP = 64
 
 
@@ -49,7 +49,7 @@ def accesses(context: RequestContext, request: OffsetCommitRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> None:
-    """Commit what belongs to known partitions; the others are refused one by one."""
+    """Commit the offsets of known partitions; the others get an error each."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         _reply(context, request, {}, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     elif context.api_version == VERSION_OF_THE_TREE:
@@ -59,7 +59,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> None:
 
 
 async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None:
-    """Hand the positions to the group, many of them in parts; of a partition that is named twice the last counts."""
+    """Pass the offsets to the group, many of them in parts; of a repeated partition the last one counts."""
     broker = context.broker
     slices = broker.slices
     known = broker.image.topics
@@ -102,7 +102,7 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None
 
 
 class _Commits:
-    """The parts in which a group gets positions; the last one to be answered answers the request."""
+    """Commits offsets to a group in parts; the last part's result sends the response."""
 
     __slots__ = ("_context", "_errors", "_offsets", "_parts_left", "_request")
 
@@ -116,7 +116,7 @@ class _Commits:
         self._parts_left = max(1, -(-len(offsets) // OFFSETS_PER_COMMIT))
 
     async def submit(self) -> None:
-        """Hand over part by part."""
+        """Submit part by part."""
         request, groups = self._request, self._context.broker.groups
         offsets = self._offsets
         for start in range(0, len(offsets) or 1, OFFSETS_PER_COMMIT):
@@ -144,7 +144,7 @@ class _Commits:
 
 
 async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -> None:
-    """Version 0: positions of known partitions go below `/consumers`, their metadata nowhere."""
+    """Version 0: write the offsets of known partitions below `/consumers`; their metadata is dropped."""
     broker = context.broker
     longest = broker.config.get_int("offset.metadata.max.bytes")
     errors: dict[tuple[str, int], ErrorCode] = {}
@@ -174,7 +174,7 @@ def _reply(
     errors: dict[tuple[str, int], ErrorCode],
     others: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> None:
-    """Errors in the order of the request; a partition that was not handed on has the error `others`."""
+    """Send the errors in the order of the request; partitions that were not submitted get the error `others`."""
 
     def topic_result(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
         name = topic.name

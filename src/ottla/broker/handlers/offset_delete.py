@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47), version 0: forget committed offsets of topics that a group does not subscribe to (KIP-496)."""
+"""OffsetDelete (key 47), version 0: delete committed offsets of topics that a group does not subscribe to (KIP-496)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 0
 
-#: Partitions that are read from the request between two slices.
+#: Partitions processed between two slices.
 PARTITIONS_PER_STEP = 64
 
 
@@ -36,7 +36,7 @@ def accesses(context: RequestContext, request: OffsetDeleteRequest) -> Iterable[
 
 
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> None:
-    """Hand on the known partitions; the others are refused one by one, as Kafka does."""
+    """Submit the known partitions to the group; the others get an error each, as in Kafka."""
     if not context.permits(Operation.DELETE, ResourceType.GROUP, request.group_id):
         context.reply(OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
@@ -73,7 +73,7 @@ def _answer(
     handed_on: list[tuple[str, int]],
     result: DeleteOffsetsResult,
 ) -> None:
-    """Every partition once, however often it was named; one that was not handed on has its error already."""
+    """Send each partition's error, once even if it is named repeatedly; one not submitted has its error already."""
     if result.error is not ErrorCode.NONE:
         context.reply(OffsetDeleteResponse(error_code=result.error))
         return

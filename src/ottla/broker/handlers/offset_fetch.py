@@ -1,10 +1,8 @@
-"""OffsetFetch (key 9), versions 0 to 9: a group's committed positions.
+"""OffsetFetch (key 9), versions 0-9: a group's committed offsets.
 
-0: positions in the tree (ZooKeeper's), where a partition without one is answered UNKNOWN_TOPIC_OR_PARTITION; 1: those
-of the group, no error where nothing is committed; 2: all partitions
-by null topics, an error of the whole; 3: throttle time; 5: leader epoch; 6: flexible; 7: only stable positions
-(KIP-447); 8: many groups at once (KIP-709); 9: member id and epoch of the newer group protocol, which a group of
-this protocol does not look at.
+0: offsets in ZooKeeper, where a partition without one is answered with UNKNOWN_TOPIC_OR_PARTITION; 1: those of the
+group, no error if nothing is committed; 2: all partitions by null topics, a top-level error; 3: throttle time; 5:
+leader epoch; this protocol does not look at.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ def accesses(context: RequestContext, request: OffsetFetchRequest) -> Iterable[A
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> None:
-    """Answer with what is committed."""
+    """Reply with the committed offsets."""
     if context.api_version == VERSION_OF_THE_TREE:
         context.spawn(_from_tree(context, request))
     elif context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS:
@@ -72,7 +70,7 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> None:
 
 
 async def _from_tree(context: RequestContext, request: OffsetFetchRequest) -> None:
-    """Version 0: positions that version 0 committed, or who else wrote them into the tree."""
+    """Version 0: offsets below `/consumers`, committed with version 0 or written there by other programs."""
     broker = context.broker
     topics = []
     readable = context.permits(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
@@ -106,8 +104,8 @@ async def _from_tree(context: RequestContext, request: OffsetFetchRequest) -> No
 def _group(
     context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool, described: set[str]
 ) -> OffsetFetchResponseGroup:
-    """What one of many groups has committed. All partitions of a group are told once in an answer, however often the
-    request asks for them.
+    """The committed offsets of one of many groups. All partitions of a group are returned once per response, even if
+    the request asks for them repeatedly.
     """
     group_id = asked.group_id
     if asked.topics is None:
@@ -123,7 +121,7 @@ def _group(
 
 
 def _single(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """What the only group that can be asked for has committed."""
+    """The committed offsets of the only group in the request."""
     topics = _topics(
         context,
         request.group_id,
@@ -158,7 +156,7 @@ def _topics(
     topic_class: type[Any],
     partition_class: type[Any],
 ) -> Any | ErrorCode:
-    """The topics of an answer, found while it is encoded, or the error of the group."""
+    """The topics of a response, computed while it is encoded, or the group's error."""
     if not context.permits(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     groups = context.broker.groups
@@ -217,7 +215,7 @@ def _partition(cls: type[Any], index: int, committed: OffsetAndMetadata | None, 
 
 
 def _by_topic(offsets: Sequence[CommittedOffset]) -> dict[str, list[CommittedOffset]]:
-    """Offsets of one topic together, topics in the order of their first."""
+    """Group offsets by topic, in order of first appearance."""
     topics: dict[str, list[CommittedOffset]] = {}
     for offset in offsets:
         topics.setdefault(offset[0], []).append(offset)

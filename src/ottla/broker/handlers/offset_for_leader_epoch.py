@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23), versions 0-4: where a leader epoch ended (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (key 23), versions 0-4: the end offset of a leader epoch (KIP-101, KIP-320).
 
-1 adds the epoch that was found, 2 the client's current epoch and the throttle time, 3 the replica id, 4 is flexible.
-Consumers use it to notice a truncated log, followers to truncate their own.
+1 adds the epoch found, 2 the client's current epoch and the throttle time, 3 the replica id, 4 is flexible. Consumers
+use it to detect a truncated log, followers to truncate their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def accesses(context: RequestContext, request: OffsetForLeaderEpochRequest) -> I
 
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
-    """Answer per partition; -1 and -1 where the epoch is not known."""
+    """Reply per partition; -1 and -1 for an unknown epoch."""
     is_broker = context.permits(*CLUSTER_ACTION)
 
     def topic_result(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:

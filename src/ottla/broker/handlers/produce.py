@@ -1,14 +1,15 @@
 """Produce (key 0), versions 0-11: appends record batches.
 
-1 adds the throttle time, 2 the log append time; 3 brings record batches v2 and the transactional id; 5 the log start
-offset; 7 allows zstd; 8 adds messages per record; 9 is flexible; 10 tells the current leader with an error (KIP-951);
-11 is for transactions over the wire (KIP-890). Versions 0-2 carry the older message sets, which are stored as batches.
+1 adds the throttle time, 2 the log append time; 3 adds record batches v2 and the transactional id; 5 the log start
+offset; 7 allows zstd; 8 adds error messages per record; 9 is flexible; 10 returns the current leader with an error
+(KIP-951); 11 is for transactions over the wire (KIP-890). Versions 0-2 carry the older message sets, which are stored
+as batches.
 
 Nothing here works per record: batches are slices of the receive buffer, and the log appends them as they are. Three
-things need more, and get it away from the loop unless they are small (`ottla.storage.rewriting`): message sets, batches
-compressed otherwise than the topic wants them, and topics whose settings ask for a look at each record. Records that
-have to be on the disk before they are acknowledged are answered when they are committed. The connection takes up its
-next request only when this one is answered, so a producer's batches stay in order.
+cases need more work, which runs in threads unless it is small (`ottla.storage.rewriting`): message sets, batches whose
+compression type is not the topic's, and topics whose settings require a check of each record. Records that must be on
+the disk before they are acknowledged are answered when they are committed. The connection takes up its next request
+only when this one is answered, so a producer's batches stay in order.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ MAX_VERSION = 11
 BATCHES_SINCE = 3
 #: The first version in which a batch may be compressed with zstd (KIP-110).
 ZSTD_SINCE = 7
-#: The first version whose answer holds what `encode_produced` writes.
+#: The first version whose response has the fields that `encode_produced` writes.
 FIXED_ANSWER_SINCE = 5
-#: Errors with which Kafka does not tell the log start.
+#: Errors for which Kafka does not return the log start offset.
 LOG_START_UNKNOWN = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -61,41 +62,41 @@ LOG_START_UNKNOWN = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-#: A set of the older formats without a whole message is no fault: nothing is appended, and no offset answered.
+#: A message set without a complete message is not an error: nothing is appended, and no offset returned.
 NOTHING_APPENDED = AppendInfo(-1, -1, -1, -1)
-#: Kafka's own tools may write internal topics under this client id.
+#: Kafka's own tools may write to internal topics with this client id.
 ADMIN_CLIENT_ID = "__admin_client"
 
 
 class Rewriting:
-    """A batch that has to be rewritten before it can be appended; its bytes lie in the request's frame."""
+    """A batch that has to be rewritten before it is appended; its bytes are in the request's frame."""
 
     __slots__ = ("_config", "_name", "_now_ms", "_records", "is_done", "outcome", "partition", "term")
 
     def __init__(self, partition: Partition, records: memoryview, now_ms: int) -> None:
         self.partition = partition
-        #: The role and leader epoch that the request began in.
+        #: The partition's role and leader epoch when the request began.
         self.term = partition.term
         self._config = partition.log.config
         self._name = partition.log.name
         self._records = records
         self._now_ms = now_ms
-        #: What to append, or why not, or None where there is nothing to append.
+        #: The batch to append, or the refusal; None if there is nothing to append.
         self.outcome: bytearray | AppendRefusal | None = None
         self.is_done = False
 
     @property
     def size(self) -> int:
-        """Bytes that wait with it."""
+        """Bytes held while it is queued."""
         return len(self._records)
 
     def run(self) -> None:
-        """Do the work; touches nothing but this object."""
+        """Rewrite the batch, possibly in a thread; touches only this object."""
         self.outcome = rewrite(self._records, self._config, self._now_ms, self._name)
         self.is_done = True
 
 
-#: What became of a partition's batch; a `Rewriting` is still to be done.
+#: Result for a partition's batch; a `Rewriting` is not done yet.
 Done = AppendInfo | PartitionProduceResponse | Rewriting
 
 
@@ -107,15 +108,15 @@ def accesses(context: RequestContext, request: ProduceRequest) -> Iterable[Acces
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> None:
-    """Append what each partition got and answer with its offsets, or with its own error."""
+    """Append each partition's batch and reply with its offset or its error."""
     refusal = _refuse_request(context, request)
     topics, acks = request.topic_data, request.acks
     if refusal is not None or acks == 0 or len(topics) != 1 or len(topics[0].partition_data) != 1:
-        # The records of what is not appended at once lie in the frame.
+        # Batches that are appended later are still in the frame.
         context.connection.keep_frame()
         context.run(_append_all(context, request, refusal))
         return
-    # What nearly every request is: one batch, answered without the objects of a whole response.
+    # The common case: one batch, answered without building a response object.
     (topic,) = topics
     (data,) = topic.partition_data
     done = _append(context, topic.name, data, acks)
@@ -158,7 +159,7 @@ async def _append_all(
 
 
 def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], request: ProduceRequest) -> None:
-    """Answer, at once or when what has to be rewritten has been appended."""
+    """Reply, at once or when all rewritten batches are appended."""
     waiting = [done for _, answers in found for _, done in answers if isinstance(done, Rewriting)]
     acks, timeout_ms = request.acks, request.timeout_ms
     if not waiting:
@@ -184,7 +185,7 @@ def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done
             context.disconnect()
 
     if not context.broker.conversions.run(work, rewritten, sum(one.size for one in waiting)):
-        # An error after which producers try again.
+        # Producers retry after this error.
         for one in waiting:
             one.outcome = AppendRefusal(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be converted")
         rewritten(None, None)
@@ -202,7 +203,7 @@ def _answer_all(
         else:
             _reply(context, found)
     elif any(isinstance(done, PartitionProduceResponse) and done.error_code for _, all_ in found for _, done in all_):
-        # The only way to tell a client that waits for no answer, as Kafka does it.
+        # The only way to report an error to a client that expects no response, as in Kafka.
         log.info("closing the connection of %s: its produce request with acks=0 failed", context.client_host)
         context.disconnect()
     else:
@@ -212,10 +213,9 @@ def _answer_all(
 def _uncommitted(
     context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int
 ) -> list[tuple[AwaitedOffsets, int, PartitionProduceResponse]]:
-    """What was appended and is not as far yet as it has to be: what is waited for, the last offset, and the answer,
-    which is put in its place.
+    """Appended batches that have to wait: the waiters to join, the last offset, and the response (also put in `found`).
 
-    With acks -1 that is to be committed, with 1 to count on this replica.
+    With acks=-1 they wait until they are committed, with acks=1 until they count on this replica.
     """
     partitions = context.broker.partitions
     uncommitted: list[tuple[AwaitedOffsets, int, PartitionProduceResponse]] = []
@@ -251,7 +251,7 @@ def _reply(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]
 
 
 def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:
-    """What is wrong with the request as a whole, if anything."""
+    """The error of the request as a whole, if any."""
     if request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS, None
     if request.transactional_id is not None:
@@ -262,7 +262,7 @@ def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[E
 
 
 def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> Done:
-    """Append one partition's batch: what was appended, or the answer that refuses it, or what is to be done first."""
+    """Append one partition's batch; return what was appended, the error response, or the rewriting to be done first."""
     if context.permitted is not None and not context.permits(Operation.WRITE, ResourceType.TOPIC, topic):
         return _refused(data.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     partitions = context.broker.partitions
@@ -296,10 +296,10 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
 
 
 def _rewriting(context: RequestContext, partition: Partition, records: memoryview) -> Rewriting | None:
-    """How the batch gets into the form in which it can be appended; None where it has it."""
+    """The rewriting that a batch needs before it can be appended; None if it needs none."""
     is_set = len(records) <= MAGIC_AT or records[MAGIC_AT] < MAGIC
     if is_set and context.api_version >= BATCHES_SINCE:
-        return None  # for the log to refuse
+        return None  # the log refuses it
     if not is_set and not needs_rewriting(records, partition.log.config):
         return None
     rewriting = Rewriting(partition, records, context.broker.clock.now_ms())
@@ -311,7 +311,7 @@ def _rewriting(context: RequestContext, partition: Partition, records: memoryvie
 
 
 def _append_rewritten(context: RequestContext, index: int, done: Done) -> AppendInfo | PartitionProduceResponse:
-    """Append what was rewritten, as long as the partition is still there; other outcomes are given back as they are."""
+    """Append a rewritten batch, unless the partition's role or epoch has changed; return other results as they are."""
     if not isinstance(done, Rewriting):
         return done
     outcome, partition = done.outcome, done.partition
@@ -345,7 +345,7 @@ def _answer(index: int, done: Done) -> PartitionProduceResponse:
 
 
 def _refused_by_log(index: int, refusal: AppendRefusal, log_start_offset: int) -> PartitionProduceResponse:
-    """Kafka's answer carries a text only where single records are to blame, and the log start unless it is unknown."""
+    """The error response. As in Kafka, only errors of single records have a message; some have no log start offset."""
     answer = _refused(index, refusal.error, refusal.message if refusal.record_errors else None)
     if refusal.error not in LOG_START_UNKNOWN and not refusal.bad_request:
         answer.log_start_offset = log_start_offset
@@ -369,5 +369,5 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
 
 
 def _is_zstd(batch: memoryview) -> bool:
-    """Whether a batch says that it is compressed with zstd; one too short to say is refused by the log."""
+    """Whether a batch is compressed with zstd; one that is too short is refused by the log."""
     return len(batch) > ATTRIBUTES_AT + 1 and batch[ATTRIBUTES_AT + 1] & COMPRESSION_MASK == Compression.ZSTD

@@ -1,7 +1,7 @@
-"""SyncGroup (key 14), versions 0 to 5: the leader hands in the assignment, every member gets its part.
+"""SyncGroup (key 14), versions 0-5: the leader submits the assignment, every member receives its part.
 
-1: throttle time; 3: static members (KIP-345); 4: flexible; 5: protocol type and name, which must be the group's
-(KIP-559).
+1 adds the throttle time; 3 static members (KIP-345); 4 is flexible; 5 adds protocol type and name, which must be the
+group's (KIP-559).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIN_VERSION = 0
 MAX_VERSION = 5
 
 FIRST_VERSION_WITH_PROTOCOL = 5
-#: Assignments that are read from the request between two slices.
+#: Assignments processed between two slices.
 ASSIGNMENTS_PER_STEP = 64
 
 
@@ -34,7 +34,7 @@ def accesses(context: RequestContext, request: SyncGroupRequest) -> Iterable[Acc
 
 
 def handle(context: RequestContext, request: SyncGroupRequest) -> None:
-    """Hand the sync to its group; the answer comes with the assignment."""
+    """Pass the sync to its group; the response is sent when the assignment is there."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         _answer(context, SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return

@@ -1,1 +1,1 @@
-"""The broker's metrics: plain integers that its parts count anyway, read when somebody scrapes them."""
+"""The broker's metrics: plain counters of its parts, read at each scrape."""

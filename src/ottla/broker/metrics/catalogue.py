@@ -1,7 +1,7 @@
-"""Which metrics a broker has: names, help texts, and where each is counted.
+"""The broker's metrics: names, help texts, and the counters behind them.
 
-Where Apache Kafka has the figure, its name is the one that the usual configuration of the JMX exporter for Prometheus
-makes of Kafka's MBean, so that dashboards for Kafka show it; the others begin with `ottla_`.
+A figure that Apache Kafka has, too, gets the name that the usual configuration of the JMX exporter for Prometheus
+derives from Kafka's MBean, so that dashboards for Kafka show it; the others begin with `ottla_`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ottla.groups.machine import GroupMachine
 
 MOST_GROUPS = 1_000
-"""Groups that have a value of their own; a broker with more counts them by state only."""
+"""Most groups with a value of their own; a broker with more of them counts them by state only."""
 
 COUNTER, GAUGE = MetricKind.COUNTER, MetricKind.GAUGE
 
 
 class BrokerMetric(NamedTuple):
-    """A metric of the broker; `mbean` is Kafka's name of the figure, None where it is ours."""
+    """A metric of the broker; `mbean` is Kafka's name of it, None if Kafka has no such metric."""
 
     declaration: MetricDeclaration
     mbean: str | None
@@ -35,7 +35,7 @@ class BrokerMetric(NamedTuple):
 
 
 def broker_registry(broker: Broker) -> MetricsRegistry:
-    """The registry of a broker that has been started."""
+    """The registry of a running broker."""
     registry = MetricsRegistry()
     for metric in BROKER_METRICS:
         registry.add(metric.declaration, partial(metric.read, broker))
@@ -271,7 +271,7 @@ def _of_group_states() -> Iterator[BrokerMetric]:
 
 
 def _of_coordinators() -> Iterator[BrokerMetric]:
-    """How far coordinators are, and what they did."""
+    """States of coordinators, and their work."""
     yield from (
         _ottla(
             "group_coordinators",

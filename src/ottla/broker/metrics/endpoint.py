@@ -1,6 +1,6 @@
 """The HTTP endpoint for metrics: `GET /metrics`, nothing else, off unless `ottla.metrics.port` is set.
 
-It runs on the broker's loop, where values are read; a disk thread makes the text. One request per connection.
+It runs on the broker's loop, where values are read; a thread formats the text. One request per connection.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 MOST_CONNECTIONS = 16
-"""Connections at a time; further ones are closed at once."""
+"""Most connections at a time; further ones are closed at once."""
 MOST_REQUEST_BYTES = 16 * 1024
 TIMEOUT_S = 10.0
-"""How long a connection may take in all."""
+"""Longest duration of a connection."""
 HEAD_END = b"\r\n\r\n"
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
@@ -33,9 +33,9 @@ MISSING = "the metrics need the package prometheus-client: pip install 'ottla[me
 
 
 def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> ListeningSocket | None:
-    """Bind `ottla.metrics.host` and `ottla.metrics.port`; None where the port is -1.
+    """Bind `ottla.metrics.host` and `ottla.metrics.port`; None if the port is -1.
 
-    Raises NetworkError where that cannot be, or the package that writes the metrics is missing.
+    Raises NetworkError if that fails, or if the package that formats the metrics is missing.
     """
     port = config.get_int("ottla.metrics.port")
     if port < 0:
@@ -65,7 +65,7 @@ class MetricsEndpoint:
 
     @property
     def port(self) -> int:
-        """The port listened on, resolved where 0 was asked for."""
+        """The port listened on, resolved if 0 was configured."""
         return self._listening.port
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class MetricsEndpoint:
             self._open.add(_Scrape(self._loop, stream, self._answer, self._open.discard))
 
     def _answer(self, request: bytes, done: Callable[[bytes], None]) -> None:
-        """Call `done` with the response, at once or when the text is made."""
+        """Call `done` with the response, at once or when the text is formatted."""
         method, _, rest = request.partition(b"\r\n")[0].partition(b" ")
         path = rest.split(b" ")[0].partition(b"?")[0]
         if method not in (b"GET", b"HEAD"):
@@ -164,7 +164,7 @@ class _Scrape:
             self.close()
 
     def close(self) -> None:
-        """Close the connection; twice does nothing."""
+        """Close the connection; a second call has no effect."""
         if not self._is_closed:
             self._is_closed = True
             self._timer.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class LoopLag:
-    """Measured where a timer runs anyway; 0 before."""
+    """The last and the largest lag, measured by an existing periodic timer; 0 before the first measurement."""
 
     __slots__ = ("last_s", "max_s")
 
@@ -13,6 +13,6 @@ class LoopLag:
         self.max_s = 0.0
 
     def measured(self, due_s: float, now_s: float) -> None:
-        """A timer that was due at `due_s` ran at `now_s`, seconds of the loop's clock."""
+        """Record that a timer due at `due_s` ran at `now_s`, in seconds of the loop's clock."""
         self.last_s = max(0.0, now_s - due_s)
         self.max_s = max(self.max_s, self.last_s)

@@ -1,6 +1,6 @@
-"""A registry of metrics and their text form, that of Prometheus, which `prometheus-client` writes.
+"""A registry of metrics and their Prometheus text format, which `prometheus-client` writes.
 
-Nothing is counted here: a metric is a name, a help text and a function that reads what its owner has counted.
+Nothing is counted here: a metric is a name, a help text and a function that reads its owner's counter.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 Labelled = Iterable[tuple[tuple[str, ...], float]]
-"""Values of the labels, and the value that the metric has for them."""
+"""Label values, and the metric's value for them."""
 
 
 class MetricKind(Enum):
-    """What may become of a value."""
+    """Kinds of metrics."""
 
     COUNTER = "counter"
-    """It grows until the broker is started again; its name ends in `_total`."""
+    """Grows until the broker restarts; its name ends in `_total`."""
     GAUGE = "gauge"
-    """It goes up and down."""
+    """Can go up and down."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricDeclaration:
-    """What is known of a metric without its value."""
+    """A metric's name, kind, help text and labels."""
 
     name: str
     kind: MetricKind
@@ -40,22 +40,22 @@ class MetricDeclaration:
 
 
 class MetricReading(NamedTuple):
-    """A metric with its values at one moment."""
+    """A metric and its values at one moment."""
 
     declaration: MetricDeclaration
     values: list[tuple[tuple[str, ...], float]]
 
 
 class MetricsRegistry:
-    """All metrics of a process, in the order in which they were added."""
+    """All metrics of a process, in order of registration."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, tuple[MetricDeclaration, Callable[[], Labelled]]] = {}
 
     def add(self, declaration: MetricDeclaration, read: Callable[[], Labelled]) -> None:
-        """Add a metric; `read` gives one value for each combination of labels, for no labels with `()`.
+        """Add a metric; `read` returns one value per combination of labels (`()` for a metric without labels).
 
-        A name that is there already, and a counter's that does not end in `_total`, are bugs: ValueError.
+        Raises ValueError for a duplicate name, and for a counter whose name does not end in `_total`.
         """
         name = declaration.name
         if name in self._metrics:
@@ -65,7 +65,7 @@ class MetricsRegistry:
         self._metrics[name] = (declaration, read)
 
     def read(self) -> list[MetricReading]:
-        """Every metric with its values now. One that cannot be read is left out and logged."""
+        """Read all metrics. One that fails is left out and logged."""
         readings = []
         for declaration, read in self._metrics.values():
             try:
@@ -76,7 +76,7 @@ class MetricsRegistry:
 
 
 class _Families:
-    """Readings as `prometheus_client` wants them."""
+    """Adapts readings to a `prometheus_client` collector."""
 
     def __init__(self, readings: Iterable[MetricReading]) -> None:
         self._readings = readings

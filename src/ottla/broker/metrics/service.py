@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MetricsService:
-    """`bind` and `start` in this order, where metrics are to be served; `close` at any time."""
+    """Call `bind` and `start` in this order if metrics are to be served; `close` at any time."""
 
     def __init__(self, broker: Broker) -> None:
         self.loop_lag = LoopLag()
@@ -24,21 +24,21 @@ class MetricsService:
 
     @property
     def port(self) -> int | None:
-        """Where metrics are served; None where they are not."""
+        """The metrics port; None if metrics are not served."""
         return None if self._endpoint is None else self._endpoint.port
 
     def bind(self, network: ServerNetwork) -> None:
-        """Bind the port that the settings name, if any. Raises NetworkError with the cause."""
+        """Bind the configured port, if any. Raises NetworkError with the cause."""
         self._listening = listen_for_scrapes(self._broker.config, network)
 
     def start(self, loop: EventLoop) -> None:
-        """Answer, now that there is a broker to tell of."""
+        """Start answering scrapes, once the broker is running."""
         if self._listening is not None:
             registry = broker_registry(self._broker)
             self._endpoint = MetricsEndpoint(loop, self._listening, registry, self._broker.executor)
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering scrapes."""
         if self._endpoint is not None:
             self._endpoint.close()
         elif self._listening is not None:

@@ -1,1 +1,1 @@
-"""The replicas that a broker holds: their roles, how far they are committed, and who waits for that."""
+"""The replicas that a broker holds: roles, high watermarks, and the requests that wait for them."""

@@ -1,4 +1,4 @@
-"""Who waits for a partition to have reached an offset."""
+"""Callbacks that wait for a partition to reach an offset."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from heapq import heappop, heappush
 
 from ottla.wire.errors import ErrorCode
 
-#: Called once: with NONE when a record is committed, with an error when it never will be, as far as is known.
+#: Called once: with NONE when the record is committed, with an error if the wait has failed.
 Committed = Callable[[ErrorCode], None]
 
 
 class AwaitedOffsets:
-    """Waiters by offset, those of one offset in their order. There are as many as requests in work, at most."""
+    """Waiters by offset, those of one offset in order. There are at most as many as requests in work."""
 
     __slots__ = ("_heap", "_order")
 
@@ -29,13 +29,13 @@ class AwaitedOffsets:
         heappush(self._heap, (offset, self._order, done))
 
     def reached(self, end: int) -> None:
-        """Everything below `end` is reached: notify who waited for it."""
+        """Notify the waiters below `end`."""
         heap = self._heap
         while heap and heap[0][0] < end:
             heappop(heap)[2](ErrorCode.NONE)
 
     def fail(self, error: ErrorCode) -> None:
-        """What has not been reached will not be, as far as can be told."""
+        """Fail all waiters."""
         heap, self._heap = self._heap, []
         for _, _, done in heap:
             done(error)

@@ -1,4 +1,4 @@
-"""`flush.ms`: a log is forced to the disk so long after the first of its records that are not there."""
+"""`flush.ms`: flushes a log this long after the first record that is not on the disk."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.storage.log import PartitionLog
 
-#: Later than this nobody arms a timer for: the flush of all logs comes first.
+#: No timer is armed for longer intervals: the flush of all logs comes first.
 LATEST_MS = 24 * 3600 * 1000
 
 
 class FlushTimer:
-    """One timer for each log that has such records and such a setting."""
+    """One timer for each log with unflushed records and a `flush.ms` setting."""
 
     def __init__(self, clock_now_ms: Callable[[], int], flush: Callable[[PartitionLog], None]) -> None:
         self._now_ms = clock_now_ms
@@ -22,7 +22,7 @@ class FlushTimer:
         self._armed: dict[PartitionLog, asyncio.TimerHandle] = {}
 
     def appended(self, log: PartitionLog) -> None:
-        """Make sure that the log is forced in time."""
+        """Make sure that the log is flushed in time."""
         if log.config.flush_ms <= LATEST_MS and log not in self._armed:
             self._arm(log)
 
@@ -41,7 +41,7 @@ class FlushTimer:
             self._arm(log)
 
     def stop(self) -> None:
-        """Forget all timers."""
+        """Cancel all timers."""
         for handle in self._armed.values():
             handle.cancel()
         self._armed.clear()

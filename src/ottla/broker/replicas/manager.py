@@ -1,4 +1,4 @@
-"""The replicas that this broker holds: who leads them, appending to them, and what the disk says of it."""
+"""The replicas on this broker: roles, appends, and the handling of disk errors."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-#: The disk's trouble with a partition is reported again after this long.
+#: Disk errors of a partition are logged again after this interval.
 REPORT_AGAIN_MS = 60_000
 
 
 class ReplicaManager:
-    """All partitions that this broker holds replicas of, by name and by topic id.
+    """All partitions of which this broker holds replicas, by name and by topic id.
 
-    With `flush_on_ack` every append, without it those that `flush.messages` asks for, count as committed only once
-    they are on the disk: `logs` is asked to force the log (it may do so whenever it likes, for many appends at once),
-    and `flushed` takes in the outcome.
+    With `flush_on_ack` every append counts as committed only once it is on the disk; without it only those that
+    `flush.messages` flushes. `logs` is asked to flush (it may do so later, for many appends at once), and `flushed`
+    handles the outcome.
     """
 
     def __init__(self, logs: LogManager, clock_now_ms: Callable[[], int], flush_on_ack: bool = False) -> None:
@@ -40,10 +40,10 @@ class ReplicaManager:
         self._by_id: dict[UUID, dict[int, Partition]] = {}
         self._now_ms = clock_now_ms
         self._flush_on_ack = flush_on_ack
-        #: Partitions that are this broker's and whose folder has failed.
+        #: Partitions of this broker whose log directory has failed.
         self._offline: dict[str, set[int]] = {}
-        #: Partitions with appends that wait for the disk, and those led that have other replicas: an append to any
-        #: other is committed at once.
+        #: `held`: partitions with appends that wait for the disk. `shared`: led partitions with other replicas. An
+        #: append to any other partition is committed at once.
         self.held: set[Partition] = set()
         self.shared: set[Partition] = set()
 
@@ -52,45 +52,45 @@ class ReplicaManager:
             yield from partitions.values()
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None where this broker does not host it."""
+        """The partition, or None if this broker does not host it."""
         partitions = self._by_name.get(topic)
         return partitions.get(index) if partitions is not None else None
 
     def get_by_id(self, topic_id: UUID, index: int) -> Partition | None:
-        """The same by topic id."""
+        """As `get`, by topic id."""
         partitions = self._by_id.get(topic_id)
         return partitions.get(index) if partitions is not None else None
 
     @property
     def offline_count(self) -> int:
-        """Partitions whose folder has failed."""
+        """Number of partitions in failed log directories."""
         return sum(map(len, self._offline.values()))
 
     def hosts(self, topic: str | UUID, index: int) -> bool:
-        """Whether a partition, whose topic is given by name or by id, is in service here."""
+        """Whether the partition is online here; the topic is given by name or by id."""
         found = self.get(topic, index) if isinstance(topic, str) else self.get_by_id(topic, index)
         return found is not None
 
     def missing(self, topic: str, index: int) -> ErrorCode:
-        """What a client is told of a partition that is not here."""
+        """The error for a partition that is not online here."""
         if index in self._offline.get(topic, ()):
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def topics(self) -> list[str]:
-        """The names of the topics that have partitions here, in service or not."""
+        """The names of the topics with partitions here, online or offline."""
         return list(dict.fromkeys((*self._by_name, *self._offline)))
 
     def indexes(self, topic: str) -> list[int]:
-        """A topic's partitions here, in service or not."""
+        """A topic's partitions here, online or offline."""
         return sorted((*self._by_name.get(topic, ()), *self._offline.get(topic, ())))
 
     # -- roles
 
     def make_leader(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
-        """Lead the partition in `state.leader_epoch`; its log is made where there is none.
+        """Become leader of the partition in `state.leader_epoch`; create its log if there is none.
 
-        The epoch begins at the log's end, which is noted before any append. Raises DiskError.
+        The epoch starts at the log end offset, which is recorded before any append. Raises DiskError.
         """
         partition = self._host(topic, index, config)
         hosted = partition.log
@@ -106,7 +106,7 @@ class ReplicaManager:
         return partition
 
     def make_follower(self, topic: TopicImage, index: int, state: PartitionImage, config: LogConfig) -> Partition:
-        """Follow `state.leader` in `state.leader_epoch`; the log is made where there is none. Raises DiskError."""
+        """Follow `state.leader` in `state.leader_epoch`; create the log if there is none. Raises DiskError."""
         partition = self._host(topic, index, config)
         partition.follow(state)
         self.shared.discard(partition)
@@ -124,14 +124,14 @@ class ReplicaManager:
         return partition
 
     def stop(self, topic: str, index: int) -> bool:
-        """Neither lead nor follow the partition any more, and keep its log; False where it is not here."""
+        """Stop leading or following the partition, and keep its log; return False if it is not here."""
         partition = self.get(topic, index)
         if partition is not None:
             self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition is not None
 
     def delete(self, topic: str, index: int) -> bool:
-        """As `stop`, and the log goes, whether it was in service or not; False: there was none. Raises DiskError."""
+        """Stop the partition and delete its log, online or offline; return False if there is none. Raises DiskError."""
         self.stop(topic, index)
         offline = self._offline.get(topic, set())
         offline.discard(index)
@@ -140,7 +140,7 @@ class ReplicaManager:
         return self._logs.delete(topic, index)
 
     def take_offline(self, keys: Iterable[tuple[str, int]]) -> None:
-        """The folder of these partitions has failed: whoever waits or asks for them is told so."""
+        """Take the partitions of a failed log directory offline, and fail the requests that wait for them."""
         for topic, index in keys:
             self._offline.setdefault(topic, set()).add(index)
             partition = self.get(topic, index)
@@ -162,7 +162,7 @@ class ReplicaManager:
     def append(
         self, partition: Partition, records: memoryview, origin: int, *, records_checked: bool = False
     ) -> AppendInfo | AppendRefusal:
-        """Append batches as leader; the high watermark moves at once, or when they are on the disk and replicated."""
+        """Append batches as leader; the high watermark advances at once, or after the flush and replication."""
         leader = partition.leader
         if leader is None:
             return AppendRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.log.name} is not led here")
@@ -183,7 +183,7 @@ class ReplicaManager:
                 self.flush_timer.appended(hosted)
             if self._flush_on_ack or hosted.unflushed_records >= hosted.config.flush_messages:
                 self._hold(partition)
-            elif partition not in self.held:  # else what follows an append that waits counts only after it
+            elif partition not in self.held:  # otherwise records after a waiting append count only after it
                 partition.own_end = end
                 if leader.is_alone:
                     hosted.high_watermark = end
@@ -197,13 +197,13 @@ class ReplicaManager:
         return info
 
     def _hold(self, partition: Partition) -> None:
-        """What the log holds now counts once it is on the disk."""
+        """Make all records of the log wait for the disk before they count."""
         partition.forced_to = partition.log.log_end_offset
         self.held.add(partition)
         self._logs.flush_soon(partition.log)
 
     def read_refused(self, partition: Partition, refusal: ReadRefusal) -> None:
-        """The log did not give what was asked of it: tell the operator where the disk or its bytes are to blame."""
+        """Handle a failed read: report it to the operator if the disk or damaged data is the cause."""
         if refusal.error is ErrorCode.KAFKA_STORAGE_ERROR:
             _report(partition, refusal.message, self._now_ms())
             self._logs.suspect(partition.log)
@@ -211,7 +211,7 @@ class ReplicaManager:
             _report(partition, refusal.message, self._now_ms(), "cannot give records")
 
     def flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
-        """Take in that a log was forced to the disk, `size` bytes of it, or could not be."""
+        """Handle the completion of a flush (`size` bytes), or its failure (`error`)."""
         partition = self.get(log.topic, log.partition)
         if partition is None or partition.log is not log or partition not in self.held:
             return
@@ -230,7 +230,7 @@ class ReplicaManager:
 
 
 def _report(partition: Partition, message: str, now_ms: int, trouble: str = "refuses records") -> None:
-    """Report a partition's trouble to the operator, now and then and not for every request."""
+    """Log a partition's disk error, at intervals and not for every request."""
     if partition.reported_ms is None or now_ms - partition.reported_ms >= REPORT_AGAIN_MS:
         partition.reported_ms = now_ms
         log.error("partition %s-%d %s: %s", partition.topic, partition.index, trouble, message)

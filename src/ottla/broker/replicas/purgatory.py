@@ -1,7 +1,7 @@
-"""Where requests wait: a fetch until there is enough to read, a produce until it is committed, or its time is up.
+"""Delayed operations: a fetch waits for enough data, a produce for its records to be committed, up to a deadline.
 
 A delayed operation completes exactly once, by its condition or by its deadline (Kafka's DelayedOperation), or is
-cancelled because its client went away. At most one waits per connection, since a connection has one request in work.
+cancelled because its client disconnects. At most one waits per connection, since a connection has one request in work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.wire.messages.produce import PartitionProduceResponse
 class DelayedFetch(Pending):
     """A fetch that waits for `min_bytes` in its partitions or for `max_wait_ms`.
 
-    Where not all that is appended may be read, `ready` says whether anything may by now.
+    If not all appended records may be read, `ready` says whether any may be read now.
     """
 
     __slots__ = ("_client", "_missing_bytes", "_partitions", "_ready", "_respond", "_timer")
@@ -45,20 +45,20 @@ class DelayedFetch(Pending):
             partition.waiting.add(self)
 
     def grown(self, size: int) -> None:
-        """One of the partitions got `size` more bytes."""
+        """Note that one of the partitions has `size` more bytes."""
         self._missing_bytes -= size
         if self._missing_bytes <= 0 and (self._ready is None or self._ready()):
             self.complete()
 
     def complete(self) -> None:
-        """Answer now, with what there is."""
+        """Respond now with the data available."""
         respond = self._respond
         if respond is not None:
             self._end()
             respond()
 
     def cancel(self) -> None:
-        """The client is gone."""
+        """Drop the fetch: the client has disconnected."""
         if self._respond is not None:
             self._end()
 
@@ -71,10 +71,10 @@ class DelayedFetch(Pending):
 
 
 class DelayedProduce(Pending):
-    """A produce request whose records are in the log, and whose answer waits until they have got as far as it asks:
-    committed, or on the leader's disk.
+    """A produce request whose records are in the log, and whose response waits until they are committed (acks=-1) or on
+    the leader's disk (acks=1).
 
-    Those that are not after `timeout_ms` are answered with REQUEST_TIMED_OUT, and may be committed later, as in Kafka.
+    After `timeout_ms` the others are answered with REQUEST_TIMED_OUT, and may be committed later, as in Kafka.
     """
 
     __slots__ = ("_client", "_respond", "_timer", "_uncommitted")
@@ -88,7 +88,7 @@ class DelayedProduce(Pending):
     ) -> None:
         self._client = client
         self._respond: Callable[[], None] | None = respond
-        #: Answers to be settled, by their place in the request.
+        #: Unsettled partition responses, by their position in the request.
         self._uncommitted = dict(enumerate(answer for _, _, answer in uncommitted))
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, self._expire)
         client.pending = self
@@ -115,7 +115,7 @@ class DelayedProduce(Pending):
             respond()
 
     def cancel(self) -> None:
-        """The client is gone, or has its answer."""
+        """Drop the response: the client has disconnected, or was answered."""
         self._respond = None
         self._uncommitted = {}
         self._timer.cancel()
