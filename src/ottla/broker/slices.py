@@ -115,7 +115,7 @@ async def _rest(work: Coroutine[Any, Any, None], awaited: object) -> None:
 
 @coroutine
 def _resumed(work: Coroutine[Any, Any, None], awaited: object) -> Generator[object, Any, None]:
-    """Continue a coroutine that already waits; a task awaits what it waits for as if it had started it."""
+    """Continue a coroutine that is suspended on `awaited`: the task that drives this one waits for it."""
     try:
         while True:
             try:

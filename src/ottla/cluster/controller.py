@@ -105,7 +105,7 @@ class Controller:
         self._state.now_ms = now_ms
         effects: list[Effect] = []
         if isinstance(event, Elected | Resigned):
-            # Refuse the requests of the former term; clients retry them at the controller of that time.
+            # Refuse the pending requests of the former term; clients retry them at the new controller.
             for asked in self._asked.values():
                 effects.extend(_not_controller(asked))
         elif isinstance(event, _ASKED):

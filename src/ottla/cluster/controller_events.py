@@ -1,7 +1,7 @@
 """Events and effects of the controller's state machine (`cluster.controller`).
 
 Changes of znodes are named by their meaning; the shell (`broker.control.metadata_writes`) knows paths and JSON. Each
-`Write` is a transaction that fails where another controller was elected, or several where it is large.
+`Write` is a transaction that fails if another controller was elected; a large one is divided into several.
 """
 
 from __future__ import annotations

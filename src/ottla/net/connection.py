@@ -1,4 +1,4 @@
-"""A connection as the broker sees it, whatever carries its bytes.
+"""The broker's interface to a connection, independent of its transport.
 
 There are several kinds: plaintext sockets (`ottla.net.plaintext`), TLS, and simulated ones. A listener gets a function
 that makes a connection from an accepted stream (`Connect`).

@@ -43,7 +43,7 @@ PARTITION_CACHE_LIMIT = 100_000
 MS_PER_MINUTE = 60_000
 
 CommittedOffset = tuple[str, int, OffsetAndMetadata | None, ErrorCode]
-"""Topic, partition, committed offset (None for none), and UNSTABLE_OFFSET_COMMIT while a commit is pending."""
+"""Topic, partition, committed offset (None for none), and UNSTABLE_OFFSET_COMMIT while a transaction may change it."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33), versions 0-2: all settings of topics and brokers replaced (KIP-133).
+"""AlterConfigs (key 33), versions 0-2: replace all settings of topics and brokers (KIP-133).
 
 Settings not in the request return to their defaults, which is why IncrementalAlterConfigs was added. 1 mutes throttled
 clients after the response; 2 is flexible.

@@ -34,7 +34,7 @@ def accesses(context: RequestContext, request: SyncGroupRequest) -> Iterable[Acc
 
 
 def handle(context: RequestContext, request: SyncGroupRequest) -> None:
-    """Pass the sync to its group; the response is sent when the assignment is there."""
+    """Pass the sync to its group; the response is sent with the assignment."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         _answer(context, SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return

@@ -53,7 +53,7 @@ class Partition:
         self.loaded_end_offset = log.log_end_offset
         #: The state as leader; None while this replica does not lead.
         self.leader: Leader | None = None
-        #: The current leader epoch, whoever leads. In memory only: unknown after a start.
+        #: The current leader epoch, of this or another leader. In memory only: unknown after a start.
         self.leader_epoch = NO_EPOCH
         #: Number of changes of role or leader epoch.
         self.term = 0
