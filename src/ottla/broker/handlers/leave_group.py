@@ -1,6 +1,7 @@
 """LeaveGroup (key 13), versions 0-5: members leave, or an administrator removes static ones.
 
 0 to 2: one member, whose error is the response's; 1: throttle time; 3: many members, each with its own error (KIP-345);
+4: flexible; 5: reason (KIP-800).
 """
 
 from __future__ import annotations

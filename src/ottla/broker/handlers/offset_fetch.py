@@ -2,7 +2,8 @@
 
 0: offsets in ZooKeeper, where a partition without one is answered with UNKNOWN_TOPIC_OR_PARTITION; 1: those of the
 group, no error if nothing is committed; 2: all partitions by null topics, a top-level error; 3: throttle time; 5:
-leader epoch; this protocol does not look at.
+leader epoch; 6: flexible; 7: stable offsets only (KIP-447); 8: many groups (KIP-709); 9: member id and epoch of the
+newer group protocol, which classic groups ignore.
 """
 
 from __future__ import annotations

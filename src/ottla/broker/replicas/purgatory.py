@@ -74,7 +74,8 @@ class DelayedProduce(Pending):
     """A produce request whose records are in the log, and whose response waits until they are committed (acks=-1) or on
     the leader's disk (acks=1).
 
-    After `timeout_ms` the others are answered with REQUEST_TIMED_OUT, and may be committed later, as in Kafka.
+    Partitions that are not so far after `timeout_ms` get REQUEST_TIMED_OUT; their records may be committed later, as in
+    Kafka.
     """
 
     __slots__ = ("_client", "_respond", "_timer", "_uncommitted")
