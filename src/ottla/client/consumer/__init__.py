@@ -1,1 +1,1 @@
-"""The consumer: what is subscribed and where reading stands, fetching ahead, and membership in a group."""
+"""The consumer: subscription and positions, prefetching, and group membership."""

@@ -1,4 +1,4 @@
-"""Which batches a read_committed consumer leaves out: those of transactions that were aborted (KIP-98). Pure."""
+"""Filtering of aborted transactions for read_committed consumers (KIP-98). Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ottla.records.record import decode_batch
 
 
 def application_batches(headers: Iterable[BatchHeader]) -> list[BatchHeader]:
-    """The batches that hold records of applications, committed or not; a negative count is damage, and stays."""
+    """Return the batches of application records, committed or not; a negative count is damage, and is kept."""
     return [header for header in headers if header.records_count and not header.is_control]
 
 
 def committed_batches(
     buffer: memoryview, headers: Sequence[BatchHeader], aborted: Sequence[tuple[int, int]]
 ) -> tuple[list[BatchHeader], int]:
-    """Those of them that are not of aborted transactions, each of which `aborted` tells as (first offset, producer id).
+    """Leave out the batches of aborted transactions; `aborted` lists them as (first offset, producer id).
 
-    They end before a control record that is malformed; the number says how many of `headers` were looked at.
-    BatchError where it is the first.
+    The result ends before a malformed control record; the number is how many of `headers` were looked at.
+    Raises BatchError if the first is malformed.
     """
     waiting = sorted(aborted, reverse=True)
     open_producers: set[int] = set()

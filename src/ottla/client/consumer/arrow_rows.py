@@ -1,4 +1,4 @@
-"""Fetched records as Arrow record batches; pyarrow is an extra and is imported when the first are made."""
+"""Fetched records as Arrow record batches. pyarrow is an extra, imported at first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def taker(*, include_headers: bool) -> Callable[[CompletedFetch, int], tuple[list[pyarrow.RecordBatch], int]]:
-    """What `FetchCollector.collect` is given to have record batches in place of records. MissingExtraError."""
+    """Make the `take` argument of `FetchCollector.collect` that returns record batches. Raises MissingExtraError."""
     require_extra("reading Arrow", "arrow", "pyarrow")
 
     def take(fetch: CompletedFetch, most: int) -> tuple[list[pyarrow.RecordBatch], int]:
@@ -28,7 +28,7 @@ def taker(*, include_headers: bool) -> Callable[[CompletedFetch, int], tuple[lis
 def table_of(
     gathered: Mapping[TopicPartition, Iterable[pyarrow.RecordBatch]], *, include_headers: bool
 ) -> pyarrow.Table:
-    """All of it as one table; nothing is copied."""
+    """Concatenate the batches to one table, without copying."""
     import pyarrow
 
     batches = [batch for each in gathered.values() for batch in each]

@@ -1,7 +1,7 @@
-"""Committed offsets of a consumer: committing at once, later and by itself, and reading what is committed.
+"""Offset commits of a consumer: synchronous, asynchronous and automatic; and reading committed offsets.
 
-Commits go out one after the other in the order in which they were asked for. An asynchronous one is not made again when
-it fails, as a later one may have been made meanwhile. Who does not know whether it is a member does not commit.
+Commits are sent in the order of the calls. A failed asynchronous commit is not retried, as a later one may have been
+sent meanwhile. A consumer that does not know whether it is still a member does not commit.
 
 Source: Apache Kafka 3.9, `ConsumerCoordinator`.
 """
@@ -45,12 +45,12 @@ log = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 GivenOffsets = Mapping[TopicPartition, OffsetAndMetadata | int]
-"""Offsets to commit as callers give them."""
+"""Offsets to commit, as callers pass them."""
 CommitCallback = Callable[[Offsets, ClientError | None], Any]
-"""Called with the offsets and None, or what went wrong; a plain function or a coroutine."""
+"""Called with the offsets and None, or the error; a plain function or a coroutine."""
 
 MAX_PENDING_COMMITS = 10_000
-"""So many asynchronous commits may be under way or wait for a poll that calls back; another one is refused."""
+"""Limit of asynchronous commits in flight or waiting for a poll to run their callback; more are refused."""
 STABLE_OFFSETS_SINCE = 7
 NOT_A_MEMBER = (
     "offsets cannot be committed, as this consumer is not a member of its group any more: the group gave its "
@@ -64,7 +64,7 @@ REBALANCING = (
 
 
 def offsets_to_commit(offsets: GivenOffsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    """The offsets with their metadata, None for None. InvalidArgumentError for what is no offset."""
+    """Return the offsets with their metadata, None for None. Raises InvalidArgumentError for what is not an offset."""
     if offsets is None:
         return None
     given = arguments.by_partition("offsets", offsets)
@@ -72,7 +72,7 @@ def offsets_to_commit(offsets: GivenOffsets | None) -> dict[TopicPartition, Offs
 
 
 class AsyncCommit:
-    """One asynchronous commit; `done` with `error` None where it succeeded."""
+    """One asynchronous commit; when `done`, `error` is None if it succeeded."""
 
     __slots__ = ("callback", "done", "error", "offsets")
 
@@ -84,7 +84,7 @@ class AsyncCommit:
 
 
 class Commits:
-    """See the module. `interceptors` is told of what was committed; user code is called by `call`, inside of polls."""
+    """See the module. `interceptors` gets committed offsets (on_commit); `call` runs user code, inside polls."""
 
     def __init__(
         self,
@@ -119,11 +119,11 @@ class Commits:
     # Committing
 
     async def commit_sync(self, offsets: Offsets | None, timeout_ms: float) -> None:
-        """Commit these, all that was polled for None; made again until the time is up.
+        """Commit these offsets, or for None all polled records; retries until the timeout.
 
-        Raises CommitFailedError where the consumer is no member any more, RebalanceInProgressError during a rebalance,
-        FencedInstanceIdError, BrokerError; ClientTimeoutError when the time is up. Callbacks of asynchronous commits
-        that were made before are called before it returns.
+        Raises CommitFailedError if the consumer is not a member any more, RebalanceInProgressError during a rebalance,
+        FencedInstanceIdError, BrokerError; ClientTimeoutError at the timeout. Runs callbacks of earlier asynchronous
+        commits before it returns.
         """
         wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
         deadline_ms = self._now_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
@@ -139,7 +139,7 @@ class Commits:
     async def _commit_until(
         self, offsets: Offsets, deadline_ms: float, timeout_ms: float, final: tuple[ErrorCode, ...] = ()
     ) -> None:
-        """Commit, again and again; refusals with the codes in `final` are not retried."""
+        """Commit with retries; error codes in `final` are not retried."""
         settings = self._membership.settings
         backoff_ms = float(settings.retry_backoff_ms)
         while True:
@@ -163,9 +163,9 @@ class Commits:
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
 
     async def commit_patiently(self, offsets: Offsets, timeout_ms: float) -> None:
-        """Before partitions are given up: commit, and only log what goes wrong. Topics may have been deleted.
+        """Commit before partitions are revoked, and only log errors. Topics may have been deleted.
 
-        It may run beside the caller's polls, so interceptors are told by `run_callbacks`.
+        May run beside the caller's polls, so interceptors are called later, by `run_callbacks`.
         """
         final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
         try:
@@ -176,16 +176,16 @@ class Commits:
             self._succeeded(offsets)
 
     def _succeeded(self, offsets: Offsets) -> None:
-        """A commit that was waited for has succeeded: `run_callbacks` tells interceptors of it in its turn."""
+        """Handle the success of a synchronous commit: queue it for the interceptors, which `run_callbacks` calls."""
         commit = AsyncCommit(offsets, None)
         self._pending.append(commit)
         self._end(commit, None)
 
     def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None = None) -> None:
-        """Commit these, all that was polled for None, without waiting; `callback` is called in a later poll or commit.
+        """Commit these offsets, or for None all polled ones, without waiting; a later poll or commit runs `callback`.
 
-        It gets RetriableCommitFailedError where a later commit may succeed; nothing is made again by itself. The same
-        error is raised, and nothing committed, where MAX_PENDING_COMMITS wait for answers or a poll that calls back.
+        The callback gets RetriableCommitFailedError if a later commit may succeed; nothing is retried here. The same
+        error is raised, and nothing committed, if MAX_PENDING_COMMITS are in flight or waiting for their callback.
         """
         wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
         if len(self._pending) >= MAX_PENDING_COMMITS:
@@ -216,7 +216,7 @@ class Commits:
         except asyncio.CancelledError:
             self._end(commit, RetriableCommitFailedError("the consumer was closed before the commit was answered"))
             raise
-        except Exception as error:  # whatever it is, the commits behind it wait for this one
+        except Exception as error:  # whatever it is: the commits behind it wait for this one
             self._end(commit, as_client_error("offsets are not committed", error))
         else:
             self._end(commit, None)
@@ -229,7 +229,7 @@ class Commits:
         self.on_done()
 
     async def run_callbacks(self) -> None:
-        """Call back for the asynchronous commits that have ended, in the order in which they were made."""
+        """Run the callbacks of the asynchronous commits that have ended, in the order of the commits."""
         while self._pending and self._pending[0].done:
             commit = self._pending.popleft()
             if commit.error is None and commit.offsets:
@@ -238,7 +238,7 @@ class Commits:
                 await self._call(commit.callback, commit.offsets, commit.error)
 
     async def drain(self, deadline_ms: float) -> None:
-        """Wait for the asynchronous commits, and call back."""
+        """Wait for the asynchronous commits, and run their callbacks."""
         await self.run_callbacks()
         while self._pending:
             self._settled.clear()
@@ -250,7 +250,7 @@ class Commits:
             await self.run_callbacks()
 
     async def close(self) -> None:
-        """Give up what is not answered, and call back for it."""
+        """Cancel the commits in flight, and run their callbacks."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -276,7 +276,7 @@ class Commits:
             for each in topic.partitions
             if each.error_code != ErrorCode.NONE
         ]
-        # That a topic is gone says least: what else was refused comes first.
+        # UNKNOWN_TOPIC_OR_PARTITION explains least: other errors are raised first.
         refused.sort(key=lambda one: one[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for code, what in refused:
             self._refused(code, what, sent_as)
@@ -290,7 +290,7 @@ class Commits:
             self._link.lost(error, times_found)
 
     def _who_commits(self) -> Generation:
-        """The generation to commit in: none for assigned partitions. Raises where there is none to commit in."""
+        """Return the generation to commit in, none for manually assigned partitions. Raises if a member has none."""
         membership = self._membership
         if not self._subscriptions.has_auto_assigned_partitions:
             return NO_GENERATION
@@ -313,7 +313,7 @@ class Commits:
         )
 
     def _refused(self, code: int, what: str, sent_as: Generation) -> None:
-        """Raise what a refusal means, after the membership was told what it means for it."""
+        """Update the membership for the error code, then raise the error."""
         membership = self._membership
         error = BrokerError(code, f"group {membership.settings.group_id}: {what}")
         is_current = sent_as == membership.generation
@@ -347,9 +347,9 @@ class Commits:
     async def fetch_committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, None where nothing is; waits for transactions that may change it.
+        """Return the group's committed offsets, None where there is none; waits for pending transactional commits.
 
-        Raises ClientTimeoutError when the time is up, BrokerError. Source: KIP-447.
+        Raises ClientTimeoutError at the timeout, BrokerError. Source: KIP-447.
         """
         wanted = list(dict.fromkeys(arguments.partitions(partitions)))
         if not wanted:

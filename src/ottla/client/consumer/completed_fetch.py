@@ -1,4 +1,4 @@
-"""What a broker sent of one partition, taken out piece by piece as records or as Arrow rows."""
+"""The fetched data of one partition, decoded step by step into records or Arrow rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Records = list[ConsumerRecord[Any, Any]]
 
 OFFSET_COLUMN = 4
 MAX_ROWS = 1 << 30
-"""No fetch has as many."""
+"""Higher than the number of records in any fetch."""
 
 
 class Decoding:
-    """How batches become records: the deserializers (None leaves the bytes), and whether checksums are looked at."""
+    """How batches are decoded: deserializers (None leaves bytes), and whether checksums are verified."""
 
     __slots__ = ("check_crcs", "key", "read_committed", "value")
 
@@ -44,11 +44,11 @@ class Decoding:
 
 
 class CompletedFetch:
-    """The batches of one answer. `position` is the next offset to hand out, `end` the one after all of them.
+    """The batches of one fetched partition. `position` is the next offset to return, `end` the one after the last.
 
-    It is of use as long as `state` is that of the assigned partition and nobody sought (`seeks`) since it was asked
-    for.
-    `error` is set where there is nothing to hand out but an error to raise once everything before it was read.
+    It is valid as long as `state` is the state of the assigned partition and `seeks` has not changed since the
+    request was sent.
+    If `error` is set, there is no data; the error is raised after everything before it was read.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class CompletedFetch:
         self.epoch = self.end_epoch = -1
         self.size_bytes = len(data)
         self.released = False
-        #: Set while records are taken out: where that was interrupted, only `rewind` brings it into order.
+        #: Set while records are decoded: if that was interrupted, only `rewind` makes it consistent again.
         self.torn = False
         self.error = error
         self._buffer = data
@@ -126,22 +126,22 @@ class CompletedFetch:
         self.end, self.end_epoch = headers[-1].next_offset, headers[-1].partition_leader_epoch
 
     def _with_damaged(self, kept: list[BatchHeader], headers: list[BatchHeader]) -> list[BatchHeader]:
-        """`kept`, and the damaged ones among those left out: their error is raised in their place."""
+        """`kept`, and damaged batches among those left out: their error is raised in their place."""
         places = {header.position for header in kept}
         return [header for header in headers if header.position in places or not check_crc(self._buffer, header)]
 
     def has_more(self) -> bool:
-        """Whether there is anything to hand out, as far as the partition's position goes."""
+        """Whether there is anything left to return, by the partition's position."""
         position = self.state.position
         return self.state.is_fetchable and not (self.released and position is not None and position.offset >= self.end)
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing is left to hand out, neither a record nor a step of the position."""
+        """Whether nothing is left: no record, and no move of the position."""
         return self.position >= self.end and self.error is None
 
     def take(self, most: int) -> Records:
-        """The next records, at most so many; none where only the position moved. Raises what `_decode` raises."""
+        """Return the next records, at most `most`; none if only the position moved. Raises what `_decode` raises."""
         if self._rows is not None:
             self.rewind(self.position)
         records, index = self._records, self._index
@@ -165,9 +165,9 @@ class CompletedFetch:
         return taken
 
     def take_rows(self, most: int, *, include_headers: bool = False) -> list[pyarrow.RecordBatch]:
-        """The next records as one Arrow record batch of at most so many rows; none where only the position moved.
+        """Return the next records as one Arrow record batch of at most `most` rows; none if only the position moved.
 
-        The columns are those of `ottla.records.arrow`; deserializers have no part in it. CorruptBatchError.
+        The columns are those of `ottla.records.arrow`; deserializers are not used. Raises CorruptBatchError.
         """
         if self._records:
             self.rewind(self.position)
@@ -189,7 +189,7 @@ class CompletedFetch:
         return [taken]
 
     def _decode_rows(self, most: int, include_headers: bool) -> pyarrow.RecordBatch | None:
-        """Whole batches from the one at hand on, until there are `most` rows; None where those had none to give."""
+        """Decode whole batches from the current one on, until there are `most` rows; None if they had no rows."""
         from ottla.records.arrow import ArrowRows
 
         first, count = self._at, len(self._headers)
@@ -207,7 +207,7 @@ class CompletedFetch:
             except (BatchError, CorruptBatchError) as error:
                 if at == first:
                     raise self._unreadable(self._headers[at], error) from error
-                count = at  # what is before it is handed out first
+                count = at  # the rows before it are returned first
                 continue
             self._at = at
             if made:
@@ -216,14 +216,14 @@ class CompletedFetch:
             return None
 
     def _moved_behind(self, header: BatchHeader) -> None:
-        """Set the position behind a batch that is done; behind everything where it is the last one."""
+        """Set the position behind a finished batch; behind the whole fetch if it is the last one."""
         if self._at >= len(self._headers):
             self.position, self.epoch = self.end, self.end_epoch
         else:
             self.position, self.epoch = header.next_offset, header.partition_leader_epoch
 
     def _decode_next(self) -> bool:
-        """Decode the batch at hand; False at the end. CorruptBatchError, RecordDeserializationError."""
+        """Decode the current batch; False at the end. Raises CorruptBatchError, RecordDeserializationError."""
         if self._failed is not None:
             raise self._failed
         while self._at < len(self._headers):
@@ -232,7 +232,7 @@ class CompletedFetch:
             self._records, self._index = self._decode(header), 0
             if self._records:
                 return True
-            self._at += 1  # compaction may leave a batch without the records from the position on
+            self._at += 1  # compaction may leave a batch without records from the position on
             self.position = header.next_offset
         self.position, self.epoch = self.end, self.end_epoch
         return False
@@ -269,7 +269,7 @@ class CompletedFetch:
         return self._decode_up_to_failure(header)
 
     def _decode_up_to_failure(self, header: BatchHeader) -> Records:
-        """The records before the one that a deserializer fails for; its error is raised once they are handed out."""
+        """Return the records before the one whose deserializer fails; its error is raised after they were returned."""
         topic, partition = self.partition
         whole: Records = []
         for record in decode_consumed(self._buffer, header, topic, partition, self.position):
@@ -288,7 +288,7 @@ class CompletedFetch:
         return whole
 
     def rewind(self, position: int) -> None:
-        """Hand out from there again, which must be between what was handed out and the beginning of this fetch."""
+        """Go back to `position`, which must lie between the beginning of this fetch and what was already returned."""
         self._records, self._index, self._rows, self._failed = [], 0, None, None
         self.position = position
         self._at = next(

@@ -1,11 +1,11 @@
-"""The consumer for callers with an event loop; the one for other callers is `ottla.client.sync.Consumer`.
+"""The consumer for asyncio; the sync client is `ottla.client.sync.Consumer`.
 
     async with Consumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
         await consumer.subscribe(["clicks"])
         async for record in consumer:
             ...
 
-What may wait for a broker is a coroutine; what only changes or tells the consumer's own state is a plain method.
+Methods that may wait for a broker are coroutines; those that only read or change local state are plain methods.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ if TYPE_CHECKING:
 Take = Callable[[CompletedFetch, int], tuple[list[Any], int]]
 
 MAX_ARROW_ROWS = 65_536
-"""Rows that are given at once unless told otherwise."""
+"""Default limit of rows per call."""
 CLOSE_TIMEOUT_MS = 700
-"""How long `close` waits for the coordinator unless told otherwise, and `unsubscribe`: within a second at any point."""
+"""Default timeout of `close` and `unsubscribe` for the coordinator, so that they always return within a second."""
 
 
 def take_records(fetch: CompletedFetch, most: int) -> tuple[list[ConsumerRecord[Any, Any]], int]:
-    """The next records of a fetch, and how many they are."""
+    """Return the next records of a fetch, and their number."""
     records = fetch.take(most)
     return records, len(records)
 
 
 class Consumer(MethodHints, Generic[K, V]):
-    """Reads records of topics (`subscribe`) or of partitions (`assign`). For one task at a time.
+    """Reads records of topics (`subscribe`) or of partitions (`assign`). Not for concurrent use by several tasks.
 
-    Settings are Kafka's, by their names in `config` ("group.id") or as keywords (group_id). All errors are
+    Settings have Kafka's names, in `config` ("group.id") or as keywords (group_id). All errors are
     `ClientError`s. `environment` is for simulations.
     """
 
@@ -95,9 +95,9 @@ class Consumer(MethodHints, Generic[K, V]):
         await self.close()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit if auto commit is on, leave the group, close all connections. Closing twice does no harm.
+        """Commit if auto commit is on, leave the group, close all connections. Closing twice is allowed.
 
-        In another event loop, once its own is over, it only closes connections; while that runs, IllegalStateError.
+        From another event loop it only closes connections if its own loop is closed; else it raises IllegalStateError.
         """
         if self._guard.is_over:
             return
@@ -119,18 +119,18 @@ class Consumer(MethodHints, Generic[K, V]):
                 self._guard.closed = True
 
     def wakeup(self) -> None:
-        """From any thread: the call that waits, else the next one that would, raises WakeupError."""
+        """From any thread: make the waiting call, or else the next one that would wait, raise WakeupError."""
         self.core.wakeup()
 
-    # What is read
+    # Subscription and assignment
 
     async def subscribe(
         self, topics: Iterable[str] | re.Pattern[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Read these topics, or all whose whole name matches the pattern, as a member of the group.
+        """Subscribe to these topics, or to all whose whole name matches the pattern, as a member of the group.
 
-        The group's partitions are shared out in `poll`, which tells the `listener`. Another call replaces the topics;
-        no topics at all are as `unsubscribe`. IllegalStateError after `assign`.
+        Rebalances happen in `poll`, which calls the `listener`. Another call replaces the topics; an empty list is the
+        same as `unsubscribe`. Raises IllegalStateError after `assign`.
         """
         with self._guard:
             self._begin()
@@ -151,7 +151,7 @@ class Consumer(MethodHints, Generic[K, V]):
             self.core.keeper.check()
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, without a group's help; an empty list is as `unsubscribe`."""
+        """Read these partitions, without group assignment; an empty list is the same as `unsubscribe`."""
         with self._guard:
             self._begin()
             wanted = arguments.partitions(partitions)
@@ -164,7 +164,7 @@ class Consumer(MethodHints, Generic[K, V]):
             self.core.keeper.check()
 
     async def unsubscribe(self) -> None:
-        """Read nothing; the group is left, the consumer stays open."""
+        """Drop the subscription or assignment and leave the group; the consumer stays open."""
         with self._guard:
             self._begin()
             await self._unsubscribe()
@@ -182,40 +182,40 @@ class Consumer(MethodHints, Generic[K, V]):
         return self.core.coordinator
 
     def subscription(self) -> set[str]:
-        """Topics that were asked for, or that the pattern matches."""
+        """Return the topics of the subscription, or those that match the pattern."""
         with self._guard:
             return set(self.core.subscriptions.subscription)
 
     def assignment(self) -> set[TopicPartition]:
-        """Partitions that are read now."""
+        """Return the assigned partitions."""
         with self._guard:
             return set(self.core.subscriptions.assigned_partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """`poll` gives nothing of these until `resume`; they stay assigned."""
+        """Stop returning records of these partitions from `poll` until `resume`; they stay assigned."""
         with self._guard:
             self.core.handed_out.settle()
             self.core.subscriptions.pause(arguments.partitions(partitions))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """`poll` gives records of these again."""
+        """Return records of these partitions from `poll` again."""
         with self._guard:
             self.core.handed_out.settle()
             self.core.subscriptions.resume(arguments.partitions(partitions))
             self.core.fetch_soon()
 
     def paused(self) -> set[TopicPartition]:
-        """Assigned partitions that are paused."""
+        """Return the assigned partitions that are paused."""
         with self._guard:
             return self.core.subscriptions.paused_partitions()
 
     # Records
 
     async def poll(self, timeout_ms: int = 0) -> ConsumerRecords[K, V]:
-        """Records as soon as there are any, at most max.poll.records; none when `timeout_ms` is over.
+        """Return records as soon as there are any, at most max.poll.records; none after `timeout_ms`.
 
         Raises WakeupError, the subclasses of InvalidOffsetError, OffsetOutOfRange, CorruptBatchError,
-        RecordDeserializationError, and what the coordinator refuses for good. Positions move on with the next call.
+        RecordDeserializationError, and fatal errors of the coordinator. Positions advance with the next call.
         """
         with self._guard:
             self._begin()
@@ -228,7 +228,7 @@ class Consumer(MethodHints, Generic[K, V]):
     async def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
         core = self.core
         self.check_reads()
-        await asyncio.sleep(0)  # a caller that never waits for anything else leaves the loop its turn here
+        await asyncio.sleep(0)  # let other tasks run, even if the caller never waits for anything else
         must_wait = core.needs_loop
         while True:
             if must_wait:
@@ -236,15 +236,15 @@ class Consumer(MethodHints, Generic[K, V]):
             gathered, moves = core.collect(most, take, **limits)
             if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
-            must_wait = True  # what is here is of paused partitions, or only moved positions
+            must_wait = True  # fetched data is of paused partitions, or only moved positions
 
     def check_reads(self) -> None:
-        """IllegalStateError where there is nothing to poll for."""
+        """Raise IllegalStateError if there is no subscription or assignment."""
         if self.core.subscriptions.has_no_subscription_or_user_assignment:
             raise IllegalStateError("the consumer reads nothing: call subscribe or assign before poll")
 
     async def wait_for_data(self, deadline_ms: float) -> None:
-        """The part of `poll` that is for the loop."""
+        """Do the part of `poll` that needs the event loop."""
         self.core.open()
         await self.core.interruptible(self.core.wait_for_data(deadline_ms))
 
@@ -254,7 +254,7 @@ class Consumer(MethodHints, Generic[K, V]):
                 yield record
 
     async def next_chunk(self) -> Iterator[ConsumerRecord[K, V]]:
-        """For iteration: the next records of one partition, each of which counts as read when it is taken."""
+        """For iteration: return the next records of one partition; each counts as read when it is taken."""
         with self._guard:
             self._begin()
             work = self._gather(FOREVER_MS, take_records, self.config.max_poll_records, most_partitions=1)
@@ -264,9 +264,9 @@ class Consumer(MethodHints, Generic[K, V]):
     async def poll_arrow(
         self, timeout_ms: int = 0, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False
     ) -> pyarrow.Table:
-        """As `poll`, but a table of the columns of Spark's Kafka source, without an object per record.
+        """Same as `poll`, but returns a table with the columns of Spark's Kafka source; no object per record is made.
 
-        Keys and values are bytes, whatever the deserializers; `max_rows` takes the place of max.poll.records.
+        Keys and values are bytes, whatever the deserializers; `max_rows` replaces max.poll.records.
         """
         from ottla.client.consumer.arrow_rows import table_of, taker
 
@@ -281,7 +281,7 @@ class Consumer(MethodHints, Generic[K, V]):
     async def arrow_batches(
         self, max_rows: int = MAX_ARROW_ROWS, *, include_headers: bool = False
     ) -> AsyncIterator[pyarrow.RecordBatch]:
-        """Record batches of one partition each, for ever; one counts as read when the next is asked for."""
+        """Yield record batches of one partition each, without end; one counts as read when the next is requested."""
         from ottla.client.consumer.arrow_rows import taker
 
         arguments.whole_number("max_rows", max_rows, 1)
@@ -297,10 +297,10 @@ class Consumer(MethodHints, Generic[K, V]):
     # Commits and the group
 
     async def commit(self, offsets: GivenOffsets | None = None, timeout_ms: int | None = None) -> None:
-        """Commit everything polled, or these offsets (of the records to read next), and wait until that is done.
+        """Commit everything polled, or these offsets (each of the next record to read), and wait for the result.
 
-        What may pass is tried again until `timeout_ms` (default.api.timeout.ms) is over: ClientTimeoutError. Raises
-        CommitFailedError where the group goes on without this consumer, RebalanceInProgressError during a rebalance.
+        Retriable errors are retried until `timeout_ms` (default.api.timeout.ms), then ClientTimeoutError is raised.
+        Raises CommitFailedError if this consumer is not a member any more, RebalanceInProgressError during a rebalance.
         """
         with self._guard:
             self._begin(stop_iteration=False)
@@ -308,7 +308,7 @@ class Consumer(MethodHints, Generic[K, V]):
             await self.core.interruptible(work)
 
     def commit_async(self, offsets: GivenOffsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit everything polled, or these offsets, without waiting; nothing is tried again.
+        """Commit everything polled, or these offsets, without waiting; nothing is retried.
 
         `callback(offsets, error)` is called in a later `poll`, `commit` or `close`, in the order of the commits.
         """
@@ -320,18 +320,18 @@ class Consumer(MethodHints, Generic[K, V]):
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for each partition, None where nothing is."""
+        """Return the group's committed offset of each partition, None where there is none."""
         with self._guard:
             self._begin(stop_iteration=False)
             return await self.core.interruptible(self._coordinator().fetch_committed(partitions, timeout_ms))
 
     def group_metadata(self) -> GroupMetadata:
-        """The group, and this member in it, as a producer's `send_offsets_to_transaction` needs it."""
+        """Return group and member for a producer's `send_offsets_to_transaction`."""
         with self._guard:
             return self._coordinator().group_metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group share out its partitions anew with the next `poll`; the reason is for the broker's log."""
+        """Trigger a rebalance with the next `poll`; the reason is for the broker's log."""
         with self._guard:
             self.core.open()
             if not self.core.subscriptions.has_auto_assigned_partitions:
@@ -343,7 +343,7 @@ class Consumer(MethodHints, Generic[K, V]):
     # Positions
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read the partition from this offset on. What was fetched ahead is dropped."""
+        """Read the partition from this offset on. Prefetched records are dropped."""
         with self._guard:
             self.core.handed_out.settle()
             partition = arguments.partition(partition)
@@ -354,11 +354,11 @@ class Consumer(MethodHints, Generic[K, V]):
             self.core.fetch_soon()
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Read these (none given: all assigned) from their first offset, which is looked up when it is needed."""
+        """Read these (none given: all assigned) from their beginning offsets, which are looked up lazily."""
         self._seek_lazily(partitions, OffsetReset.EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Read these (none given: all assigned) from their end, which is looked up when it is needed."""
+        """Read these (none given: all assigned) from their end offsets, which are looked up lazily."""
         self._seek_lazily(partitions, OffsetReset.LATEST)
 
     def _seek_lazily(self, partitions: Collection[TopicPartition], strategy: OffsetReset) -> None:
@@ -373,7 +373,7 @@ class Consumer(MethodHints, Generic[K, V]):
                 self.core.buffer.drop(each)
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record that `poll` gives. Waits until it is known, at most `timeout_ms`."""
+        """Return the offset of the next record to read. Waits until it is known, at most `timeout_ms`."""
         with self._guard:
             self._begin(stop_iteration=False)
             work = self._position(arguments.partition(partition), self._bounded(timeout_ms))
@@ -392,7 +392,7 @@ class Consumer(MethodHints, Generic[K, V]):
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition its first record with the timestamp (ms) or a later one, None where there is none."""
+        """Return the first record of each partition with this timestamp (ms) or a later one, None if there is none."""
         wanted = {
             partition: arguments.whole_number(
                 f"the timestamp for {partition} (milliseconds since 1970; see also beginning_offsets, end_offsets)",
@@ -405,13 +405,13 @@ class Consumer(MethodHints, Generic[K, V]):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition that is kept."""
+        """Return the beginning offset (log start) of each partition."""
         return await self._ends(partitions, EARLIEST, timeout_ms)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record that this consumer may see: with read_committed, of no open transaction."""
+        """Return the end offset of each partition: with read_committed the last stable offset, else high watermark."""
         return await self._ends(partitions, LATEST, timeout_ms)
 
     async def _ends(
@@ -433,7 +433,7 @@ class Consumer(MethodHints, Generic[K, V]):
             return await core.interruptible(work)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Records between position and end as they were last told; None where one of them is not known."""
+        """Return the lag: records between position and last known end; None if one of them is not known."""
         with self._guard:
             self.core.handed_out.settle(stop_iteration=False)
             wanted = arguments.partition(partition)
@@ -442,7 +442,7 @@ class Consumer(MethodHints, Generic[K, V]):
     # Topics
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[TopicPartition]:
-        """The partitions of a topic. UnknownTopicError where it does not exist."""
+        """Return the partitions of a topic. Raises UnknownTopicError if it does not exist."""
         with self._guard:
             self._begin(stop_iteration=False)
             arguments.text("the topic", topic)
@@ -457,7 +457,7 @@ class Consumer(MethodHints, Generic[K, V]):
             return [TopicPartition(topic, each.partition) for each in found.partitions]
 
     async def list_topics(self, timeout_ms: int | None = None) -> dict[str, list[TopicPartition]]:
-        """The partitions of all topics that this client may see, internal ones too."""
+        """Return the partitions of all topics that this client may see, internal ones included."""
         with self._guard:
             self._begin(stop_iteration=False)
             cluster = self.core.cluster
@@ -471,27 +471,27 @@ class Consumer(MethodHints, Generic[K, V]):
 
             return await self.core.interruptible(cluster.retry("listing topics", ask, self._bounded(timeout_ms)))
 
-    # What it tells of itself
+    # Metrics and health
 
     def metrics(self) -> dict[str, float]:
-        """Figures by the names of Kafka's metrics (records-consumed-total, records-lag-max, …), since it was made."""
+        """Return metrics by Kafka's names (records-consumed-total, records-lag-max, …), counted since the start."""
         with self._guard:
             self.core.handed_out.settle(stop_iteration=False)
             return self.core.metrics()
 
     def health(self) -> ConsumerHealth:
-        """Whether records reach the caller and, if not, why. From any thread, at any time."""
+        """Return whether the consumer makes progress and, if not, why. From any thread, at any time."""
         return self.core.health()
 
-    # What the parts have in common
+    # Shared by the calls above
 
     def _begin(self, *, stop_iteration: bool = True) -> None:
-        """At the beginning of every call that may wait: what was handed out before is read."""
+        """Called first by every call that may wait: records of the previous call count as read now."""
         self.core.open()
         self.core.handed_out.settle(stop_iteration=stop_iteration)
 
     def deadline_ms(self, timeout_ms: float) -> float:
-        """When that is over, on the monotonic clock."""
+        """Return the deadline on the monotonic clock."""
         return self.core.cluster.clock.monotonic_ms() + arguments.milliseconds("timeout_ms", timeout_ms)
 
     def _bounded(self, timeout_ms: int | None) -> int:

@@ -1,8 +1,8 @@
-"""The group side of a consumer: hosts its membership, sends what that wants sent, calls the user's listener, commits.
+"""The group side of a consumer: runs its membership, sends its requests, calls the user's listener, commits.
 
-Everything runs in one event loop. Heartbeats, the search for the coordinator and SyncGroup go on by themselves, in
-tasks of their own; what concerns the user (callbacks, giving partitions up, joining) waits for `poll`, which
-`needs_poll` and the notification ask for.
+Everything runs in one event loop. Heartbeats, the search for the coordinator and SyncGroup run in background tasks.
+What involves the user (callbacks, revoking partitions, joining) waits for `poll`; `needs_poll` and the notification
+request one.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ UNSUBSCRIBED = "the consumer unsubscribed from all topics"
 
 
 class ConsumerCoordinator:
-    """See the module. Make it in the loop that is to use it.
+    """See the module. Make it in the event loop that uses it.
 
-    `notify` is called when `poll` has got something to do; `call` calls the user's functions, `on_commit` (an
-    interceptor) is told of offsets that were committed.
+    `notify` is called when `poll` has work to do; `call` runs the user's functions; `on_commit` (an interceptor) gets
+    committed offsets.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ConsumerCoordinator:
     ) -> None:
         self.membership = Membership(config.member_settings(), cluster.jittered)
         self.needs_poll = False
-        """Whether `poll` has something to do: cheap, asked in every poll of the user's."""
+        """Whether `poll` has work to do: cheap, checked in every poll of the user's."""
         self._cluster = cluster
         self._config = config
         self._subscriptions = subscriptions
@@ -77,19 +77,19 @@ class ConsumerCoordinator:
         self._polling = False
         self._closed = False
 
-    # What it is
+    # State
 
     @property
     def client_state(self) -> ClientState:
-        """What the consumer is about (SPEC G10)."""
+        """The state of the member, as the metric `client-state` reports it."""
         return self.membership.client_state
 
     def group_metadata(self) -> GroupMetadata:
-        """The group, and this member in it, as transactions need it."""
+        """Return group and member, as transactions need it."""
         return self._rebalance.group_metadata()
 
     def metrics(self) -> dict[str, float]:
-        """Figures by Kafka's names; `client-state` is the number of the `ClientState`."""
+        """Return metrics by Kafka's names; `client-state` is the number of the `ClientState`."""
         figures, now_ms = self.membership.figures, self._now_ms()
 
         def seconds_since(at_ms: float | None) -> float:
@@ -117,18 +117,18 @@ class ConsumerCoordinator:
     # Polling
 
     def polled(self) -> None:
-        """The user polls; `poll` says so itself. Cheap, and allowed in any thread."""
+        """Note that the user polls; `poll` calls it, too. Cheap, and allowed in any thread."""
         self.membership.polled(self._now_ms())
 
     async def poll(self, deadline_ms: float) -> None:
-        """Do what is to be done now: callbacks, giving up and taking partitions, joining, committing by itself.
+        """Do the work that is due: callbacks, revoking and taking partitions, joining, auto commit.
 
-        It waits for the user's callbacks, and up to `deadline_ms` for the commit before partitions are given up; for
-        nothing else. Raises what the callbacks raised, and what the group refuses for good.
+        It waits for the user's callbacks, and up to `deadline_ms` for the commit before a revocation; for nothing else.
+        Raises errors of the callbacks, and fatal errors of the group.
         """
         self.polled()
         if self._polling:
-            return  # the listener polls: the rebalance goes on when it is back
+            return  # the listener polls: the rebalance continues after it returns
         self._polling = True
         try:
             await self._commits.run_callbacks()
@@ -166,7 +166,7 @@ class ConsumerCoordinator:
             raise failure
 
     async def _go_on(self, deadline_ms: float) -> bool:
-        """The next step of a rebalance; False where it has to wait."""
+        """Do the next step of a rebalance; False if it has to wait."""
         membership = self.membership
         if membership.assignment is not None:
             revoked = self._rebalance.to_revoke()
@@ -202,7 +202,7 @@ class ConsumerCoordinator:
             raise
 
     async def _commit_first(self, partitions: Iterable[TopicPartition], deadline_ms: float) -> bool:
-        """Before these are given up: commit them, if commits are made without being asked for; False: not done yet."""
+        """Before these are revoked: commit them if auto commit is on. False: not done yet."""
         if not self._config.enable_auto_commit:
             return True
         if self._commit_before is None:
@@ -220,7 +220,7 @@ class ConsumerCoordinator:
         return True
 
     def _drop_commit_before(self) -> None:
-        """What it commits may be others' by now."""
+        """Cancel the commit before a revocation: its partitions may belong to other members by now."""
         if self._commit_before is not None:
             self._commit_before.cancel()
             self._commit_before = None
@@ -230,7 +230,7 @@ class ConsumerCoordinator:
         return {each: consumed[each] for each in partitions if each in consumed}
 
     def _take_in_metadata(self) -> None:
-        """Topics that appeared or went, where the subscription is a pattern."""
+        """Update a pattern subscription for topics that were created or deleted."""
         subscriptions = self._subscriptions
         if subscriptions.type is not SubscriptionType.PATTERN or self._keeper.version == self._seen_version:
             return
@@ -246,32 +246,32 @@ class ConsumerCoordinator:
             subscriptions.subscribe_from_pattern(found | self._missing.passing(expected, found))
 
     def _has_fresh_topics(self) -> bool:
-        """With a pattern, members look for new topics before they join, so that one rebalance finds them all."""
+        """With a pattern, members refresh metadata before they join, so that one rebalance finds all new topics."""
         if self._subscriptions.type is not SubscriptionType.PATTERN:
             return True
         if self._metadata_asked is None:
             self._metadata_asked = self._keeper.version
             self._keeper.request_update()
-            # What was never asked for is on its way; what is known and empty is not worth waiting for.
+            # Metadata that was never requested is on its way; an empty answer is not worth waiting for.
             return bool(self._keeper.version) and not self._subscriptions.subscription
         return self._keeper.version > self._metadata_asked
 
     def subscription_changed(self) -> None:
-        """The user has subscribed to something else."""
+        """Handle a change of the subscription by the user."""
         self._seen_version = -1
         self._metadata_asked = None
         self._resubscribed = True
         self._changed()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group rebalance with the next poll, as after a change that only the assignor knows of."""
+        """Trigger a rebalance with the next poll, for a change that only the assignor knows of."""
         self.membership.request_rejoin(reason or "rebalance enforced by user")
         self._changed()
 
     # Commits
 
     async def commit_sync(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
-        """See `Commits.commit_sync`; the timeout is default.api.timeout.ms unless given."""
+        """See `Commits.commit_sync`; the timeout defaults to default.api.timeout.ms."""
         await self._commits.commit_sync(offsets, self._bounded(timeout_ms))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
@@ -281,7 +281,7 @@ class ConsumerCoordinator:
     async def fetch_committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See `Commits.fetch_committed`; the timeout is default.api.timeout.ms unless given."""
+        """See `Commits.fetch_committed`; the timeout defaults to default.api.timeout.ms."""
         return await self._commits.fetch_committed(partitions, self._bounded(timeout_ms))
 
     def _bounded(self, timeout_ms: int | None) -> int:
@@ -297,9 +297,9 @@ class ConsumerCoordinator:
         self._commit_consumed()
 
     def assignment_changes(self) -> None:
-        """The user is about to assign other partitions: commit those that go, if that is done without being asked for.
+        """Before the user assigns other partitions: auto commit those that are removed.
 
-        There is no rebalance that would do it.
+        No rebalance would do it.
         """
         if self._config.enable_auto_commit:
             self._commit_consumed()
@@ -324,10 +324,10 @@ class ConsumerCoordinator:
     # Leaving
 
     async def leave(self, timeout_ms: int, reason: str = UNSUBSCRIBED) -> None:
-        """Leave the group: commit if that is done without being asked for, tell the listener, tell the coordinator.
+        """Leave the group: auto commit, call the listener, send LeaveGroup.
 
-        The commit and the coordinator's answer are waited for, `timeout_ms` at most. Does nothing where the consumer is
-        no member. Raises RebalanceListenerError, when all is done.
+        Waits for the commit and the coordinator's response, at most `timeout_ms`. Does nothing if the consumer is not a
+        member. Raises RebalanceListenerError at the end.
         """
         membership = self.membership
         deadline_ms = self._now_ms() + timeout_ms
@@ -354,7 +354,7 @@ class ConsumerCoordinator:
             await self._commits.commit_patiently(consumed, max(0.0, deadline_ms - self._now_ms()))
 
     async def close(self, timeout_ms: int = 30_000) -> None:
-        """Commit, leave, and stop; returns when that is done or the time is up. Raises RebalanceListenerError."""
+        """Commit, leave, and stop; returns when done or at the timeout. Raises RebalanceListenerError."""
         if self._closed:
             return
         self._closed = True
@@ -374,10 +374,10 @@ class ConsumerCoordinator:
             await self._commits.close()
             self._tell_state()
 
-    # What goes on by itself
+    # Background work
 
     def _changed(self) -> None:
-        """The machine was told something: carry out what it wants, and see when it wants to be woken."""
+        """After each event of the membership: carry out its actions, and set the timer to its next deadline."""
         self._carry_out()
         now_ms = self._now_ms()
         due = [self.membership.next_deadline_ms(now_ms)]
@@ -396,7 +396,7 @@ class ConsumerCoordinator:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # Who waits in a poll is told in time that it has to poll again to stay in the group.
+        # A poll that waits is woken halfway, in time to poll again and stay in the group.
         halfway_ms = self.membership.last_poll_ms + self.membership.settings.max_poll_interval_ms / 2
         due.append(halfway_ms if self.membership.is_active and halfway_ms > now_ms else None)
         soonest = min((each for each in due if each is not None), default=None)
@@ -412,7 +412,7 @@ class ConsumerCoordinator:
         self._notify()
 
     def _carry_out(self) -> list[asyncio.Task[None]]:
-        """Begin what the machine wants done; the tasks of the goodbyes among it."""
+        """Start the actions of the membership; returns the tasks that send LeaveGroup."""
         actions, self.membership.actions = self.membership.actions, []
         goodbyes = []
         for action in actions:
@@ -431,7 +431,7 @@ class ConsumerCoordinator:
     async def _send(self, action: Send) -> None:
         try:
             answer = await self._link.ask(action.request, action.timeout_ms)
-        except Exception as error:  # whatever it is, nobody waits for an answer then
+        except Exception as error:  # whatever it is: no response will come then
             failed = as_client_error("the group's coordinator cannot be asked", error)
             self.membership.request_failed(action.request, failed, self._now_ms())
         else:
@@ -441,7 +441,7 @@ class ConsumerCoordinator:
     async def _lead(self, action: Assign) -> None:
         try:
             assignments = await self._rebalance.assign(action.answer)
-        except Exception as error:  # whatever it is, the others wait for this member
+        except Exception as error:  # whatever it is: the others wait for this member
             failed = as_client_error("the group cannot be led", error)
             self.membership.assignment_failed(action.answer, failed, self._now_ms())
         else:

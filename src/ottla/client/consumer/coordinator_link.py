@@ -1,7 +1,7 @@
-"""The way of one consumer to the broker that coordinates its group.
+"""The connections of one consumer to its group coordinator.
 
-Two connections: on one JoinGroup and SyncGroup wait, which a broker answers when the others have joined; on the other
-heartbeats, commits and the rest go on meanwhile, since a broker works on one request of a connection at a time.
+Two connections, since a broker handles one request of a connection at a time: JoinGroup and SyncGroup wait on one until
+the other members have joined; heartbeats, commits and the rest use the other.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.schema import Message
 
 JOIN = "join"
-"""Purpose of the connection on which joining waits."""
+"""Purpose of the connection for JoinGroup and SyncGroup."""
 LEAVES_BY_MEMBERS_SINCE = 3
 
 
 class CoordinatorLink:
-    """Finds the coordinator when the membership says so, and asks it. `on_change` follows what the machine was told."""
+    """Finds the coordinator for the membership, and sends requests to it. `on_change` is called after each event."""
 
     def __init__(self, cluster: Cluster, membership: Membership, on_change: Callable[[], None]) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class CoordinatorLink:
         self._times_found = 0
 
     def drop(self) -> None:
-        """Close the connections to the broker that was the coordinator: what waits there fails, and is retried."""
+        """Close the connections to the former coordinator: requests waiting there fail, and are retried."""
         node_id = self._finder.known_node_id
         self._finder.forget()
         if node_id is not None:
@@ -46,11 +46,11 @@ class CoordinatorLink:
                 self._cluster.disconnect(node_id, purpose)
 
     async def find(self) -> None:
-        """Look the coordinator up, and tell the membership."""
+        """Look the coordinator up, and pass the result to the membership."""
         self._finder.forget()
         try:
             await self._finder.node()
-        except Exception as error:  # whatever it is, it is looked for again, and a poll raises what will not pass
+        except Exception as error:  # whatever it is: the lookup is repeated, and a poll raises fatal errors
             failed = as_client_error("the coordinator cannot be looked up", error)
             self._membership.coordinator_not_found(failed, self._now_ms())
         else:
@@ -60,9 +60,9 @@ class CoordinatorLink:
         self._on_change()
 
     async def wait_until_found(self, deadline_ms: float) -> int:
-        """Come back when it is known, with the number of times that it was found: see `lost`.
+        """Wait until the coordinator is known; returns how often it was found so far: see `lost`.
 
-        ClientTimeoutError (retriable) at the deadline, else what is wrong.
+        Raises ClientTimeoutError (retriable) at the deadline, or the fatal error.
         """
         membership = self._membership
         while not membership.coordinator_known:
@@ -82,11 +82,11 @@ class CoordinatorLink:
         return self._times_found
 
     async def ask(self, request: Message, timeout_ms: int | None = None) -> Any:
-        """The coordinator's answer. What fails on the way is ClientError; the membership is not told."""
+        """Return the coordinator's response. Failures are ClientErrors; the membership is not notified of them."""
         return await (await self.send(request, timeout_ms))
 
     async def send(self, request: Message, timeout_ms: int | None = None) -> asyncio.Task[Any]:
-        """Send the request, after those that were sent before; its answer is the task's result."""
+        """Send the request, after those sent before; its response is the task's result."""
         node = await self._finder.node()
         purpose = JOIN if isinstance(request, JoinGroupRequest | SyncGroupRequest) else COORDINATOR
         connection = await self._cluster.connection(node.node_id, purpose)
@@ -95,20 +95,20 @@ class CoordinatorLink:
             if version < LEAVES_BY_MEMBERS_SINCE:
                 request = LeaveGroupRequest(group_id=request.group_id, member_id=request.members[0].member_id)
         asked = asyncio.get_running_loop().create_task(connection.request(request, timeout_ms=timeout_ms))
-        # Whoever asked may be cancelled; a failure is nobody's then, and asyncio would complain of it.
+        # The caller may be cancelled; then nobody retrieves a failure, and asyncio would log it.
         asked.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.sleep(0)  # it is written now
         return asked
 
     async def version(self, api_key: ApiKey) -> int:
-        """The version in which the coordinator is asked."""
+        """Return the version that the coordinator and this client use for the API."""
         node = await self._finder.node()
         return choose_version(api_key, (await self._cluster.connection(node.node_id, COORDINATOR)).offered)
 
     def lost(self, why: ClientError | str, times_found: int | None = None) -> None:
-        """It is not the coordinator any more, or does not answer.
+        """Note that the broker is not the coordinator any more, or does not respond.
 
-        With `times_found` the one that was found then: what is said of an earlier one says nothing of this one.
+        With `times_found`, only if the coordinator is still the one found then: an earlier one's failure is ignored.
         """
         if times_found is not None and times_found != self._times_found:
             return

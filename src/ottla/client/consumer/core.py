@@ -1,8 +1,8 @@
-"""The parts of a consumer, put together: what the facades with and without an event loop have in common.
+"""The parts of a consumer, put together: shared by the asyncio consumer and the sync client.
 
-Work on positions, membership and requests is done in one event loop (`wait_for_data`). Taking records out of what was
-fetched (`collect`) may be done by another thread, so that it need not wait for the loop: what it hands out becomes the
-position only when the caller is back for more (`settle`), so a call that is interrupted loses nothing.
+Positions, membership and requests are handled in one event loop (`wait_for_data`). Another thread may take records out
+of the fetched data (`collect`), so that it need not wait for the loop. Records handed out move the position only when
+the caller makes its next call (`settle`), so an interrupted call loses nothing.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ Handed = TypeVar("Handed")
 
 FOREVER_MS = float("inf")
 UNDECIDED = (FetchState.INITIALIZING, FetchState.AWAIT_VALIDATION)
-"""Partitions whose position cannot be found or kept stay so until the caller seeks."""
+"""Errors after which a partition has no usable position until the caller seeks."""
 
 
 class ConsumerCore:
-    """See the module. Make it anywhere, `open` it in its event loop, `close` it there."""
+    """See the module. Make it anywhere; call `open` and `close` in its event loop."""
 
     def __init__(self, config: ConsumerConfig, cluster: Cluster, call: UserCall = call_here) -> None:
         self.config = config
@@ -122,23 +122,23 @@ class ConsumerCore:
 
     @property
     def isolation_level(self) -> int:
-        """The level as requests have it."""
+        """The isolation level as a request field."""
         return READ_COMMITTED if self.read_committed else READ_UNCOMMITTED
 
     def open(self) -> None:
-        """In the loop that is to do the work. IllegalStateError in another one, afterwards."""
+        """Start in the current event loop. Raises IllegalStateError if called later in another one."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         self.cluster.check_loop()
 
     async def abandon(self) -> None:
-        """As `close`, in another loop, once its own is over: its tasks have ended with it."""
+        """Same as `close`, but from another loop after its own was closed: its tasks have ended with that loop."""
         self.cluster.check_abandoned()
         await self.cluster.close()
         self._close_user_code()
 
     async def close(self) -> None:
-        """Stop everything but the coordinator, whose leave comes before."""
+        """Stop everything except the coordinator, which must have left before."""
         await self.keeper.close()
         if self._committed_lookup is not None:
             self._committed_lookup.cancel()
@@ -152,10 +152,10 @@ class ConsumerCore:
         self.interceptors.close()
         close_each(self._deserializers)
 
-    # Being woken
+    # Notification and wakeup
 
     def notify(self) -> None:
-        """In the loop: there is news for whoever waits."""
+        """In the loop: wake the waiting call."""
         self._changed.set()
 
     def _on_metadata(self) -> None:
@@ -176,7 +176,7 @@ class ConsumerCore:
         self.fetcher.send()
 
     def wakeup(self) -> None:
-        """From any thread: the call that waits, else the next one that would, raises WakeupError."""
+        """From any thread: make the waiting call, or else the next one that would wait, raise WakeupError."""
         self._woken = True
         self._call_soon(self._interrupt)
 
@@ -185,7 +185,7 @@ class ConsumerCore:
             self._interruptible[-1].reschedule(asyncio.get_running_loop().time())
 
     async def interruptible(self, work: Awaitable[T]) -> T:
-        """What `work` gives; WakeupError as soon as `wakeup` is called."""
+        """Return the result of `work`; raises WakeupError as soon as `wakeup` is called."""
         try:
             async with asyncio.timeout(None) as scope:
                 self._interruptible.append(scope)
@@ -207,14 +207,14 @@ class ConsumerCore:
     # Positions
 
     def intercepted(self, gathered: dict[TopicPartition, Records]) -> ConsumerRecords[Any, Any]:
-        """The records for the user; interceptors see them before."""
+        """Return the records for the user, passed through the interceptors."""
         records: ConsumerRecords[Any, Any] = ConsumerRecords(gathered)
         return self.interceptors.on_consume(records) if gathered and self.interceptors else records
 
     def hand_out_chunk(
         self, gathered: dict[TopicPartition, list[ConsumerRecord[Any, Any]]], moves: dict[TopicPartition, Move]
     ) -> Iterator[ConsumerRecord[Any, Any]]:
-        """An iterator over records of one partition; each counts as read when it is taken."""
+        """Return an iterator over records of one partition; each counts as read when it is taken."""
         ((partition, records),) = gathered.items()
         if self.interceptors:
             records = list(self.intercepted(gathered))
@@ -231,7 +231,7 @@ class ConsumerCore:
         most_partitions: int = 0,
         once: bool = False,
     ) -> tuple[dict[TopicPartition, list[Handed]], dict[TopicPartition, Move]]:
-        """What can be handed out now; see `FetchCollector.collect`. A call that hands out nothing moves positions."""
+        """Collect what can be returned now; see `FetchCollector.collect`. Without records, positions move at once."""
         if self.coordinator is not None:
             self.coordinator.polled()
         gathered, moves, count, drained = self.collector.collect(most, take, most_partitions=most_partitions, once=once)
@@ -243,15 +243,15 @@ class ConsumerCore:
             self.fetch_soon()
         return gathered, moves
 
-    # What it tells of itself
+    # Metrics and health
 
     def metrics(self) -> dict[str, float]:
-        """Figures by Kafka's names, those of the group among them."""
+        """Return metrics by Kafka's names, those of the group included."""
         told = self._metrics.read()
         return told if self.coordinator is None else told | self.coordinator.metrics()
 
     def health(self) -> ConsumerHealth:
-        """Whether records reach the user and, if not, why."""
+        """Return whether the consumer makes progress and, if not, why."""
         partitions, now_ms = self.subscriptions.snapshot(), self.cluster.clock.monotonic_ms()
         unknown = self.keeper.unknown.errors
         findings, reads = partition_findings({each: at for each, at in partitions.items() if each.topic not in unknown})
@@ -262,7 +262,7 @@ class ConsumerCore:
             findings.append(Finding(HealthCause.NOTHING_SUBSCRIBED, nothing))
         if self.coordinator is not None and self.subscriptions.has_auto_assigned_partitions:
             state = self.coordinator.client_state.name.lower().replace("_", " ")
-            # Where none of the topics exists it is no wonder that there are no partitions.
+            # If none of the topics exists, missing partitions are not a finding of their own.
             has_partitions = bool(partitions) or (bool(unknown) and self.subscriptions.subscription <= unknown.keys())
             findings += group_findings(self.coordinator.membership, now_ms, has_partitions=has_partitions)
         polled_at_ms = self.figures.last_poll_at_ms
@@ -279,7 +279,7 @@ class ConsumerCore:
         return ConsumerHealth(reads and not blocked, tuple(findings), state, len(partitions), lag, since_s)
 
     def _problems(self, unknown: Container[str]) -> list[ClientError]:
-        """What failed last, but for what is told of topics that do not exist."""
+        """The latest failures, except errors about topics that do not exist."""
         partitions = self.subscriptions.snapshot()
         problems = [
             problem
@@ -295,7 +295,7 @@ class ConsumerCore:
 
     @property
     def needs_loop(self) -> bool:
-        """Whether anything but taking out records is to be done: cheap, asked in every poll."""
+        """Whether there is work for the event loop: cheap, checked in every poll."""
         coordinator = self.coordinator
         return (
             not self.buffer
@@ -309,7 +309,7 @@ class ConsumerCore:
         )
 
     async def wait_for_data(self, deadline_ms: float) -> None:
-        """Do what is to be done until there is something to collect, or the time has come. Raises what went wrong."""
+        """Work until there is something to collect, or until the deadline. Raises errors met on the way."""
         while True:
             self._changed.clear()
             await self.prepare(deadline_ms)
@@ -317,7 +317,7 @@ class ConsumerCore:
                 return
 
     async def wait_for_positions(self, deadline_ms: float) -> None:
-        """Bring positions one step further, and wait until there is news of any kind."""
+        """Advance the positions by one step, and wait for any news."""
         self._changed.clear()
         self._raise_errors()
         self.keeper.check()
@@ -326,7 +326,7 @@ class ConsumerCore:
             await self._wait(deadline_ms)
 
     async def _wait(self, deadline_ms: float) -> bool:
-        """Wait for news; False where the time had come already."""
+        """Wait for news; False if the deadline has passed already."""
         left_ms = deadline_ms - self.cluster.clock.monotonic_ms()
         if left_ms <= 0:
             await asyncio.sleep(0)
@@ -343,7 +343,7 @@ class ConsumerCore:
         return any(fetch.has_more() and snapshot.get(fetch.partition) is fetch.state for fetch in self.buffer.fetches())
 
     async def prepare(self, deadline_ms: float) -> None:
-        """Bring membership, metadata, positions and requests one step further; only the coordinator is waited for."""
+        """Advance membership, metadata, positions and requests by one step; waits for nothing but the coordinator."""
         coordinator, subscriptions = self.coordinator, self.subscriptions
         if coordinator is not None and (subscriptions.has_auto_assigned_partitions or coordinator.needs_poll):
             await coordinator.poll(deadline_ms)
@@ -361,18 +361,18 @@ class ConsumerCore:
                     raise error
 
     def _is_settled(self, error: ClientError) -> bool:
-        """Whether it is of no interest any more: the caller has sought meanwhile, or reads other partitions."""
+        """Whether the error is obsolete: the caller has called seek meanwhile, or reads other partitions."""
         if not isinstance(error, InvalidOffsetError):
             return False
         states = [self.subscriptions.state_or_none(each) for each in error.partitions]
         return not any(state is not None and state.fetch_state in UNDECIDED for state in states)
 
     def update_positions(self) -> None:
-        """Validate positions whose leader changed, and begin to look for those that are missing."""
+        """Validate positions whose leader changed, and start the lookup of missing ones."""
         subscriptions = self.subscriptions
         if self._validated_version != self.cluster.metadata.version:
             self._validated_version = self.cluster.metadata.version
-            self.handed_out.settle()  # where an iteration is, as it cannot go on with what was fetched before
+            self.handed_out.settle()  # at the iterator's place, as it cannot go on with data fetched before
             for each in subscriptions.assigned_partitions:
                 subscriptions.maybe_validate_position(each, self.keeper.leader(each))
         if subscriptions.settled or subscriptions.has_all_fetch_positions():
@@ -389,7 +389,7 @@ class ConsumerCore:
         if self._committed_lookup is not None:
             if all(self._looked_up.get(each) is state for each, state in states.items()):
                 return
-            self._committed_lookup.cancel()  # it may wait long for partitions that were given back meanwhile
+            self._committed_lookup.cancel()  # it may wait long for partitions that were revoked meanwhile
         self._looked_up = states
         self._committed_lookup = asyncio.get_running_loop().create_task(self._look_up_committed(states))
 
@@ -398,7 +398,7 @@ class ConsumerCore:
             raise NoOffsetForPartitionError(without)
 
     async def _look_up_committed(self, states: dict[TopicPartition, PartitionState]) -> None:
-        """Begin where the group committed; where it did not, as auto.offset.reset says."""
+        """Start at the committed offset; where there is none, as auto.offset.reset says."""
         subscriptions = self.subscriptions
         assert self.coordinator is not None
         try:
@@ -422,7 +422,7 @@ class ConsumerCore:
                     subscriptions.request_reset(each)
             if without:
                 self.error = NoOffsetForPartitionError(without)
-        except Exception as error:  # whatever it is, the next poll raises it: to look again at once helps nobody
+        except Exception as error:  # whatever it is: the next poll raises it; an immediate retry would not help
             failed = as_client_error("committed offsets cannot be looked up", error)
             if not failed.retriable:
                 self.error = failed

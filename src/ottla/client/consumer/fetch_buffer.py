@@ -1,6 +1,6 @@
-"""What was fetched ahead and is not handed out yet.
+"""Fetched data that was not returned to the caller yet.
 
-An event loop adds to it while another thread may take out: what they both touch is held by a lock for moments.
+An event loop adds to it while another thread may take out; a lock, held only briefly, guards what both change.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ottla.client.model import TopicPartition
 from ottla.env.threads import Lock
 
 MAX_FETCHES_PER_PARTITION = 2
-"""One that is worked on, and the one after it."""
+"""The one in use, and the one after it."""
 
 
 class _Tail(NamedTuple):
-    """Where the next fetch of a partition goes on, as long as nobody seeks."""
+    """Where the next fetch of a partition continues, as long as nobody calls seek."""
 
     state: PartitionState
     seeks: int
@@ -28,10 +28,10 @@ class _Tail(NamedTuple):
 
 
 class FetchBuffer:
-    """Completed fetches in the order of their arrival; false where all are released.
+    """Completed fetches in order of arrival; falsy when all are released.
 
-    It is full at `max_bytes`, but takes in what was under way. A caller may be interrupted (KeyboardInterrupt) anywhere
-    in it: what there is room for is counted when it is asked, never kept beside the fetches.
+    At `max_bytes` it is full, but responses to requests in flight are still added. Callers may be interrupted
+    (KeyboardInterrupt) anywhere in it, so the free room is computed on each call, not kept in a counter.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -45,21 +45,21 @@ class FetchBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the answers that are not drained yet."""
+        """Bytes of the responses that are not drained yet."""
         return sum(fetch.size_bytes for fetch in self.fetches() if not fetch.released)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be fetched for now."""
+        """Whether fetching should pause."""
         return self.size_bytes >= self._max_bytes
 
     def without_room(self) -> set[TopicPartition]:
-        """Partitions that may not be fetched ahead."""
+        """Partitions that must not be fetched ahead now."""
         counts = Counter(fetch.partition for fetch in self.fetches() if not fetch.released)
         return {partition for partition, count in counts.items() if count >= MAX_FETCHES_PER_PARTITION}
 
     def next_fetch(self, partition: TopicPartition, state: PartitionState) -> FetchPosition | None:
-        """From where to fetch: behind what is here, else from the position."""
+        """Where to fetch from: after the buffered data, or from the position."""
         tail = self._tails.get(partition)
         position = state.position
         if position is None or tail is None or tail.state is not state or tail.seeks != state.seeks:
@@ -67,7 +67,7 @@ class FetchBuffer:
         return FetchPosition(tail.offset, tail.epoch, position.current_leader)
 
     def add(self, fetch: CompletedFetch) -> bool:
-        """Take in an answer; False where it is not wanted any more."""
+        """Add a response; False if it is obsolete."""
         with self._lock:
             at = self.next_fetch(fetch.partition, fetch.state)
             if fetch.seeks != fetch.state.seeks or at is None or at.offset != fetch.fetch_offset:
@@ -77,40 +77,40 @@ class FetchBuffer:
             return True
 
     def fetches(self) -> list[CompletedFetch]:
-        """What is here, oldest first."""
+        """The completed fetches, oldest first."""
         return list(self._fetches)
 
     def release(self, fetch: CompletedFetch) -> None:
-        """All of it was taken out, so there is room for another; it stays until the caller is back for more."""
+        """Release the room of a fetch that was taken out; it stays in the buffer until the caller's next call."""
         fetch.released = True
 
     def reclaim(self, fetch: CompletedFetch) -> None:
-        """Its records are to be taken out again."""
+        """Mark it unreleased: its records are to be taken out again."""
         fetch.released = False
 
     def remove(self, fetch: CompletedFetch) -> None:
-        """What was taken out of it has arrived, or all of it is void."""
+        """Remove a fetch whose records were all returned, or that is obsolete."""
         with self._lock:
             if fetch in self._fetches:
                 self._fetches.remove(fetch)
 
     def shed(self) -> None:
-        """Make room: what is here of partitions that are not read now (paused ones) is fetched again when it is wanted.
+        """Make room: drop data of partitions that are not read now (paused), which is fetched again when needed.
 
-        Otherwise they could keep all others from being fetched.
+        Otherwise it could keep all other partitions from being fetched.
         """
         for partition in {fetch.partition for fetch in self.fetches() if not fetch.state.is_fetchable}:
             self.drop(partition)
 
     def drop(self, partition: TopicPartition) -> None:
-        """All of the partition is void: fetch from its position."""
+        """Drop all data of the partition: fetch from its position."""
         with self._lock:
             self._tails.pop(partition, None)
             for fetch in [each for each in self._fetches if each.partition == partition]:
                 self._fetches.remove(fetch)
 
     def retain(self, assigned: Mapping[TopicPartition, PartitionState]) -> None:
-        """Forget everything of partitions that are not assigned (any more), or anew."""
+        """Drop all data of partitions that are not assigned (any more), or were assigned anew."""
         with self._lock:
             for fetch in [each for each in self._fetches if assigned.get(each.partition) is not each.state]:
                 self._fetches.remove(fetch)

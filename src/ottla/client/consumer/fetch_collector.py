@@ -1,4 +1,4 @@
-"""From what was fetched to what `poll` hands out: only of partitions that are assigned, not paused, and in order."""
+"""Selects the fetched data that `poll` returns: of partitions that are assigned and not paused, in order."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ T = TypeVar("T")
 
 
 class Move(NamedTuple):
-    """How far a partition was read by what is handed out; `settle` makes it the position."""
+    """How far the returned records advance a partition; `settle` makes that its position."""
 
     state: PartitionState
     seeks: int
     position: FetchPosition
 
     def settle(self) -> None:
-        """Make it the position, unless somebody sought meanwhile."""
+        """Set the position, unless somebody called seek meanwhile."""
         if self.state.seeks == self.seeks:
             self.state.position = self.position
 
 
 class Collected(NamedTuple, Generic[T]):
-    """What was taken of which partitions, how far they were read by it, how many records that is, and whether fetches
-    are done, so that there is room for others.
+    """Records per partition, the moves of their positions, the number of records, and whether fetches were finished,
+    so that there is room for others.
     """
 
     gathered: dict[TopicPartition, list[T]]
@@ -48,7 +48,7 @@ class Collected(NamedTuple, Generic[T]):
 
 
 class FetchCollector:
-    """Takes records, or Arrow rows, out of the buffer."""
+    """Takes records or Arrow rows out of the buffer."""
 
     def __init__(self, subscriptions: SubscriptionState, buffer: FetchBuffer) -> None:
         self._subscriptions = subscriptions
@@ -62,10 +62,10 @@ class FetchCollector:
         most_partitions: int = 0,
         once: bool = False,
     ) -> Collected[T]:
-        """What `take(fetch, most)` gives of the fetches, with how many records it is, until `most` are gathered.
+        """Call `take(fetch, most)`, which returns records and their number, per fetch until there are `most` records.
 
-        With `once` only what the first `take` gives. Raises an error of a partition (OffsetOutOfRange,
-        CorruptBatchError, …) where it is the first thing there is; what comes before it is handed out first.
+        With `once`, stop after the first `take` with a result. Raises an error of a partition (OffsetOutOfRange,
+        CorruptBatchError, …) if no records come before it; else those are returned first.
         """
         gathered: dict[TopicPartition, list[T]] = {}
         moves: dict[TopicPartition, Move] = {}
@@ -77,7 +77,7 @@ class FetchCollector:
             if not self._ready(fetch, moves):
                 continue
             if fetch.error is not None and gathered:
-                break  # a reset now would pass over what is gathered, if this call is interrupted
+                break  # a reset now would skip the gathered records, if this call is interrupted
             try:
                 while most > 0 and not fetch.is_drained:
                     self._raise_error(fetch)
@@ -97,7 +97,7 @@ class FetchCollector:
                 fetch.torn = False
                 if gathered:
                     break
-                # What was passed over before the error is passed.
+                # Positions before the error are kept.
                 for move in moves.values():
                     move.settle()
                 raise
@@ -112,7 +112,7 @@ class FetchCollector:
         return Move(fetch.state, fetch.seeks, FetchPosition(fetch.position, fetch.epoch, leader))
 
     def _ready(self, fetch: CompletedFetch, moves: dict[TopicPartition, Move]) -> bool:
-        """Whether records of the fetch may be handed out now; void ones are dropped."""
+        """Whether records of the fetch may be returned now; drops it if obsolete."""
         state = self._subscriptions.state_or_none(fetch.partition)
         if state is not fetch.state or state.seeks != fetch.seeks or state.position is None:
             self._buffer.remove(fetch)
@@ -126,18 +126,18 @@ class FetchCollector:
                 self._buffer.remove(fetch)
             return not fetch.released
         if fetch.released and at >= fetch.end:
-            self._buffer.remove(fetch)  # the call that emptied it went on with what was fetched behind it
+            self._buffer.remove(fetch)  # the call that drained it went on with the next fetch of the partition
             return False
         if not fetch.fetch_offset <= at < fetch.end:
             self._buffer.drop(fetch.partition)
             return False
-        # A call that was interrupted took records out and handed out none, or an iteration was left in the middle.
+        # An interrupted call took records out and returned none, or an iteration was left early.
         fetch.rewind(at)
         self._buffer.reclaim(fetch)
         return True
 
     def _raise_error(self, fetch: CompletedFetch) -> None:
-        """Raise the error in place of data; where auto.offset.reset says how to go on, do so in place of raising it."""
+        """Raise the error of the fetch, or reset the position if auto.offset.reset allows that."""
         error = fetch.error
         if error is None:
             return
@@ -148,6 +148,6 @@ class FetchCollector:
             fetch.error = None
             fetch.position = fetch.end
             return
-        # It is asked for again after the caller has dealt with the error.
+        # It is fetched again after the caller has handled the error.
         self._buffer.drop(fetch.partition)
         raise error

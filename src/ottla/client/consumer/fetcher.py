@@ -1,7 +1,7 @@
-"""Fetching ahead: one request at a time to each broker that has something to read, the next as soon as there is room.
+"""Prefetching: one request in flight to each broker that has partitions to read; the next as soon as there is room.
 
-Which replica is asked follows KIP-392, sessions follow KIP-227. Answers go into the `FetchBuffer`; what they tell of
-the partition (high watermark, preferred replica, a new leader) is noted at once.
+Replica selection follows KIP-392, fetch sessions follow KIP-227. Responses go into the `FetchBuffer`; what they report
+about a partition (high watermark, preferred replica, a new leader) is applied at once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
 TRIED_AGAIN = STALE_METADATA | {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR}
-"""Answers after which metadata is asked for and the partition is tried again, without telling the caller."""
+"""Errors after which metadata is refreshed and the partition is retried, without reporting to the caller."""
 EXPLAIN_TIMEOUT_MS = 5_000
-"""How long the offsets that a partition has are asked for, to tell them beside one that it has not."""
+"""Timeout for looking up a partition's valid offsets, which an out-of-range error reports."""
 
 
 @dataclass(slots=True, frozen=True)
 class FetchSettings:
-    """Limits of a request and of each of its partitions."""
+    """Limits per request and per partition."""
 
     limits: FetchLimits
     max_partition_bytes: int
@@ -44,7 +44,7 @@ class FetchSettings:
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> Self:
-        """Those of the consumer's configuration."""
+        """Return the limits from the consumer's configuration."""
         return cls(
             FetchLimits(
                 config.fetch_max_bytes,
@@ -58,7 +58,7 @@ class FetchSettings:
 
 
 class _Asked(NamedTuple):
-    """What a partition was when it was asked for."""
+    """State of a partition when its request was sent."""
 
     state: PartitionState
     seeks: int
@@ -66,7 +66,7 @@ class _Asked(NamedTuple):
 
 
 class Fetcher:
-    """Sends fetches from one event loop; `on_data` is called when the buffer or the positions have news."""
+    """Sends fetches from one event loop; `on_data` is called when the buffer or the positions changed."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Fetcher:
         figures: ConsumerFigures,
         on_data: Callable[[], None],
     ) -> None:
-        #: What is wrong with brokers and partitions at the moment, for `health`.
+        #: Current problems of brokers and partitions, for `health`.
         self.problems: dict[int | TopicPartition, ClientError] = {}
         self._figures = figures
         self._cluster = cluster
@@ -92,20 +92,20 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, asyncio.Task[None]] = {}
         self._held_until_ms: dict[int | TopicPartition, float] = {}
-        """Brokers and partitions that failed and are left alone for a moment."""
+        """Brokers and partitions in backoff after a failure, and until when."""
         self._retained_id = -1
         self._told_stale = -1
         self._timers: dict[int | TopicPartition, asyncio.TimerHandle] = {}
-        """When they are looked at again."""
+        """Timers for the end of each backoff."""
         self._explaining: dict[TopicPartition, tuple[_Asked, asyncio.Task[None]]] = {}
-        """Partitions that are out of range, while it is found out which offsets they have."""
+        """Partitions out of range, while their valid offsets are looked up."""
         self._leaders: set[int] = set()
-        """The leaders of the assigned partitions, with what was known then."""
+        """The leaders of the assigned partitions, as of the last look."""
         self._leaders_known = (-1, -1)
         self._closed = False
 
     async def close(self) -> None:
-        """Give up what is under way. Brokers forget a session whose connection is gone by themselves, in time."""
+        """Cancel requests in flight. Brokers drop the fetch session of a closed connection after a while."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -115,7 +115,7 @@ class Fetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def send(self) -> None:
-        """Ask every broker that has something to read, is not being asked, and whose answers there is room for."""
+        """Send a request to every broker with partitions to read, no request in flight, and room for its response."""
         if self._closed:
             return
         subscriptions = self._subscriptions
@@ -133,9 +133,9 @@ class Fetcher:
             self._in_flight[node_id] = task
 
     def _are_all_asked(self) -> bool:
-        """Whether each broker that has something to read is being asked: cheap, as it is true of most polls.
+        """Whether each broker with partitions to read has a request in flight: cheap, as that is so in most polls.
 
-        The brokers change with the assignment and the metadata; with preferred replicas they change at any time.
+        The brokers change with assignment and metadata; with preferred replicas they change at any time.
         """
         if self._subscriptions.has_preferred_replicas:
             return False
@@ -144,13 +144,13 @@ class Fetcher:
             self._leaders_known = known
             leaders = {self._cluster.metadata.leader(*each) for each in self._subscriptions.assigned_partitions}
             self._leaders = {each for each in leaders if each is not None and each >= 0}
-            return False  # whether leaders are others than positions were set with is looked at once
+            return False  # positions set with other leaders are validated at once
         return self._leaders <= self._in_flight.keys()
 
     def _wanted(self, now_ms: float) -> dict[int, dict[TopicPartition, _Asked]]:
-        """Partitions to read, by the broker that is to be asked.
+        """Partitions to fetch, by broker.
 
-        A broker is not asked as long as some of its partitions have no room: it would wait for records of the others
+        A broker is left out while some of its partitions have no room: it would wait for records of the others
         while those are drained.
         """
         by_node: dict[int, dict[TopicPartition, _Asked]] = {}
@@ -183,9 +183,9 @@ class Fetcher:
         return by_node
 
     def _is_stale(self, partition: TopicPartition, state: PartitionState) -> bool:
-        """Whether the leader is another one than the position was set with: a poll has to validate that before.
+        """Whether the leader has changed since the position was set: a poll has to validate the position first.
 
-        The new leader would refuse a fetch with the old epoch, again and again until somebody polls.
+        The new leader would refuse a fetch with the old epoch, repeatedly until the next poll.
         """
         position, leader = state.position, self._keeper.leader(partition)
         return position is not None and leader.leader != NO_LEADER and position.current_leader != leader
@@ -200,11 +200,11 @@ class Fetcher:
         return False
 
     def _hold(self, what: int | TopicPartition, pause_ms: int | None = None) -> None:
-        """Leave it alone for so long (`retry_backoff_ms`), then look again."""
+        """Back off for this time (`retry_backoff_ms`), then try again."""
         pause_ms = self._cluster.settings.retry_backoff_ms if pause_ms is None else pause_ms
         self._held_until_ms[what] = self._cluster.clock.monotonic_ms() + pause_ms
         if not self._closed:
-            # One timer for each: a short pause of one must not be the end of a longer one of another.
+            # One timer each: a short backoff of one must not end a longer one of another.
             if (timer := self._timers.pop(what, None)) is not None:
                 timer.cancel()
             loop = asyncio.get_running_loop()
@@ -273,7 +273,7 @@ class Fetcher:
                     self._take_data(partition, each, data)
                 else:
                     self._take_error(node_id, partition, each, data)
-            except Exception as error:  # whatever it is, a poll raises it, and the others are read
+            except Exception as error:  # whatever it is: a poll raises it, and the other partitions are read
                 broken = as_client_error(f"what broker {node_id} sent of {partition} cannot be taken in", error)
                 self._hold(partition)
                 self._add(partition, each, memoryview(b""), [], broken)
@@ -313,7 +313,7 @@ class Fetcher:
         self.problems[partition] = error
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if replica is not None and replica == node_id:
-                return  # the follower is behind, or ahead: the leader knows
+                return  # the follower lags behind, or is ahead: ask the leader
             if self._subscriptions.default_reset is OffsetReset.NONE:
                 self._begin_to_explain(partition, asked)
                 return
@@ -328,14 +328,14 @@ class Fetcher:
         self._add(partition, asked, memoryview(b""), [], error)
 
     def _begin_to_explain(self, partition: TopicPartition, asked: _Asked) -> None:
-        """Find out which offsets there are, for the error. Other partitions do not wait for that."""
+        """Look up the partition's valid offsets, for the error. Other partitions do not wait for that."""
         if (before := self._explaining.pop(partition, None)) is not None:
             before[1].cancel()
         task = asyncio.get_running_loop().create_task(self._explain(partition, asked))
         self._explaining[partition] = (asked, task)
 
     def _is_explained(self, partition: TopicPartition, state: PartitionState) -> bool:
-        """Whether the error of this very position is being explained; somebody may have sought meanwhile."""
+        """Whether the error of this position is being looked up; somebody may have called seek meanwhile."""
         found = self._explaining.get(partition)
         return found is not None and found[0].state is state and found[0].seeks == state.seeks
 

@@ -1,4 +1,4 @@
-"""What a consumer counts: per answer and per poll, never per record."""
+"""Metrics of a consumer: updated per response and per poll, never per record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEVER = -1.0
 
 
 class ConsumerFigures:
-    """Counts into `metrics`; the event loop counts answers, whoever polls counts records."""
+    """Updates `metrics`; the event loop counts responses, the polling thread counts records."""
 
     def __init__(
         self, metrics: Metrics, clock: Clock, subscriptions: SubscriptionState, *, read_committed: bool
@@ -37,7 +37,7 @@ class ConsumerFigures:
         metrics.tagged("records-lag", lambda: {tuple(each): lag for each, lag in self.lags().items()})
 
     def fetched(self, latency_ms: float, size_bytes: int, throttle_ms: int) -> None:
-        """A broker answered a fetch."""
+        """Count a fetch response."""
         self._fetches.value += 1
         self._bytes.value += size_bytes
         self._latency.add(latency_ms)
@@ -45,7 +45,7 @@ class ConsumerFigures:
         self._throttle.add(throttle_ms)
 
     def polled(self, records: int) -> None:
-        """The user got so many records."""
+        """Count a poll that returned so many records."""
         now_ms = self._clock.monotonic_ms()
         if self.last_poll_at_ms is not None:
             self._between_polls.add(now_ms - self.last_poll_at_ms)
@@ -53,7 +53,7 @@ class ConsumerFigures:
         self._records.value += records
 
     def lags(self) -> dict[TopicPartition, int]:
-        """Records between position and end, of the partitions for which both are known."""
+        """Return the lag of each partition for which position and end are known."""
         partitions = self._partitions()
         lags = {each: state.lag(read_committed=self._read_committed) for each, state in partitions.items()}
         return {each: lag for each, lag in lags.items() if lag is not None}

@@ -1,4 +1,4 @@
-"""What a consumer's group side needs of the consumer's settings."""
+"""The consumer settings that concern its group."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class GroupConfig:
     internal_leave_group_on_close: bool = True
     partition_assignment_strategy: tuple[Strategy, ...] = ("range", "cooperative-sticky")
     originals: Mapping[str, Any] = field(default_factory=dict)
-    """All settings as they were given, for assignors with a method `configure`."""
+    """All settings as given, for assignors with a method `configure`."""
 
     @classmethod
     def of(cls, config: object) -> Self:
-        """What concerns the group of a consumer's settings."""
+        """Pick the group's settings from the consumer's."""
         return cls(**{each.name: getattr(config, each.name) for each in fields(cls) if hasattr(config, each.name)})
 
     def member_settings(self) -> MemberSettings:
-        """What the member's machine needs. InvalidArgumentError where there is no group."""
+        """Return the settings of the membership state machine. Raises InvalidArgumentError without group.id."""
         if not self.group_id:
             raise InvalidArgumentError("group.id is not set; subscribing to topics and committing offsets need a group")
         return MemberSettings(
@@ -55,9 +55,9 @@ class GroupConfig:
         )
 
     def assignors(self) -> dict[str, PartitionAssignor]:
-        """The assignors by name, in order of preference; those with a method `configure` are given all settings.
+        """Return the assignors by name, in order of preference; those with a method `configure` get all settings.
 
-        InvalidArgumentError where they cannot be.
+        Raises InvalidArgumentError if one cannot be made.
         """
         try:
             made = load_assignors(self.partition_assignment_strategy)

@@ -1,4 +1,4 @@
-"""What was handed out and is not counted as read yet: it is when the caller is back for more. Pure."""
+"""Records that were returned but do not count as read yet; the caller's next call makes them so. Pure."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class HandedOut:
-    """Set `moves` as the very last step of a call; `settle` at the beginning of the next."""
+    """Set `moves` as the last step of a call; call `settle` at the beginning of the next."""
 
     __slots__ = ("_iterating", "moves")
 
     def __init__(self) -> None:
         self.moves: dict[TopicPartition, Move] | None = None
-        """How far a call read by what it gave. Whatever interrupts the call before it is set, the records are given
-        again."""
+        """How far the last call advanced the positions. If a call is interrupted before this is set, its records are
+        returned again."""
         self._iterating: tuple[Iterator[ConsumerRecord[Any, Any]], Records, Move] | None = None
 
     def settle(self, *, stop_iteration: bool = True) -> None:
-        """Make positions of it. An iteration that is under way goes on behind its place, unless it is stopped."""
+        """Apply the moves to the positions. A running iteration goes on from its place, unless it is stopped."""
         moves = self.moves
         if moves is not None:
-            for move in moves.values():  # again, if this is interrupted: that does no harm
+            for move in moves.values():  # repeated if this is interrupted, which is harmless
                 move.settle()
             self.moves = None
         if self._iterating is not None:
@@ -50,7 +50,7 @@ class HandedOut:
             iterator.__setstate__(len(records))  # type: ignore[attr-defined]
 
     def iterate(self, records: Records, move: Move) -> Iterator[ConsumerRecord[Any, Any]]:
-        """An iterator whose place is asked for when a position is needed, so that the loop over it costs nothing."""
+        """Return an iterator whose place is read only when a position is needed, so that iterating costs no more."""
         iterator = iter(records)
         self._iterating = iterator, records, move
         return iterator

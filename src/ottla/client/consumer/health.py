@@ -1,4 +1,4 @@
-"""Whether a consumer makes progress and, if not, why: an answer for dashboards and probes. Pure."""
+"""Whether a consumer makes progress and, if not, why: for dashboards and probes. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.client.model import TopicPartition
 from ottla.peer.errors import LEADERLESS
 
 MAX_NAMED = 5
-"""Partitions that one finding names."""
+"""Limit of partitions listed in one finding."""
 
 WHY_NOT_FETCHING = {
     FetchState.INITIALIZING: "committed offsets are being asked for",
@@ -23,32 +23,32 @@ WHY_NOT_FETCHING = {
 
 
 class HealthCause(Enum):
-    """What may be in the way of records; there are no others."""
+    """Everything that can keep records from the user."""
 
     NOTHING_SUBSCRIBED = "nothing subscribed"
     NOT_JOINED = "not joined"
-    """Subscribed, but not polled since."""
+    """Subscribed, but not polled since then."""
     NO_COORDINATOR = "no coordinator"
     REBALANCING = "rebalancing"
     FENCED = "fenced"
     NOT_POLLED = "not polled"
-    """For longer than max.poll.interval.ms: a member of a group has left it."""
+    """Not polled for longer than max.poll.interval.ms: a member of a group has left it."""
     NO_PARTITIONS = "no partitions"
-    """A member that got none: there are more members than partitions, or no topics."""
+    """A member without partitions: there are more members than partitions, or no topics."""
     PAUSED = "paused"
     NO_POSITION = "no position"
     """Positions are being looked up or validated."""
     TOPIC_MISSING = "topic missing"
-    """Topics that are subscribed to, or assigned, do not exist."""
+    """Subscribed or assigned topics do not exist."""
     NO_LEADER = "no leader"
-    """Partitions that have no leader at the moment, or do not exist."""
+    """Partitions have no leader at the moment, or do not exist."""
     BROKER = "broker"
-    """A broker cannot be reached or refuses; the message says what."""
+    """A broker is unreachable or refuses requests; the message has the details."""
 
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """One thing that is in the way of records, of all or of some."""
+    """One problem that keeps some or all records from the user."""
 
     cause: HealthCause
     message: str
@@ -56,8 +56,8 @@ class Finding:
 
 @dataclass(slots=True, frozen=True)
 class ConsumerHealth:
-    """`is_progressing` says whether records that there are reach the user; `findings` why not, or what is in the way of
-    some. `lag` is how many records are left of the partitions for which that is known, None where of none.
+    """`is_progressing`: available records reach the user; `findings`: the problems, even if they affect only some
+    partitions. `lag` is the number of unread records in partitions where it is known, None if it is known of none.
     """
 
     is_progressing: bool
@@ -79,18 +79,18 @@ class ConsumerHealth:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything was read that there is, as far as brokers have told."""
+        """Whether all records were read, by the ends that brokers last reported."""
         return self.lag == 0
 
 
 def named(partitions: list[TopicPartition]) -> str:
-    """The partitions for a message, not too many."""
+    """List the partitions for a message, up to a limit."""
     told = ", ".join(map(str, partitions[:MAX_NAMED]))
     return told if len(partitions) <= MAX_NAMED else f"{told} and {len(partitions) - MAX_NAMED} more"
 
 
 def partition_findings(partitions: Mapping[TopicPartition, PartitionState]) -> tuple[list[Finding], bool]:
-    """Why some partitions are not read, and whether any is."""
+    """Return why some partitions are not read, and whether any is."""
     findings = []
     for fetch_state, why in WHY_NOT_FETCHING.items():
         if waiting := [each for each, state in partitions.items() if state.fetch_state is fetch_state]:
@@ -101,13 +101,13 @@ def partition_findings(partitions: Mapping[TopicPartition, PartitionState]) -> t
 
 
 def problem_finding(problem: ClientError) -> Finding:
-    """What a failed request says about partitions or brokers."""
+    """Turn a failed request into a finding about its partitions or broker."""
     leaderless = isinstance(problem, BrokerError) and problem.code in LEADERLESS
     return Finding(HealthCause.NO_LEADER if leaderless else HealthCause.BROKER, str(problem))
 
 
 def group_findings(membership: Membership, now_ms: float, *, has_partitions: bool) -> list[Finding]:
-    """Why a member of a group has no partitions to read, or is about to lose them."""
+    """Return why a group member has no partitions to read, or is about to lose them."""
     if membership.fenced is not None:
         return [Finding(HealthCause.FENCED, str(membership.fenced))]
     state = membership.client_state

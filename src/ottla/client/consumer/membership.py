@@ -1,12 +1,12 @@
-"""A member of a classic consumer group: what it sends when, and what it makes of every answer. Pure.
+"""State machine of a member of a classic consumer group: which requests it sends, and how it handles responses. Pure.
 
-The shell (`ottla.client.consumer.coordinator`) tells it of the time (`wake`), of answers (`receive`, `request_failed`)
-and of the user's polls, and carries out what lies in `actions` afterwards. Joining is begun by the shell, inside a
-poll, as the user's listener is to be called before; what follows (SyncGroup, the leader's assignment) needs no poll.
-The assignment waits in `assignment` until a poll takes it.
+The shell (`ottla.client.consumer.coordinator`) passes in time (`wake`), responses (`receive`, `request_failed`)
+and the user's polls, and carries out the `actions` afterwards. The shell starts a join inside a poll, as the user's
+listener has to be called before; the rest (SyncGroup, the leader's assignment) needs no poll.
+The new assignment is kept in `assignment` until a poll takes it.
 
-Source: Apache Kafka 3.9, `AbstractCoordinator`; KIP-62 (heartbeats apart), KIP-345 (static members), KIP-394 (member id
-required), KIP-800 (reasons), KIP-814 (skipped assignment).
+Source: Apache Kafka 3.9, `AbstractCoordinator`; KIP-62 (background heartbeats), KIP-345 (static members), KIP-394
+(member id required), KIP-800 (reasons), KIP-814 (skipped assignment).
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ NO_GENERATION_ID = -1
 NO_MEMBER_ID = ""
 MAX_REASON_LENGTH = 255
 JOIN_TIMEOUT_LAPSE_MS = 5_000
-"""The coordinator waits for others as long as the rebalance timeout says; its answer may take a little longer."""
+"""Slack for a JoinGroup response, which may come a little later than the rebalance timeout."""
 
 KICKED_OUT = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
 AT_ONCE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
-"""A join that fails so is made again without a pause."""
+"""Errors after which a join is retried without backoff."""
 
 
 class MemberState(Enum):
-    """Where a member stands in the group's protocol."""
+    """State of a member in the group protocol."""
 
     UNJOINED = "unjoined"
     PREPARING_REBALANCE = "preparing rebalance"
     """JoinGroup is sent."""
     COMPLETING_REBALANCE = "completing rebalance"
-    """It has joined a generation, and waits for its assignment."""
+    """It has joined a generation, and waits for SyncGroup."""
     STABLE = "stable"
 
 
 class ClientState(Enum):
-    """What a consumer of a group is about (SPEC G10); the value is that of the metric `client-state`."""
+    """State of a consumer in a group; the value is that of the metric `client-state`."""
 
     DOWN = 0
     """Not started, unsubscribed or closed."""
     FINDING_COORDINATOR = 1
-    """It looks for the group's coordinator for the first time."""
+    """Looking for the coordinator for the first time."""
     MEMBER = 2
-    """It has its partitions, and consumes; a cooperative member also during a rebalance."""
+    """Has its partitions and consumes; a cooperative member also during a rebalance."""
     FINDING_COORDINATOR_AGAIN = 3
-    """It looks for the coordinator again, and goes on consuming meanwhile."""
+    """Looking for the coordinator again, while it continues to consume."""
     STOPPED = 4
-    """It consumes nothing until a rebalance is over."""
+    """Consumes nothing until a rebalance is over."""
 
 
 class Generation(NamedTuple):
-    """A generation of the group as a member knows it, and what the member is called in it."""
+    """A generation of the group as a member knows it, with its member id and assignor."""
 
     generation_id: int = NO_GENERATION_ID
     member_id: str = NO_MEMBER_ID
@@ -75,7 +75,7 @@ NO_GENERATION = Generation()
 
 @dataclass(frozen=True, slots=True)
 class MemberSettings:
-    """What a member needs to know, by the names of the consumer's settings."""
+    """Settings of a member, by the names of the consumer's settings."""
 
     group_id: str
     group_instance_id: str | None = None
@@ -88,7 +88,7 @@ class MemberSettings:
 
 
 class Note(NamedTuple):
-    """A line for the log."""
+    """A message for the log."""
 
     text: str
     is_warning: bool = False
@@ -96,17 +96,17 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
-    """Look the coordinator up; `coordinator_found` or `coordinator_not_found` follows."""
+    """Look up the coordinator; then call `coordinator_found` or `coordinator_not_found`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropCoordinator:
-    """Close the connections to the coordinator that is lost, so that whatever waits there fails at once."""
+    """Close the connections to the former coordinator, so that requests waiting there fail at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send the request to the coordinator; `receive` or `request_failed` follows."""
+    """Send the request to the coordinator; then call `receive` or `request_failed`."""
 
     request: GroupRequest
     timeout_ms: int
@@ -114,14 +114,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """The member leads: work out everybody's assignment; `assigned` or `assignment_failed` follows."""
+    """As leader, compute the assignment of all members; then call `assigned` or `assignment_failed`."""
 
     answer: JoinGroupResponse
 
 
 @dataclass(slots=True)
 class MemberFigures:
-    """What a member has done since its start; times are None before the first."""
+    """Counts and times since the member was started; times are None before the first."""
 
     joins: int = 0
     syncs: int = 0
@@ -140,7 +140,7 @@ Action = FindCoordinator | DropCoordinator | Send | Assign
 
 
 class Membership:
-    """See the module. Times are milliseconds of one clock that does not go back."""
+    """See the module. Times are milliseconds of one monotonic clock."""
 
     def __init__(self, settings: MemberSettings, jitter: Callable[[float], float] = float) -> None:
         self.settings = settings
@@ -148,26 +148,26 @@ class Membership:
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
         self.is_active = False
-        """Whether it is to be a member: from `start` to `stop`."""
+        """Whether it should be a member: from `start` to `stop`."""
         self.is_leader = False
         self.coordinator_known = False
         self.coordinator_lost_at_ms: float | None = None
-        """Since when there is no coordinator, None while there is one."""
+        """Since when the coordinator is unknown, None while it is known."""
         self.coordinator_problem: ClientError | str | None = None
         self.rejoin_needed = False
         self.rejoin_reason = ""
         self.needs_prepare = True
-        """Whether the listener is to be told before the next join."""
+        """Whether the listener has to be called before the next join."""
         self.gave_up_all = False
-        """Whether it gave everything up before it joined, as eager members do; the shell says so."""
+        """Whether all partitions were revoked before the join, as eager members do; set by the shell."""
         self.assignment: bytes | None = None
-        """What SyncGroup brought, until a poll has taken it."""
+        """The assignment from SyncGroup, until a poll takes it."""
         self.failure: ClientError | None = None
-        """What trying again does not help; a poll raises it."""
+        """A fatal error; a poll raises it."""
         self.fenced: FencedInstanceIdError | None = None
         self.actions: list[Action] = []
         self.notes: list[Note] = []
-        """What happened to it, for the log."""
+        """Events to be logged."""
         self.last_poll_ms = 0.0
         self.rebalance_started_ms: float | None = None
         self.figures = MemberFigures()
@@ -183,11 +183,11 @@ class Membership:
         self._heartbeat_due_ms = 0.0
         self._session_deadline_ms = 0.0
 
-    # What it is
+    # State
 
     @property
     def client_state(self) -> ClientState:
-        """What the consumer is about."""
+        """State of the consumer, for metrics."""
         if not self.is_active:
             return ClientState.DOWN
         if not self.coordinator_known:
@@ -196,31 +196,31 @@ class Membership:
 
     @property
     def consumes(self) -> bool:
-        """Whether it consumes by right: it is stable, or a rebalance leaves it its partitions meanwhile."""
+        """Whether it may consume: it is stable, or keeps its partitions during a rebalance."""
         return self.generation.generation_id != NO_GENERATION_ID and not self.gave_up_all
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether it has joined a rebalance that is not over."""
+        """Whether it has joined a rebalance that is not complete."""
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether its place goes when it leaves."""
+        """Whether it leaves the group on close (not a static member)."""
         return self.settings.group_instance_id is None
 
     @property
     def has_lost_membership(self) -> bool:
-        """Whether the group goes on without it: what it owned may be others'."""
+        """Whether the group went on without it: its partitions may have other owners."""
         return self.generation.generation_id == NO_GENERATION_ID or self.generation.member_id == NO_MEMBER_ID
 
     @property
     def is_joining(self) -> bool:
-        """Whether a join is on its way, up to the assignment that waits for a poll."""
+        """Whether a join is in progress, until a poll takes the assignment."""
         return self._joining is not None or self._assigning is not None
 
     def can_join(self, now_ms: float) -> bool:
-        """Whether a poll should begin to join now."""
+        """Whether a poll should start a join now."""
         return (
             self.is_active
             and self.rejoin_needed
@@ -231,18 +231,18 @@ class Membership:
         )
 
     def wants_poll(self, now_ms: float) -> bool:
-        """Whether a poll has something to do for it."""
+        """Whether there is work for a poll."""
         return self.failure is not None or self.assignment is not None or self.can_join(now_ms)
 
     @property
     def poll_deadline_ms(self) -> float:
-        """When it leaves the group if the user does not poll before."""
+        """When it leaves the group unless the user polls before."""
         return self.last_poll_ms + self.settings.max_poll_interval_ms
 
     # Time
 
     def start(self, now_ms: float) -> None:
-        """Become a member; nothing happens where it is one already."""
+        """Become a member; no effect on a member."""
         if not self.is_active:
             self.is_active = True
             self.rejoin_needed, self.needs_prepare = True, True
@@ -252,23 +252,23 @@ class Membership:
             self.wake(now_ms)
 
     def stop(self) -> None:
-        """Be no member any more, without a word to the coordinator; `leave` before says goodbye."""
+        """Stop being a member, without a request to the coordinator; call `leave` before to send LeaveGroup."""
         self.is_active = False
         self._reset(NO_GENERATION)
         self.rejoin_needed = False
         self.failure = None
 
     def want_coordinator(self, now_ms: float) -> None:
-        """Somebody who is no member (yet) needs the coordinator."""
+        """Find the coordinator for a caller that is not a member (yet)."""
         self._coordinator_wanted = True
         self.wake(now_ms)
 
     def polled(self, now_ms: float) -> None:
-        """The user has polled: it is alive."""
+        """Note that the user polled: it is alive."""
         self.last_poll_ms = now_ms
 
     def wake(self, now_ms: float) -> None:
-        """Time has passed."""
+        """Handle the passing of time."""
         if not self.coordinator_known:
             wanted = self.is_active or self._coordinator_wanted
             if wanted and not self._looking and now_ms >= self._lookup_due_ms:
@@ -278,7 +278,7 @@ class Membership:
             self._keep_alive(now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float | None:
-        """When `wake` wants to be called, or polls are to be asked for; None for never."""
+        """When to call `wake` or to request a poll next; None for never."""
         due: list[float] = []
         if not self.coordinator_known:
             if (self.is_active or self._coordinator_wanted) and not self._looking:
@@ -325,7 +325,7 @@ class Membership:
     # The coordinator
 
     def coordinator_found(self, now_ms: float) -> None:
-        """The lookup was answered."""
+        """Handle a successful lookup."""
         self._looking = False
         self.coordinator_known = True
         self.coordinator_lost_at_ms = self.coordinator_problem = None
@@ -336,7 +336,7 @@ class Membership:
         self.wake(now_ms)
 
     def coordinator_not_found(self, error: ClientError, now_ms: float) -> None:
-        """The lookup failed; it is made again after a pause, unless that cannot help."""
+        """Handle a failed lookup; it is retried after a backoff, unless the error is fatal."""
         self._looking = False
         self.coordinator_problem = error
         self._lookup_due_ms = now_ms + self._backoff_ms(self._lookup_failures)
@@ -346,9 +346,9 @@ class Membership:
             self.failure = error if self.is_active else None
 
     def coordinator_lost(self, why: ClientError | str, now_ms: float) -> None:
-        """The broker is not the coordinator any more, or cannot be reached: find it again.
+        """Note that the broker is not the coordinator any more, or unreachable: find it again.
 
-        No answer of it is waited for any more; a join that was under way is made again with the one that is found.
+        Its pending responses are ignored; a join in progress is restarted with the coordinator that is found.
         """
         if self.coordinator_known:
             self.coordinator_known = False
@@ -372,12 +372,12 @@ class Membership:
     # Joining
 
     def request_rejoin(self, reason: str) -> None:
-        """Take part in a rebalance with the next poll, or begin one; `reason` is told to the coordinator."""
+        """Take part in a rebalance with the next poll, or trigger one; `reason` is sent to the coordinator."""
         self.rejoin_needed = True
         self.rejoin_reason = reason
 
     def join(self, protocols: Sequence[tuple[str, bytes]], now_ms: float) -> None:
-        """Send JoinGroup with a subscription for each assignor, by preference."""
+        """Send JoinGroup with a subscription for each assignor, in order of preference."""
         settings = self.settings
         self.needs_prepare = False
         self.state = MemberState.PREPARING_REBALANCE
@@ -396,19 +396,19 @@ class Membership:
         self._send_joining(request)
 
     def assigned(self, answer: JoinGroupResponse, assignments: Mapping[str, bytes]) -> None:
-        """The leader has worked out the assignment of each member."""
+        """The leader has computed the assignment of each member: send SyncGroup."""
         if answer is self._assigning:
             self._assigning = None
             self._sync(assignments)
 
     def assignment_failed(self, answer: JoinGroupResponse, error: ClientError, now_ms: float) -> None:
-        """The leader could not work it out."""
+        """The leader's assignor failed."""
         if answer is self._assigning:
             self._assigning = None
             self._join_failed(error, type(error).__name__, now_ms)
 
     def assignment_taken(self) -> None:
-        """A poll has taken the assignment: the rebalance is over."""
+        """A poll has taken the assignment: the rebalance is complete."""
         self.assignment = None
         self.needs_prepare = True
         self.gave_up_all = False
@@ -436,10 +436,10 @@ class Membership:
         self._joining = request
         self.actions.append(Send(request, timeout_ms))
 
-    # Answers
+    # Responses
 
     def receive(self, request: GroupRequest, answer: GroupResponse, now_ms: float) -> None:
-        """An answer; one to a request that it does not wait for any more is ignored."""
+        """Handle a response; one to an obsolete request is ignored."""
         if self._heartbeat is not None and request is self._heartbeat[0]:
             sent_as = self._heartbeat[1]
             self._heartbeat = None
@@ -454,7 +454,7 @@ class Membership:
         self.wake(now_ms)
 
     def request_failed(self, request: GroupRequest, error: ClientError, now_ms: float) -> None:
-        """No answer came: the connection is gone, or the time is up."""
+        """Handle a request without response: connection lost, or timeout."""
         waited_for = request is self._joining or (self._heartbeat is not None and request is self._heartbeat[0])
         if not waited_for:
             return
@@ -546,7 +546,7 @@ class Membership:
             self._join_failed(error, error.name, now_ms)
 
     def _join_failed(self, error: ClientError, name: str, now_ms: float) -> None:
-        """Joining failed: again after a pause, or for the user to see where trying again does not help."""
+        """Handle a failed join: retry after a backoff, or keep a fatal error for the user."""
         self.figures.failed_rebalances += 1
         self.request_rejoin(f"rebalance failed due to {name}")
         self.notes.append(Note(f"joining failed: {error}"))
@@ -555,12 +555,12 @@ class Membership:
         if not error.retriable and self.fenced is None:
             self.failure = error
 
-    # Going
+    # Leaving
 
     def kicked_out(self, code: int, while_doing: str) -> None:
-        """The group goes on without it (an answer to a heartbeat, join, sync or commit says so).
+        """Handle the loss of membership, reported by a heartbeat, join, sync or commit response.
 
-        With ILLEGAL_GENERATION the member id may still be good. FENCED_INSTANCE_ID is for good: a poll raises it.
+        With ILLEGAL_GENERATION the member id may still be valid. FENCED_INSTANCE_ID is fatal: a poll raises it.
         """
         if code == ErrorCode.FENCED_INSTANCE_ID:
             settings = self.settings
@@ -575,7 +575,7 @@ class Membership:
         self.request_rejoin(f"encountered {name} from {while_doing} response")
 
     def leave(self, reason: str) -> None:
-        """Leave the group: the coordinator is told, unless the member is static, and the member id forgotten."""
+        """Leave the group: send LeaveGroup, unless the member is static, and forget the member id."""
         settings, who = self.settings, self.generation
         if (
             self.is_dynamic
@@ -601,10 +601,10 @@ class Membership:
     def _refusal(self, code: int, context: str) -> BrokerError:
         return BrokerError(code, f"group {self.settings.group_id}: {context}")
 
-    # What holds at any time
+    # Invariants
 
     def check_invariants(self) -> None:
-        """AssertionError where the state contradicts itself; for tests."""
+        """Raise AssertionError if the state contradicts itself; for tests."""
         in_generation = self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
         assert not in_generation or not self.has_lost_membership, (self.state, self.generation)
         assert self.assignment is None or self.state is MemberState.STABLE, self.state

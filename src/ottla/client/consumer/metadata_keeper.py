@@ -1,4 +1,4 @@
-"""Keeps the metadata of what is subscribed fresh: leaders that move, partitions that are added, topics that appear."""
+"""Keeps the metadata of subscribed topics fresh: leader changes, added partitions, new topics."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ REFUSALS = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAI
 
 
 class MetadataKeeper:
-    """Asks for metadata when it is old, expired or incomplete; one request at a time, with pauses between failures.
+    """Requests metadata when it is old, expired or incomplete; one request at a time, with backoff after failures.
 
-    Use it from one event loop. `version` grows with every answer; `error` is a failure that will not pass, which the
+    Use it from one event loop. `version` grows with every response; `error` is a fatal failure, which the
     caller raises and clears.
     """
 
@@ -52,7 +52,7 @@ class MetadataKeeper:
         self.unknown = UnknownTopics(cluster)
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop requesting metadata."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -62,7 +62,7 @@ class MetadataKeeper:
         await self.unknown.close()
 
     def request_update(self) -> None:
-        """What is known turned out to be wrong: ask as soon as the pause allows."""
+        """Metadata turned out to be stale: refresh it as soon as the backoff allows."""
         self._cluster.metadata.expire(self._subscriptions.metadata_topics())
         self.check()
 
@@ -75,7 +75,7 @@ class MetadataKeeper:
         return LeaderAndEpoch(found.leader, found.leader_epoch)
 
     def check(self) -> None:
-        """Ask if something is missing or old, now or when its time has come."""
+        """Request metadata if something is missing or old, now or when it is due."""
         if self._closed or self._task is not None or self._subscriptions.has_no_subscription_or_user_assignment:
             return
         now = self._cluster.clock.monotonic_ms()
@@ -95,7 +95,7 @@ class MetadataKeeper:
         if self._wants_all and not self._complete:
             return float("-inf")
         missing = [] if metadata.are_fresh(topics) else [topic for topic in topics if not metadata.is_fresh(topic)]
-        # An answer about all topics tells of no errors: what it left out is not there.
+        # A response about all topics contains no errors: a topic that it left out does not exist.
         told_all = self._wants_all and self._complete
         if any(each not in metadata.errors and (each in metadata.topics or not told_all) for each in missing):
             return float("-inf")
@@ -104,7 +104,7 @@ class MetadataKeeper:
         return self._updated_at_ms + settings.metadata_max_age_ms
 
     def _is_leaderless(self, topics: frozenset[str]) -> bool:
-        """Whether a partition of these known topics has no leader; looked at where something has changed."""
+        """Whether a partition of these known topics has no leader; checked when something has changed."""
         known = (self._cluster.metadata.version, topics)
         if known != self._leaderless_known:
             described = [self._cluster.metadata.topics[topic] for topic in topics]
@@ -113,7 +113,7 @@ class MetadataKeeper:
         return self._leaderless
 
     def _note_refusals(self) -> None:
-        """Topics that cannot be read, and that waiting does not help: a name that cannot be, a missing permission."""
+        """Record topics that cannot be read, fatally: invalid name, missing permission."""
         metadata = self._cluster.metadata
         for topic in self._subscriptions.metadata_topics():
             code = metadata.errors.get(topic, ErrorCode.NONE)
@@ -129,7 +129,7 @@ class MetadataKeeper:
         topics = None if self._wants_all else sorted(self._subscriptions.metadata_topics())
         try:
             await self._cluster.refresh(topics, allow_auto_topic_creation=self._allow_auto_topic_creation)
-        except Exception as error:  # whatever it is, a poll raises it in place of waiting
+        except Exception as error:  # whatever it is: a poll raises it instead of waiting
             failed = as_client_error("metadata cannot be asked for", error)
             self.problem = failed
             if not failed.retriable:

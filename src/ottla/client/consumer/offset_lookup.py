@@ -1,6 +1,6 @@
-"""Positions that are to be reset (ListOffsets) or validated (where leader epochs end, KIP-320).
+"""Reset (ListOffsets) and validation (OffsetForLeaderEpoch, KIP-320) of positions.
 
-`PositionKeeper` works on them in the background; what cannot be helped is kept in `error` for the next call to raise.
+`PositionKeeper` does both in the background; a fatal failure is kept in `error` for the next call to raise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ RESET_TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
 
 class PositionKeeper:
-    """Resets and validates positions, a task per broker and kind; `on_change` is called when something is settled."""
+    """Resets and validates positions, one task per broker and kind; `on_change` is called after each."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class PositionKeeper:
         self._closed = False
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the requests in flight."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -84,7 +84,7 @@ class PositionKeeper:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def start(self) -> None:
-        """Look up what is to be looked up now and is not being looked up."""
+        """Start the lookups that are due and not in progress."""
         if self._closed:
             return
         now = self._cluster.clock.monotonic_ms()
@@ -108,7 +108,7 @@ class PositionKeeper:
         return grouped
 
     def _run(self, work: Awaitable[None], partitions: list[TopicPartition]) -> None:
-        # Nobody asks again before this attempt is over.
+        # No retry before this attempt is over.
         settings = self._cluster.settings
         until = self._cluster.clock.monotonic_ms() + settings.request_timeout_ms + settings.retry_backoff_ms
         self._subscriptions.set_next_allowed_retry(partitions, until)
@@ -120,7 +120,7 @@ class PositionKeeper:
         self.problem = None
         try:
             await work
-        except Exception as error:  # whatever it is, a poll raises what will not pass
+        except Exception as error:  # whatever it is: a poll raises fatal errors
             self._failed(dict.fromkeys(partitions, as_client_error("positions cannot be looked up", error)))
         self._on_change()
 
@@ -130,7 +130,7 @@ class PositionKeeper:
         for error in failures.values():
             if not error.retriable:
                 self.error = error
-        # Those that cannot be helped are tried again, too, once the caller has seen the error.
+        # Partitions with fatal errors are retried, too, once the caller has seen the error.
         self._retry_later(list(failures))
         if again:
             self._keeper.request_update()

@@ -1,4 +1,4 @@
-"""The user's side of a rebalance: what is revoked before a join, lost or assigned after it, and the leader's work.
+"""The user's side of a rebalance: revocation before a join, partitions lost or assigned after it, the leader's work.
 
 Source: Apache Kafka 3.9, `ConsumerCoordinator` (onJoinPrepare, onJoinComplete, onLeaderElected); KIP-429.
 """
@@ -40,17 +40,17 @@ from ottla.wire.messages.join_group import JoinGroupResponse
 log = logging.getLogger(__name__)
 
 BUILT_IN_COOPERATIVE = "cooperative-sticky"
-"""Looks at what members own, and at the generation they own it from, itself."""
+"""This assignor checks the members' owned partitions and their generations itself."""
 
 MAX_LOGGED = 20
-"""Partitions that one line of the log names."""
+"""Limit of partitions listed in one log line."""
 
 Snapshot = dict[str, TopicMetadata]
-"""What an assignment was made from: the topics with their partitions."""
+"""What an assignment was based on: the topics with their partitions."""
 
 
 class Rebalance:
-    """See the module. What it is told it does to the subscription state; the machine is told by the coordinator."""
+    """See the module. Changes the subscription state; the coordinator drives the membership state machine."""
 
     def __init__(
         self,
@@ -73,22 +73,22 @@ class Rebalance:
         self._compared_version = -1
         self._missing = MissingTopics(cluster.clock)
         self._untold: list[TopicPartition] | None = None
-        """What the listener is to be told that it got; still there where the call was interrupted."""
+        """Partitions to pass to on_partitions_assigned; kept if the call is interrupted."""
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether partitions are kept during rebalances."""
+        """Whether partitions are kept during rebalances (cooperative protocol)."""
         return self.protocol is RebalanceProtocol.COOPERATIVE
 
     # Before a join
 
     def mark_pending(self) -> None:
-        """All is about to be revoked where the member is eager: nothing more is handed out."""
+        """An eager member is about to have everything revoked: return no more records."""
         if not self.is_cooperative:
             self._subscriptions.mark_pending_revocation(self._subscriptions.assigned_partitions)
 
     async def prepare(self) -> None:
-        """Give up what has to be given up before joining; RebalanceListenerError where the listener failed."""
+        """Revoke what has to be revoked before joining. Raises RebalanceListenerError if the listener failed."""
         membership, subscriptions = self._membership, self._subscriptions
         owned = sorted(subscriptions.assigned_partitions)
         self._untold = None
@@ -111,7 +111,7 @@ class Rebalance:
             raise error
 
     def protocols(self) -> list[tuple[str, bytes]]:
-        """The subscription for each assignor, by preference."""
+        """Return the subscription for each assignor, in order of preference."""
         subscriptions = self._subscriptions
         self._joined_subscription = subscriptions.subscription
         owned = _by_topic(subscriptions.assigned_partitions)
@@ -133,22 +133,22 @@ class Rebalance:
     def _user_data(self, name: str) -> bytes | None:
         try:
             return self._assignors[name].subscription_user_data(sorted(self._subscriptions.subscription))
-        except Exception as error:  # a custom assignor may raise whatever it likes
+        except Exception as error:  # a custom assignor may raise anything
             raise _assignor_error(name, error) from error
 
     # After a join
 
     def to_revoke(self) -> list[TopicPartition]:
-        """What the assignment that waits takes from a cooperative member."""
+        """Return the partitions that the waiting assignment revokes from a cooperative member."""
         if not self.is_cooperative:
             return []
         assigned = set(self._waiting_assignment()[1])
         if not self._matches(assigned):
-            return []  # it is not taken
+            return []  # the assignment is not taken
         return sorted(each for each in self._subscriptions.assigned_partitions if each not in assigned)
 
     async def complete(self) -> None:
-        """Take the assignment that waits; RebalanceListenerError where the listener failed, after it."""
+        """Apply the waiting assignment. Raises RebalanceListenerError afterwards if the listener failed."""
         membership, subscriptions = self._membership, self._subscriptions
         read, assigned = self._waiting_assignment()
         name = membership.generation.protocol_name or ""
@@ -165,7 +165,7 @@ class Rebalance:
             membership.request_rejoin("need to revoke partitions and re-join")
         self._join_also(assigned)
         error = error or self._tell_assignor(read, name)
-        if membership.assignment is not None:  # else it was lost while the listener was called
+        if membership.assignment is not None:  # else it was lost during the listener call
             membership.assignment_taken()
             subscriptions.assign_from_subscribed(assigned)
             self._untold = added
@@ -176,11 +176,11 @@ class Rebalance:
 
     @property
     def has_untold(self) -> bool:
-        """Whether the call that tells the listener what it got was interrupted: nothing is handed out before."""
+        """Whether the call of on_partitions_assigned was interrupted: no records are returned before it is complete."""
         return self._untold is not None
 
     async def tell_untold(self) -> None:
-        """Call it again, from its beginning. RebalanceListenerError where it fails."""
+        """Repeat that call from its beginning. Raises RebalanceListenerError if it fails."""
         if (error := await self._tell_assigned()) is not None:
             raise error
 
@@ -202,7 +202,7 @@ class Rebalance:
         return all(each.topic in subscriptions.subscription for each in assigned)
 
     def _join_also(self, assigned: Iterable[TopicPartition]) -> None:
-        """Topics of the pattern that the leader knew before this member did."""
+        """Add topics that match the pattern and that the leader knew before this member did."""
         subscriptions = self._subscriptions
         added = {each.topic for each in assigned} - subscriptions.subscription
         if added and subscriptions.type is SubscriptionType.PATTERN:
@@ -215,19 +215,19 @@ class Rebalance:
             return ProtocolError(f"the coordinator chose the assignor {name!r}, which this consumer did not offer")
         try:
             assignor.on_assignment(assignment, self.group_metadata())
-        except Exception as error:  # a custom assignor may raise whatever it likes
+        except Exception as error:  # a custom assignor may raise anything
             return _assignor_error(name, error)
         return None
 
     def group_metadata(self) -> GroupMetadata:
-        """The group, and this member in it."""
+        """Return the group and this member in it."""
         settings, who = self._membership.settings, self._membership.generation
         return GroupMetadata(settings.group_id, who.generation_id, who.member_id, settings.group_instance_id)
 
     # Leaving
 
     async def give_up(self) -> None:
-        """Before the member leaves: revoke everything; it is lost where the group went on without the member."""
+        """Before the member leaves: revoke all partitions; they are lost if the group went on without the member."""
         membership, subscriptions = self._membership, self._subscriptions
         owned = sorted(subscriptions.assigned_partitions)
         self._joined_subscription = self._assigned_from = self._untold = None
@@ -239,10 +239,10 @@ class Rebalance:
         if error is not None:
             raise error
 
-    # What changed
+    # Changes that need a rebalance
 
     def reason_to_rejoin(self, metadata_version: int) -> str | None:
-        """What has changed since the last join so that there must be another one; None for nothing.
+        """Return what has changed since the last join so that another one is needed; None for nothing.
 
         Cheap while `metadata_version` is the same as in the last call.
         """
@@ -256,7 +256,7 @@ class Rebalance:
         return None
 
     def snapshot(self) -> Snapshot:
-        """The topics that the group reads, as far as they are there."""
+        """Return the topics that the group reads, as far as they exist."""
         return {
             topic: self._topic(topic)
             for topic in self._subscriptions.metadata_topics()
@@ -264,7 +264,7 @@ class Rebalance:
         }
 
     def _snapshot_with_missing(self, before: Snapshot) -> Snapshot:
-        """As `snapshot`, with the topics that are missing for a moment as they were."""
+        """Same as `snapshot`, with temporarily missing topics as they were."""
         found, wanted = self.snapshot(), self._subscriptions.metadata_topics()
         passing = self._missing.passing([topic for topic in before if topic in wanted], found)
         return {**found, **{topic: before[topic] for topic in passing}}
@@ -283,7 +283,7 @@ class Rebalance:
     # Leading
 
     async def assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
-        """Work out everybody's assignment, by member id; nothing where the last one stands (KIP-814)."""
+        """Compute the assignment of all members, by member id; empty if the last one stays valid (KIP-814)."""
         subscriptions = self._subscriptions
         name = answer.protocol_name or ""
         members: dict[str, MemberSubscription] = {}
@@ -301,7 +301,7 @@ class Rebalance:
             return {}
         try:
             assigned = self._assignors[name].assign(ClusterMetadata(self.snapshot()), members)
-        except Exception as error:  # a custom assignor may raise whatever it likes
+        except Exception as error:  # a custom assignor may raise anything
             raise _assignor_error(name, error) from error
         if self.is_cooperative and name != BUILT_IN_COOPERATIVE:
             _check_nothing_changes_hands(name, members, assigned)
@@ -310,7 +310,7 @@ class Rebalance:
         return encode_assignments(assigned)
 
     async def _know(self, topics: Iterable[str]) -> None:
-        """Ask for topics that only other members read."""
+        """Request metadata of topics that only other members read."""
         metadata = self._cluster.metadata
         if any(each not in metadata.topics and each not in metadata.errors for each in topics):
             await self._cluster.refresh(sorted({*topics, *self._subscriptions.metadata_topics()}))
@@ -318,7 +318,7 @@ class Rebalance:
     # The user's listener
 
     async def _tell(self, method: str, partitions: Sequence[TopicPartition]) -> ClientError | None:
-        """Call a method of the listener; what goes wrong in it."""
+        """Call a method of the listener; returns its error."""
         listener: Any = self._subscriptions.listener
         group = self._membership.settings.group_id
         told = ", ".join(map(str, partitions[:MAX_LOGGED])) or "nothing"
@@ -337,7 +337,7 @@ class Rebalance:
             return error
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # the user's code may raise whatever it likes
+        except Exception as error:  # the user's code may raise anything
             failed = RebalanceListenerError(
                 f"{method} of the rebalance listener failed with {type(error).__name__}: {error}; the rebalance went on"
             )
@@ -362,7 +362,7 @@ def _assignor_error(name: str, error: Exception) -> ClientError:
 def _check_nothing_changes_hands(
     name: str, members: Mapping[str, MemberSubscription], assigned: Mapping[str, Assignment]
 ) -> None:
-    """A cooperative assignor may not give to one what another still owns."""
+    """Check that a cooperative assignor gives no member a partition that another still owns."""
     owners = {
         (topic, index): member_id
         for member_id, member in members.items()

@@ -1,4 +1,4 @@
-"""What one `poll` gives: records by partition."""
+"""The result of one `poll`: records by partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.records.type_variables import K, V
 
 
 class ConsumerRecords(Generic[K, V]):
-    """Records in the order of each partition; iterate over all of them, or take a partition's or a topic's."""
+    """Records in partition order; iterate over all of them, or over those of one partition or topic."""
 
     __slots__ = ("_by_partition",)
 
@@ -33,15 +33,15 @@ class ConsumerRecords(Generic[K, V]):
         return f"ConsumerRecords({told})"
 
     def partitions(self) -> set[TopicPartition]:
-        """Partitions of which there are records."""
+        """Return the partitions that have records."""
         return set(self._by_partition)
 
     def records(self, of: TopicPartition | str) -> list[ConsumerRecord[K, V]]:
-        """The records of a partition, or of all partitions of a topic."""
+        """Return the records of a partition, or of all partitions of a topic."""
         if isinstance(of, str):
             return [record for each, records in self._by_partition.items() if each.topic == of for record in records]
         return list(self._by_partition.get(of, ()))
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of records."""
         return len(self)

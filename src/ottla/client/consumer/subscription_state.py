@@ -1,13 +1,13 @@
-"""What a consumer reads and where it stands: subscription, assigned partitions, a position for each. Pure.
+"""Subscription, assigned partitions, and the position of each. Pure.
 
-The subscription is of one of four kinds that exclude each other: nothing, topics, a pattern, or partitions that the
-user assigned. With topics and a pattern the group's coordinator assigns partitions (`assign_from_subscribed`).
+There are four exclusive kinds of subscription: none, topics, a pattern, or partitions that the
+user assigned. With topics or a pattern the group coordinator assigns partitions (`assign_from_subscribed`).
 
-A partition goes through `FetchState`: it begins INITIALIZING, gets its position from what the group committed or by a
-reset, is validated where its leader changed (KIP-320), and is FETCHING in between.
+A partition goes through `FetchState`: it starts INITIALIZING, gets its position from the committed offset or by a
+reset, is validated when its leader changed (KIP-320), and is FETCHING in between.
 
-Threads: the set of assigned partitions is replaced as a whole, and positions are immutable, so a thread that hands out
-records may go on beside an event loop that builds requests. Everything else is called by one of them at a time.
+Threads: the set of assigned partitions is replaced as a whole, and positions are immutable, so a thread that returns
+records may run beside an event loop that builds requests. Everything else must not be called concurrently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_LEADER = -1
 
 
 class SubscriptionType(Enum):
-    """How it is decided what is read."""
+    """How the partitions to read are determined."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -35,19 +35,19 @@ class SubscriptionType(Enum):
 
 
 class FetchState(Enum):
-    """Where a partition stands between being assigned and being read."""
+    """State of a partition between assignment and reading."""
 
     INITIALIZING = "initializing"
-    """No position yet: committed offsets are to be asked for."""
+    """No position yet: committed offsets have to be fetched."""
     FETCHING = "fetching"
     AWAIT_RESET = "await reset"
-    """The position is to be set to the beginning or the end of the log."""
+    """The position has to be looked up: beginning or end of the log."""
     AWAIT_VALIDATION = "await validation"
-    """The leader changed: whether the log still holds what was read is to be asked for (KIP-320)."""
+    """The leader changed: it has to be checked whether the log was truncated (KIP-320)."""
 
 
 class OffsetReset(Enum):
-    """What auto.offset.reset says: where to begin where there is no position."""
+    """auto.offset.reset: where to start without a position."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -55,14 +55,14 @@ class OffsetReset(Enum):
 
 
 class LeaderAndEpoch(NamedTuple):
-    """The leader's node id and its epoch, each -1 where not known."""
+    """The leader's node id and its epoch, each -1 if unknown."""
 
     leader: int = NO_LEADER
     epoch: int = NO_EPOCH
 
 
 class FetchPosition(NamedTuple):
-    """The offset to read next, the epoch of the record before it (-1: not known), and the leader it was set with."""
+    """The offset to read next, the epoch of the record before it (-1: unknown), and the leader when it was set."""
 
     offset: int
     offset_epoch: int = NO_EPOCH
@@ -70,7 +70,7 @@ class FetchPosition(NamedTuple):
 
 
 class LogTruncation(NamedTuple):
-    """A position that validation found beyond the end of its epoch; None where the broker could not tell that end."""
+    """A position that validation found beyond the end of its epoch; None if the broker does not know that end."""
 
     partition: TopicPartition
     position: FetchPosition
@@ -78,7 +78,7 @@ class LogTruncation(NamedTuple):
 
 
 class PartitionState:
-    """One assigned partition. High watermark, log start and last stable offset are None until a broker told them."""
+    """One assigned partition. High watermark, log start and last stable offset are None until a broker reports them."""
 
     __slots__ = (
         "fetch_state",
@@ -107,23 +107,23 @@ class PartitionState:
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.next_retry_at_ms = 0.0
-        """Resets and validations are not tried again before."""
+        """Resets and validations are not retried before this time."""
         self.seeks = 0
-        """Counts how often the position was set other than by reading on: what was fetched ahead is void then."""
+        """Counts the times the position was set other than by reading on, which makes fetched data obsolete."""
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether records may be fetched and handed out."""
+        """Whether records may be fetched and returned."""
         return self.fetch_state is FetchState.FETCHING and not self.paused and not self.pending_revocation
 
     def lag(self, *, read_committed: bool) -> int | None:
-        """Records between position and end as it was last told, None where either is not known."""
+        """Return the lag: records between position and last known end, None if either is unknown."""
         end = self.last_stable_offset if read_committed else self.high_watermark
         position = self.position
         return None if end is None or position is None else max(0, end - position.offset)
 
     def settle_at(self, position: FetchPosition) -> None:
-        """Read from there."""
+        """Set a valid position."""
         self.seeks += 1
         self.fetch_state = FetchState.FETCHING
         self.position = position
@@ -131,7 +131,7 @@ class PartitionState:
         self.next_retry_at_ms = 0.0
 
     def validate_at(self, position: FetchPosition) -> None:
-        """Read from there once it is known to be right; at once where there are no epochs to compare."""
+        """Set a position that needs validation first; valid at once if there are no epochs to compare."""
         self.settle_at(position)
         if position.offset_epoch != NO_EPOCH and position.current_leader.epoch != NO_EPOCH:
             self.fetch_state = FetchState.AWAIT_VALIDATION
@@ -154,40 +154,40 @@ class SubscriptionState:
         self.listener: ConsumerRebalanceListener | None = None
         self.pattern: re.Pattern[str] | None = None
         self.subscription: frozenset[str] = frozenset()
-        """Topics asked for by name, or found by the pattern."""
+        """Topics subscribed by name, or matching the pattern."""
         self._group_subscription: frozenset[str] = frozenset()
         self._assignment: dict[TopicPartition, PartitionState] = {}
         self.assignment_id = 0
         """Grows with every change of the assigned partitions."""
         self._assigned_topics: tuple[int, frozenset[str]] = (0, frozenset())
-        """The topics of the assigned partitions, and which assignment that was."""
+        """The topics of the assigned partitions, with the assignment id they belong to."""
         self.settled = True
-        """False while some partition may have no valid position; `has_all_fetch_positions` finds out."""
+        """False while a partition may lack a valid position; `has_all_fetch_positions` updates it."""
         self.has_preferred_replicas = False
-        """Whether a broker ever named a replica to read from (KIP-392)."""
+        """Whether a broker ever returned a preferred read replica (KIP-392)."""
 
-    # What is subscribed
+    # Subscription
 
     def subscribe(self, topics: Collection[str], listener: ConsumerRebalanceListener | None = None) -> bool:
-        """Subscribe to topics by name; whether that is a change. IllegalStateError beside another kind."""
+        """Subscribe to topics by name; returns whether that is a change. IllegalStateError beside another kind."""
         self._set_type(SubscriptionType.TOPICS)
         self.listener = listener
         return self._change_subscription(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str], listener: ConsumerRebalanceListener | None = None) -> None:
-        """Subscribe to all topics that match; `subscribe_from_pattern` says which there are."""
+        """Subscribe to all topics that match; `subscribe_from_pattern` sets which ones exist."""
         self._set_type(SubscriptionType.PATTERN)
         self.listener = listener
         self.pattern = pattern
 
     def subscribe_from_pattern(self, topics: Collection[str]) -> bool:
-        """The topics that match the pattern at the moment; whether they changed."""
+        """Set the topics that match the pattern at the moment; returns whether they changed."""
         if self.type is not SubscriptionType.PATTERN:
             raise IllegalStateError(f"the subscription is not a pattern but {self.type.value}")
         return self._change_subscription(topics)
 
     def unsubscribe(self) -> None:
-        """Forget subscription and assignment."""
+        """Drop subscription and assignment."""
         self.type = SubscriptionType.NONE
         self.listener = None
         self.pattern = None
@@ -224,32 +224,32 @@ class SubscriptionState:
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None
 
     def group_subscribe(self, topics: Iterable[str]) -> bool:
-        """For the group's leader: what all members subscribe to. Whether metadata of more topics is needed now."""
+        """As group leader, add the topics of all members; returns whether metadata of more topics is needed."""
         before = self.metadata_topics()
         self._group_subscription = frozenset(topics)
         return not self.metadata_topics() <= before
 
     def reset_group_subscription(self) -> None:
-        """Forget what other members subscribe to."""
+        """Drop the topics of other members."""
         self._group_subscription = frozenset()
 
     @property
     def group_subscription(self) -> frozenset[str]:
-        """What all members subscribe to where this one leads the group, else its own subscription."""
+        """The topics of all members if this one is the group leader, else its own subscription."""
         return self._group_subscription | self.subscription
 
     def metadata_topics(self) -> frozenset[str]:
-        """Topics whose metadata must be known."""
+        """Topics whose metadata is needed."""
         if self.type is not SubscriptionType.USER_ASSIGNED:
             return self.group_subscription
         if self._assigned_topics[0] != self.assignment_id:
             self._assigned_topics = (self.assignment_id, frozenset(each.topic for each in self._assignment))
         return self._assigned_topics[1]
 
-    # What is assigned
+    # Assignment
 
     def assign_from_user(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Read exactly these partitions; whether that is a change. Those kept keep their positions."""
+        """Read exactly these partitions; returns whether that is a change. Those kept keep their positions."""
         self._set_type(SubscriptionType.USER_ASSIGNED)
         wanted = dict.fromkeys(partitions)
         if wanted.keys() == self._assignment.keys():
@@ -258,12 +258,12 @@ class SubscriptionState:
         return True
 
     def assign_from_subscribed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read what the coordinator assigned. Partitions that were assigned before keep state and position."""
+        """Set the coordinator's assignment. Partitions that were assigned before keep state and position."""
         if not self.has_auto_assigned_partitions:
             raise IllegalStateError("partitions cannot be assigned by a group without a subscription to topics")
         self._assign(dict.fromkeys(partitions))
         for state in self._assignment.values():
-            state.pending_revocation = False  # one that was to be revoked may be given back
+            state.pending_revocation = False  # a partition marked for revocation may be assigned again
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._replace_assignment({each: self._assignment.get(each) or PartitionState() for each in partitions})
@@ -274,32 +274,32 @@ class SubscriptionState:
         self.settled = False
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are about to be revoked: nothing of them is handed out any more."""
+        """These are about to be revoked: none of their records are returned any more."""
         for each in partitions:
             if (state := self._assignment.get(each)) is not None:
                 state.pending_revocation = True
 
     @property
     def assigned_partitions(self) -> Collection[TopicPartition]:
-        """The assigned partitions in their order."""
+        """The assigned partitions in order."""
         return self._assignment.keys()
 
     def state_or_none(self, partition: TopicPartition) -> PartitionState | None:
-        """The partition's state, None where it is not assigned (any more)."""
+        """Return the partition's state, None if it is not assigned (any more)."""
         return self._assignment.get(partition)
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """The partition's state. IllegalStateError where it is not assigned."""
+        """Return the partition's state. Raises IllegalStateError if it is not assigned."""
         found = self._assignment.get(partition)
         if found is None:
             assigned = ", ".join(map(str, self._assignment)) or "none"
             raise IllegalStateError(f"{partition} is not assigned to this consumer now (assigned: {assigned})")
         return found
 
-    # Where reading stands
+    # Positions
 
     def seek(self, partition: TopicPartition, position: FetchPosition) -> None:
-        """Read from there, after validation where that is possible."""
+        """Read from there, after validation if that is possible."""
         if position.offset < 0:
             raise InvalidArgumentError(f"cannot seek to offset {position.offset} of {partition}: offsets begin at 0")
         self.settled = False
@@ -310,13 +310,13 @@ class SubscriptionState:
         self.state(partition).settle_at(position)
 
     def request_reset(self, partition: TopicPartition, strategy: OffsetReset | None = None) -> None:
-        """Have the position looked up by `strategy`, by auto.offset.reset for None."""
+        """Reset the position by `strategy`, by auto.offset.reset for None."""
         state = self.state(partition)
         self.settled = False
         state.reset(strategy or self.default_reset)
 
     def complete_reset(self, partition: TopicPartition, strategy: OffsetReset, position: FetchPosition) -> bool:
-        """The position that a reset found; False where somebody sought elsewhere, or revoked it, meanwhile."""
+        """Set the position that a reset found; False if the partition was revoked or seek was called meanwhile."""
         state = self._assignment.get(partition)
         if state is None or state.fetch_state is not FetchState.AWAIT_RESET or state.reset_strategy is not strategy:
             return False
@@ -324,12 +324,12 @@ class SubscriptionState:
         return True
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`."""
+        """Return no records of these until `resume`."""
         for state in [self.state(each) for each in partitions]:
             state.paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out records of these again."""
+        """Return records of these again."""
         for state in [self.state(each) for each in partitions]:
             state.paused = False
 
@@ -338,11 +338,11 @@ class SubscriptionState:
         return {each for each, state in self._assignment.items() if state.paused}
 
     def position(self, partition: TopicPartition) -> FetchPosition | None:
-        """Where the next record is read, None while that is not known. IllegalStateError where not assigned."""
+        """The position, None while unknown. Raises IllegalStateError if not assigned."""
         return self.state(partition).position
 
     def valid_position(self, partition: TopicPartition) -> FetchPosition | None:
-        """The position where it can be relied on: neither reset nor validation is under way."""
+        """The position if it is valid: neither reset nor validation is pending."""
         state = self.state(partition)
         return state.position if state.fetch_state is FetchState.FETCHING else None
 
@@ -353,12 +353,12 @@ class SubscriptionState:
         ]
 
     def is_fetchable(self, partition: TopicPartition) -> bool:
-        """Whether records of the partition may be handed out."""
+        """Whether records of the partition may be returned."""
         state = self._assignment.get(partition)
         return state is not None and state.is_fetchable
 
     def has_all_fetch_positions(self) -> bool:
-        """Whether every assigned partition has a valid position; remembered in `settled`."""
+        """Whether every assigned partition has a valid position; cached in `settled`."""
         self.settled = all(state.fetch_state is FetchState.FETCHING for state in self._assignment.values())
         return self.settled
 
@@ -370,11 +370,11 @@ class SubscriptionState:
         ]
 
     def needs_initializing_positions(self) -> list[TopicPartition]:
-        """Partitions that have no position and nobody looks for one: committed offsets are to be asked for."""
+        """Partitions without a position and without a lookup in progress: committed offsets have to be fetched."""
         return self._in_state(FetchState.INITIALIZING)
 
     def reset_initializing_positions(self) -> list[TopicPartition]:
-        """Have partitions reset for which nothing is committed; those that cannot be, as the policy is none."""
+        """Reset partitions without a committed offset; returns those that cannot be, as auto.offset.reset is none."""
         partitions = self.needs_initializing_positions()
         if self.default_reset is OffsetReset.NONE:
             return partitions
@@ -383,31 +383,31 @@ class SubscriptionState:
         return []
 
     def partitions_needing_reset(self, now_ms: float) -> list[TopicPartition]:
-        """Partitions whose offset is to be looked up now."""
+        """Partitions whose offset lookup is due."""
         return self._in_state(FetchState.AWAIT_RESET, now_ms)
 
     def partitions_needing_validation(self, now_ms: float) -> list[TopicPartition]:
-        """Partitions whose position is to be validated now."""
+        """Partitions whose validation is due."""
         return self._in_state(FetchState.AWAIT_VALIDATION, now_ms)
 
     def set_next_allowed_retry(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
-        """Do not try resets or validations of these again before."""
+        """Do not retry resets or validations of these before `at_ms`."""
         for each in partitions:
             if (state := self._assignment.get(each)) is not None:
                 state.next_retry_at_ms = at_ms
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit without arguments commits: every partition with a valid position."""
+        """Offsets for a commit without arguments: every partition with a valid position."""
         return {
             each: OffsetAndMetadata(state.position.offset, "", state.position.offset_epoch)
             for each, state in self._assignment.items()
             if state.position is not None and state.fetch_state is FetchState.FETCHING
         }
 
-    # Leaders and their epochs
+    # Leader epochs
 
     def maybe_validate_position(self, partition: TopicPartition, leader: LeaderAndEpoch) -> bool:
-        """Have the position validated where the leader is another one than when it was set; whether it is to be."""
+        """Require validation if the leader has changed since the position was set; returns whether it is required."""
         state = self._assignment.get(partition)
         if state is None or state.position is None:
             return False
@@ -421,10 +421,10 @@ class SubscriptionState:
     def complete_validation(
         self, partition: TopicPartition, validated: FetchPosition, end: tuple[int, int] | None
     ) -> LogTruncation | None:
-        """What the leader answered: the end (offset, epoch) of the position's epoch, None where it is not known.
+        """Handle the leader's response: the end (offset, epoch) of the position's epoch, None if unknown.
 
-        A position beyond that end is reset or brought back to it, or told as a LogTruncation where auto.offset.reset is
-        none. Answers that came too late are ignored.
+        A position beyond that end is reset or moved back to it, or returned as a LogTruncation if auto.offset.reset is
+        none. Late responses are ignored.
         """
         state = self._assignment.get(partition)
         if state is None or state.fetch_state is not FetchState.AWAIT_VALIDATION or state.position != validated:
@@ -442,7 +442,7 @@ class SubscriptionState:
         return None
 
     def skip_validation(self, partition: TopicPartition) -> None:
-        """The broker is too old to validate a position: go on reading."""
+        """The broker is too old to validate a position: continue to read."""
         state = self._assignment.get(partition)
         if state is not None and state.fetch_state is FetchState.AWAIT_VALIDATION:
             state.fetch_state = FetchState.FETCHING
@@ -463,17 +463,17 @@ class SubscriptionState:
         return state.preferred_read_replica
 
     def clear_preferred_read_replica(self, partition: TopicPartition) -> int | None:
-        """Go back to the leader; which replica it was."""
+        """Go back to the leader; returns the replica used before."""
         state = self._assignment.get(partition)
         if state is None:
             return None
         before, state.preferred_read_replica = state.preferred_read_replica, None
         return before
 
-    # How far there is to go
+    # Lag
 
     def partition_lag(self, partition: TopicPartition, *, read_committed: bool = False) -> int | None:
-        """Records between position and end as it was last told, None where either is not known."""
+        """The lag: records between position and last known end, None if either is unknown."""
         return self.state(partition).lag(read_committed=read_committed)
 
     def snapshot(self) -> Mapping[TopicPartition, PartitionState]:

@@ -1,4 +1,4 @@
-"""Topics that a consumer is to read and that its cluster does not have: logged once each, and told by `health`."""
+"""Topics that a consumer should read and that do not exist: logged once each, and reported by `health`."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ log = logging.getLogger(__name__)
 
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 MAX_NAMED = 5
-"""Topics that are logged by name, and for which a similar name is looked for, of those that are overdue at once."""
+"""Limit of overdue topics that are logged by name, with a similar name, at one time."""
 
 
 class UnknownTopics:
-    """Call `note` after each answer about the topics that are to be read, from one event loop."""
+    """Call `note` after each metadata response for the topics to read, from one event loop."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._since_ms: dict[str, float] = {}
-        #: Of the topics that were logged, the most similar one that exists.
+        #: The logged topics, each with the most similar existing one.
         self._logged: dict[str, str | None] = {}
         self._logging: asyncio.Task[None] | None = None
 
     @property
     def errors(self) -> dict[str, UnknownTopicError]:
-        """An error for each such topic, by its name."""
+        """Return an error for each such topic, by name."""
         name = self._cluster.name
         return {each: UnknownTopicError(each, name, self._logged.get(each)) for each in self._since_ms}
 
     def note(self, topics: Iterable[str]) -> None:
         """Find those that do not exist by the metadata; log them once they are missing for long.
 
-        For `unknown_topic_timeout_ms` the topic may be about to be created, or the broker have just been started.
+        Before `unknown_topic_timeout_ms` the topic may be about to be created, or the broker may have just started.
         """
         now_ms, known = self._cluster.clock.monotonic_ms(), self._cluster.metadata.errors
         self._since_ms = {each: self._since_ms.get(each, now_ms) for each in topics if known.get(each) in UNKNOWN}
@@ -51,7 +51,7 @@ class UnknownTopics:
             self._logging = asyncio.get_running_loop().create_task(self._log(overdue))
 
     async def close(self) -> None:
-        """Stop looking for similar names."""
+        """Stop the search for similar names."""
         if self._logging is not None:
             self._logging.cancel()
             await asyncio.gather(self._logging, return_exceptions=True)

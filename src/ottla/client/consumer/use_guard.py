@@ -1,4 +1,4 @@
-"""One thread, or one task, in a consumer at a time; and none once it is closed, or in another process."""
+"""Allows one thread or task at a time in a consumer, and none after close or in another process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.env.process import process_id
 
 
 class Guard:
-    """A context for each call that lets everybody in; for the consumer inside of a guarded one."""
+    """A context for each call that admits everybody; for the consumer wrapped by a guarded one."""
 
     closed = False
 
@@ -27,9 +27,9 @@ class Guard:
 
 
 class UseGuard(Guard):
-    """A context for each call. `who` tells the caller apart (a thread's number, a task), `kind` is its word.
+    """A context for each call. `who` identifies the caller (thread id, task); `kind` is the word for it in messages.
 
-    Calls from a callback of a call that is under way belong to that one.
+    Calls from a callback of a running call belong to that call.
     """
 
     def __init__(self, kind: str, who: Callable[[], object]) -> None:
@@ -42,7 +42,7 @@ class UseGuard(Guard):
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to close: it was done, or is the parent process's to do."""
+        """Whether there is nothing left to close: already closed, or owned by the parent process."""
         return self.closed or process_id() != self._process
 
     def __enter__(self) -> None:
@@ -51,7 +51,7 @@ class UseGuard(Guard):
         if process_id() != self._process:
             raise ForkedError("consumer")
         me = self._who()
-        # Between looking and taking nothing is called, so that neither another thread nor a signal comes between.
+        # No call between check and assignment, so that neither another thread nor a signal comes between.
         owner = self._owner
         if owner is None:
             self._owner = me
