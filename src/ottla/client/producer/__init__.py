@@ -1,5 +1,5 @@
-"""The producer: records in, batches out, futures back.
+"""The producer: accepts records, sends batches, returns futures.
 
-`core` takes records and puts them into the batches of `accumulator`; `sender` takes those to the brokers; the facades
-`producer.Producer` (asyncio) and `ottla.client.sync.Producer` (blocking) share both.
+`core` adds records to the batches of `accumulator`; `sender` sends those to the brokers; both facades,
+`producer.Producer` (asyncio) and `ottla.client.sync.Producer` (blocking), are built on them.
 """

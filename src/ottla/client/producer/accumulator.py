@@ -1,8 +1,8 @@
-"""Where records wait until they are sent: a queue of batches per partition, encoded as they come in.
+"""Buffers records until they are sent: a queue of batches per partition, encoded on append.
 
-Any thread appends, the sender takes out; one lock guards all of it and is never held for long. Only who adds to a batch
-that is open needs none (`ProducerCore.append`). What is kept is bounded by `buffer.memory`, of which a batch takes its
-limit from the moment it is begun until it is delivered or given up.
+Any thread appends, the sender drains; one lock guards all of it and is held only briefly. Appending to an open batch
+needs no lock (`ProducerCore.append`). Memory is bounded by `buffer.memory`; a batch reserves its
+limit from its creation until it is delivered or given up.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from ottla.records.batch import BATCH_OVERHEAD
 
 CLOSED = "the producer is closed"
 RECORD_OVERHEAD = 21
-"""The most that lengths, deltas and header count of a record take, as Kafka reckons."""
+"""Upper bound of the lengths, deltas and header count of a record, as Kafka estimates it."""
 FIRST_RATIO = 1.0
 RATIO_BETTER_STEP = 0.005
 RATIO_WORSE_STEP = 0.05
 RATIO_MARGIN = 1.05
-"""Batches are filled as if their records compressed a little less well than is estimated."""
+"""Safety factor: batches are filled as if their records compressed slightly worse than estimated."""
 SMALLEST_RATIO = 0.05
-"""However well records compress, a batch takes at most so many times its size of them."""
+"""Upper bound of a batch's uncompressed records, as a multiple of its size, however well they compress."""
 SMALLEST_LIMIT = 1
-"""Bytes of records that a batch takes at least, where `batch.size` leaves none: each record goes alone."""
+"""Minimal limit of a batch in bytes of records, if `batch.size` is smaller: each record is sent alone."""
 
 
 @dataclass(slots=True, frozen=True)
 class AccumulatorSettings:
-    """What the accumulator needs of the producer's settings."""
+    """The producer settings that the accumulator uses."""
 
     batch_size: int
     linger_ms: int
@@ -49,7 +49,7 @@ class AccumulatorSettings:
 
 
 class PartitionQueue:
-    """The batches of one partition that wait to be sent, the oldest first; the last one may be `open` to records."""
+    """The batches of one partition that wait to be sent, oldest first; the last one may be `open` to records."""
 
     __slots__ = ("_sticky", "batches", "in_flight", "open", "partition")
 
@@ -58,20 +58,20 @@ class PartitionQueue:
         self._sticky = sticky
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
-        #: Batches taken out by the sender and not back.
+        #: Batches that the sender has taken and not put back.
         self.in_flight = 0
 
     def close_open(self) -> None:
-        """No record goes into the last batch any more; now its bytes count for the topic's sticky partition."""
+        """Close the last batch to further records; its bytes are now counted for the topic's sticky partition."""
         batch, self.open = self.open, None
         if batch is not None:
             batch.close()
             if self._sticky.partition == self.partition.partition:
-                # Threads that send at once may count each other's bytes as other ones.
+                # Threads that send concurrently may count each other's bytes in `other_bytes`.
                 self._sticky.add(max(0, batch.builder.size - batch.other_bytes), may_switch=True)
 
     def close_first(self) -> None:
-        """The first batch takes no record any more."""
+        """Close the first batch to further records."""
         if self.batches[0] is self.open:
             self.close_open()
 
@@ -85,10 +85,10 @@ class TopicQueues:
         self, metadata: TopicMetadata, sticky_batch_bytes: int, random: RandomInt, slow_brokers: Collection[int] | None
     ) -> None:
         self.queues: list[PartitionQueue] = []
-        #: How much smaller compression makes the topic's records, as it is estimated.
+        #: Estimated compression ratio of the topic's records.
         self.ratio = FIRST_RATIO
         self.used_at_ms = 0.0
-        #: Brokers to be avoided; None without adaptive partitioning.
+        #: Brokers to avoid; None without adaptive partitioning.
         self._slow_brokers = slow_brokers
         measure = None if slow_brokers is None else self._measure
         self.metadata = metadata
@@ -96,7 +96,7 @@ class TopicQueues:
         self.learn(metadata)
 
     def _measure(self, sticky: StickyState) -> None:
-        """Tell how many batches wait per partition, but for those whose broker has no leader or a slow one."""
+        """Report the number of waiting batches per partition, except partitions without leader or with a slow one."""
         slow = self._slow_brokers or ()
         lengths, partitions = [], []
         for queue, partition in zip(self.queues, self.metadata.partitions, strict=False):
@@ -106,7 +106,7 @@ class TopicQueues:
         sticky.update_load(lengths, partitions, self.count if self.queues else 0)
 
     def compressed(self, before: int, after: int) -> None:
-        """Learn how well the records compress: fast where it gets worse, slowly where better, as Java's estimate."""
+        """Update the compression ratio: fast if it gets worse, slowly if it gets better, as in Java."""
         ratio = after / before
         if ratio > self.ratio:
             self.ratio = min(max(self.ratio + RATIO_WORSE_STEP, ratio), 1.0)
@@ -114,17 +114,17 @@ class TopicQueues:
             self.ratio = max(self.ratio - RATIO_BETTER_STEP, ratio, SMALLEST_RATIO)
 
     def learn(self, metadata: TopicMetadata) -> None:
-        """The topic's metadata have changed; it may have more partitions now."""
+        """Apply new metadata of the topic; it may have more partitions."""
         self.metadata = metadata
         count = len(metadata.partitions)
         for partition in range(len(self.queues), count):
             self.queues.append(PartitionQueue(TopicPartition(metadata.name, partition), self.sticky))
-        self.count = count  # behind the queues: who looks at it need not hold the lock
+        self.count = count  # set after the queues: readers of it need not hold the lock
         self.sticky.learn(metadata)
 
 
 class Accumulator:
-    """All queues. `wake` is called, in the appending thread and without the lock, when the sender may have work."""
+    """All queues. `wake` is called in the appending thread, without the lock, if the sender may have work."""
 
     def __init__(
         self,
@@ -140,10 +140,10 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         #: Queues that have batches.
         self.active: dict[PartitionQueue, None] = {}
-        #: Batches that are not delivered nor given up, in the order in which they were begun.
+        #: Batches neither delivered nor given up, in the order of their creation.
         self.incomplete: dict[ProducerBatch, None] = {}
         self.used_bytes = 0
-        #: Brokers that do not take requests (`partitioner.availability.timeout.ms`); the sender knows them.
+        #: Brokers that do not accept requests (`partitioner.availability.timeout.ms`); set by the sender.
         self.slow_brokers: set[int] = set()
         self.home = SenderHome()
         self._clock = clock
@@ -151,14 +151,14 @@ class Accumulator:
         self._wake = wake
         self._compresses = compresses
         self._random = random or random_int()
-        #: What was last too much.
+        #: The size for which memory was last found insufficient.
         self._wanted_bytes = 0
         self._space_waiters: list[Callable[[], None]] = []
         self._flushes = 0
         self._closed = False
 
     def topic(self, metadata: TopicMetadata) -> TopicQueues:
-        """The topic's queues, which learn of new partitions here."""
+        """Return the topic's queues, updated for new partitions."""
         with self.lock:
             known = self.topics.get(metadata.name)
             if known is None:
@@ -182,9 +182,9 @@ class Accumulator:
         size: int,
         callback: Callback | None = None,
     ) -> RecordFuture | None:
-        """Add a record to the last batch of a partition, of the sticky one for -1; None where `buffer.memory` is full.
+        """Append a record to a partition (-1: the sticky one). Returns None if `buffer.memory` is full.
 
-        `size` is the most that the record can take. Raises ClientClosedError, and what the encoding of records raises
+        `size` is the upper bound of the record's size. Raises ClientClosedError, and encoding errors
         for wrong types.
         """
         has_news = False
@@ -202,7 +202,7 @@ class Accumulator:
                             break
                         has_news = True
                         queue.close_open()
-                        continue  # perhaps to another partition
+                        continue  # the next attempt may choose another partition
                     batch = self._begin(topic, queue, size)
                     if batch is None:
                         return None
@@ -213,7 +213,7 @@ class Accumulator:
                 if partition >= 0:
                     batch.other_bytes += batch.builder.size - before
                 if batch.builder.size >= batch.builder.limit:
-                    queue.close_open()  # full: it need not linger
+                    queue.close_open()  # full: no need to linger
                     has_news = True
                 future = RecordFuture(batch.result, index, timestamp, key_size, value_size)
                 if callback is not None:
@@ -222,11 +222,11 @@ class Accumulator:
                 self._wake()
             return future
         except KeyboardInterrupt:
-            self._wake()  # a batch may have been begun of which the sender knows nothing
+            self._wake()  # a batch may have been created that the sender does not know of
             raise
 
     def has_room(self, topic: TopicQueues, partition: int, size: int) -> bool:
-        """Whether a record of about this size fits into the partition's open batch, so that none is begun."""
+        """Whether a record of about this size fits into the partition's open batch."""
         batch = topic.queues[partition].open
         return batch is not None and batch.builder.size + size <= batch.builder.limit
 
@@ -245,7 +245,7 @@ class Accumulator:
         return ProducerBatch(queue.partition, limit, reserved, now, self.lock, self.home)
 
     def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch, *, is_open: bool = True) -> None:
-        # An interrupt (Ctrl-C) can come behind a call: the only one is the last, when all is done.
+        # KeyboardInterrupt can be raised after a call: the only call comes last, when all is consistent.
         self.used_bytes += batch.reserved
         self.incomplete[batch] = None
         self.active[queue] = None
@@ -253,7 +253,7 @@ class Accumulator:
         queue.batches.append(batch)
 
     def close(self) -> None:
-        """Begin no batch any more: who is just about to add a record to one would wait for ever."""
+        """Create no more batches: a thread about to append to a new one would wait forever."""
         with self.lock:
             self._closed = True
 
@@ -262,9 +262,9 @@ class Accumulator:
             raise ClientClosedError(CLOSED)
 
     def add_batch(self, topic: TopicQueues, batch: ProducerBatch, *, is_sticky: bool) -> None:
-        """Add a batch that is complete already, behind what waits; `is_sticky` where the sticky partition was meant.
+        """Add a complete batch at the end of its queue; `is_sticky` if it was for the sticky partition.
 
-        ClientClosedError.
+        Raises ClientClosedError.
         """
         queue = topic.queues[batch.partition.partition]
         try:
@@ -279,7 +279,7 @@ class Accumulator:
             self._wake()
 
     def room_for(self, size: int) -> bool:
-        """Whether a batch of this size could be begun now."""
+        """Whether there is memory for a batch of this size."""
         fits = self._fits(size)
         if not fits:
             self._wanted_bytes = size
@@ -289,9 +289,9 @@ class Accumulator:
         return not self.used_bytes or self.used_bytes + size <= self.settings.buffer_memory
 
     def when_space(self, waiter: Callable[[], None]) -> bool:
-        """Have `waiter` called when memory comes free; False where it did since it was last found full.
+        """Call `waiter` when memory is released; False if that happened since it was last found full.
 
-        Batches do not linger while somebody waits.
+        Batches do not linger while there are waiters.
         """
         with self.lock:
             if self._fits(self._wanted_bytes):
@@ -301,20 +301,20 @@ class Accumulator:
         return True
 
     def forget_waiter(self, waiter: Callable[[], None]) -> None:
-        """The waiter has given up."""
+        """Remove a waiter that has given up."""
         with self.lock:
             if waiter in self._space_waiters:
                 self._space_waiters.remove(waiter)
 
     def due_ms(self, queue: PartitionQueue) -> float:
-        """From when on the queue's first batch may be sent."""
+        """Return when the queue's first batch may be sent."""
         head = queue.batches[0]
         if head.is_closed or self._flushes or self._space_waiters:
             return head.not_before_ms
         return max(head.not_before_ms, head.created_ms + self.settings.linger_ms)
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """The first batch of the queue, closed; the caller holds the lock."""
+        """Take the first batch of the queue, and close it; the caller holds the lock."""
         queue.close_first()
         batch = queue.batches.popleft()
         batch.close()
@@ -324,7 +324,7 @@ class Accumulator:
         return batch
 
     def put_back(self, queue: PartitionQueue, batches: list[ProducerBatch]) -> None:
-        """Batches are to be sent again: before all that were never sent, in the order of their numbers."""
+        """Put batches back for a retry: before all that were never sent, in the order of their sequence numbers."""
         with self.lock:
             queue.in_flight -= 1
             self.active[queue] = None
@@ -338,7 +338,7 @@ class Accumulator:
                 waiting.insert(place + offset, batch)
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Parts take the place of a batch that is split: they count in its stead."""
+        """Replace a batch by its parts after a split; they take over its memory."""
         with self.lock:
             if self.incomplete.pop(batch, 0) is None:
                 self.used_bytes -= batch.reserved
@@ -347,7 +347,7 @@ class Accumulator:
                 self.incomplete[part] = None
 
     def remove(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A batch is given up; where it waits, it waits no longer."""
+        """Give up a batch; removes it from the queue."""
         with self.lock:
             if batch is queue.open:
                 queue.close_open()
@@ -358,7 +358,7 @@ class Accumulator:
                     del self.active[queue]
 
     def release(self, batch: ProducerBatch) -> None:
-        """The batch was delivered or given up: its memory is free."""
+        """Release the memory of a batch that was delivered or given up."""
         with self.lock:
             if self.incomplete.pop(batch, 0) is None:
                 self.used_bytes -= batch.reserved
@@ -367,17 +367,17 @@ class Accumulator:
             waiter()
 
     def oldest(self) -> ProducerBatch | None:
-        """The batch that was begun first of those that are not delivered."""
+        """Return the oldest batch that is not delivered."""
         with self.lock:
             return next(iter(self.incomplete), None)
 
     def holds(self, topic: str) -> bool:
-        """Whether records for the topic wait, or are on their way."""
+        """Whether records for the topic wait, or are in flight."""
         with self.lock:
             return any(queue.batches or queue.in_flight for queue in self.topics[topic].queues)
 
     def topics_in_use(self, since_ms: float) -> list[str]:
-        """The topics to which records were sent since then (monotonic), or are still being sent."""
+        """Return the topics with records sent since then (monotonic), or still to be sent."""
         with self.lock:
             return [
                 name
@@ -386,13 +386,13 @@ class Accumulator:
             ]
 
     def begin_flush(self) -> list[ProducerBatch]:
-        """Let nothing linger until `end_flush`; the batches that are not delivered yet."""
+        """Stop lingering until `end_flush`; returns the batches that are not delivered yet."""
         with self.lock:
             self._flushes += 1
             return list(self.incomplete)
 
     def end_flush(self) -> None:
-        """Batches may linger again."""
+        """Allow batches to linger again."""
         with self.lock:
             self._flushes -= 1
 

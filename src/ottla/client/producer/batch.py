@@ -1,4 +1,4 @@
-"""Records of one partition that travel together, encoded as they come in."""
+"""A batch of records of one partition, encoded on append."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ottla.records.compression import Compression
 
 
 class ProducerBatch:
-    """A batch in the accumulator or on its way. The accumulator's lock guards it while records are added.
+    """A batch in the accumulator or in flight. The accumulator's lock guards it while records are added.
 
-    `limit` is how many bytes of encoded records it takes; `reserved` what it counts for in `buffer.memory`. Times are
+    `limit` is the maximal size of its encoded records; `reserved` its share of `buffer.memory`. Times are
     milliseconds of the monotonic clock.
     """
 
@@ -50,7 +50,7 @@ class ProducerBatch:
         self.builder = RecordsBuilder(limit)
         self.result = BatchResult(partition, lock, home)
         self.reserved = reserved
-        #: Bytes of records that were not for the sticky partition: they have a key, or their partition was chosen.
+        #: Bytes of records not meant for the sticky partition: with a key, or with a given partition.
         self.other_bytes = 0
         self.created_ms = created_ms
         self.drained_ms = 0.0
@@ -58,40 +58,40 @@ class ProducerBatch:
         self.attempts = 0
         #: Why the last attempt failed.
         self.last_error: Exception | None = None
-        #: Set when the batch is closed for good, that is when it is taken out to be sent.
+        #: Set when the batch is closed, that is when it is taken to be sent.
         self.record_count = 0
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
-        #: Whether it got another number than it was first sent with.
+        #: Whether its sequence number has changed since it was first sent.
         self.was_renumbered = False
         self.encoded: bytes | memoryview[int] | None = None
-        #: Whether it was framed where its records lie: those bytes may still be on their way, so once only.
+        #: Whether it was framed in place, in the buffer of its records: done only once, as the bytes may be in flight.
         self._was_framed = False
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in a request; of records that are not compressed yet, their uncompressed size."""
+        """Size in a request; for records not compressed yet, their uncompressed size."""
         return len(self.encoded) if self.encoded is not None else self.builder.size + BATCH_OVERHEAD
 
     @property
     def is_closed(self) -> bool:
-        """Whether no record may be added any more."""
+        """Whether the batch accepts no more records."""
         return self.builder.is_closed
 
     def close(self) -> None:
-        """No record may be added any more."""
-        self.builder.close()  # before it counts: who adds to an open batch does not hold the lock
+        """Stop accepting records."""
+        self.builder.close()  # before it counts: a thread that appends to an open batch holds no lock
         self.record_count = self.builder.count
 
     def renumber(self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_new: bool = False) -> None:
-        """Give the batch another place in the producer's sequence; its bytes are framed again when it is next sent."""
+        """Set producer id, epoch and sequence number; the batch is framed again when it is next sent."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         self.was_renumbered = not is_new
         self.encoded = None
 
     def encode(self, compression: Compression, level: int | None) -> bytes | memoryview[int]:
-        """The batch as it is sent; made once, unless it is numbered again."""
+        """Return the batch as it is sent; encoded once, unless it is renumbered."""
         if self.encoded is None:
             identity = self.producer_id, self.producer_epoch, self.base_sequence
             if compression == Compression.NONE and not self._was_framed:

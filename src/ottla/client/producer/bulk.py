@@ -1,7 +1,7 @@
-"""Many records at once: `send_many` and `send_arrow`, without a future per record and with larger batches.
+"""Bulk sending: `send_many` and `send_arrow`, without a future per record and with larger batches.
 
-Both are generators that give what has to be waited for (`Wait`, and None for a turn of the event loop), since a caller
-in a thread waits in another way than one in a loop; they return the future. Where waiting was in vain, the
+Both are generators that yield what the caller has to wait for (`Wait`, or None for one turn of the event loop), since
+threads and tasks wait differently; they return the future. If the wait fails, the
 error is thrown into them.
 """
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     import pyarrow
 
 BULK_BATCH_BYTES = 256 * 1024
-"""Bytes of a batch where many records are at hand, unless `batch.size` says more or `max.request.size` less."""
+"""Batch size for bulk sends, unless `batch.size` is larger or `max.request.size` smaller."""
 
 PAIR = 2
 PAIRS_PER_CALL = 2500
-"""Pairs that are encoded before the loop looks up."""
+"""Pairs that one call of `append_pairs` encodes at most."""
 
 WITHOUT_KEY = -1
-"""In the place of a partition: whichever is the topic's sticky one."""
+"""Stands for the topic's sticky partition in place of a partition number."""
 
 Steps = Generator[tuple[Wait | None, str], None, BulkFuture]
 
 
 def bulk_future(given: Any) -> BulkFuture:
-    """The future to fill: the caller's, a new one for None. InvalidArgumentError for anything else."""
+    """Return the future to fill: the given one, or a new one for None. Else raises InvalidArgumentError."""
     if given is None:
         return BulkFuture()
     if not isinstance(given, BulkFuture):
@@ -48,7 +48,7 @@ def bulk_future(given: Any) -> BulkFuture:
 
 
 def interrupted(steps: Steps, future: BulkFuture, error: BaseException) -> None:
-    """Give up `steps` where their caller was cancelled or interrupted; a note of the error says how much was sent."""
+    """Abort `steps` after a cancellation or interrupt; adds a note to the error that says how much was sent."""
     if not isinstance(error, Exception):
         steps.close()
         error.add_note(f"{future.count} records were handed over before that, and will be sent; the others were not")
@@ -57,8 +57,8 @@ def interrupted(steps: Steps, future: BulkFuture, error: BaseException) -> None:
 class _Batches:
     """The open batches of one topic.
 
-    A partition has one open batch at most, or its records would not keep their order. Records without a key go into
-    that of the sticky partition, beside those whose key leads there, until it is full: `WITHOUT_KEY` stands for it.
+    A partition has at most one open batch, to keep the order of its records. Records without a key go into
+    the sticky partition's batch, together with keyed records of that partition, until it is full: `WITHOUT_KEY`.
     """
 
     def __init__(self, core: ProducerCore, topic: str, limit: int, future: BulkFuture) -> None:
@@ -66,17 +66,17 @@ class _Batches:
         self._topic = topic
         self._limit = limit
         self._future = future
-        #: By partition; one of them is there under `WITHOUT_KEY`, too.
+        #: By partition; the sticky partition's batch is also listed under `WITHOUT_KEY`.
         self.open: dict[int, ProducerBatch] = {}
-        #: The open batches' builders by partition, the last one is that for records without a key.
+        #: The builders of the open batches by partition; the last one is for records without a key.
         self.builders: list[RecordsBuilder | None] = [None]
 
     def queues(self) -> TopicQueues | None:
-        """The topic's queues, None where its metadata have to be waited for."""
+        """Return the topic's queues, None if its metadata is missing."""
         return self._core.queues_of(self._topic)
 
     def begin(self, queues: TopicQueues, partition: int) -> ProducerBatch:
-        """A batch for a partition; for `WITHOUT_KEY` that of the sticky partition, a new one unless it is open."""
+        """Return a batch for a partition; for `WITHOUT_KEY` that of the sticky partition, created unless it is open."""
         number = queues.sticky.partition if partition < 0 else partition
         batch = self.open.get(number)
         if batch is None:
@@ -85,7 +85,7 @@ class _Batches:
             where = queues.queues[number].partition
             batch = ProducerBatch(where, self._limit, 0, now, accumulator.lock, accumulator.home)
         self._put(batch, {number, partition})
-        if len(self.builders) != queues.count + 1:  # the first, or there are new partitions
+        if len(self.builders) != queues.count + 1:  # the first batch, or partitions were added
             self.builders = [None] * (queues.count + 1)
             for number, each in self.open.items():
                 self.builders[number] = each.builder
@@ -98,7 +98,7 @@ class _Batches:
                 self.builders[place] = batch.builder
 
     def drop(self, batch: ProducerBatch) -> list[int]:
-        """The batch is open no longer; where it was."""
+        """Remove a batch from the open ones; returns the keys it was listed under."""
         places = [place for place in (batch.partition.partition, WITHOUT_KEY) if self.open.get(place) is batch]
         for place in places:
             del self.open[place]
@@ -106,12 +106,12 @@ class _Batches:
         return places
 
     def finish(self, batch: ProducerBatch, *, waits: bool = True) -> Steps:
-        """Hand a batch over to the sender, once there is room for it. RecordTooLargeError.
+        """Hand a batch over to the sender, once there is room for it. Raises RecordTooLargeError.
 
-        Where there is no room and nobody waits for it, ClientTimeoutError; the batch stays here then.
+        With `waits` False and no room, raises ClientTimeoutError; the batch stays here then.
         """
         places = self.drop(batch)
-        if not batch.builder.count:  # its first record was refused
+        if not batch.builder.count:  # its first record was rejected
             return self._future
         size = batch.builder.size + BATCH_OVERHEAD
         if size > self._core.config.max_request_size:
@@ -128,7 +128,7 @@ class _Batches:
         self._core.check_open()
         batch.reserved = size
         queues = self._core.accumulator.topics[self._topic]
-        # Its time begins now, however slowly the records came.
+        # Its delivery timeout starts now, however slowly the records came.
         queues.used_at_ms = batch.created_ms = self._core.cluster.clock.monotonic_ms()
         self._core.accumulator.add_batch(queues, batch, is_sticky=WITHOUT_KEY in places)
         self._future.add_batch(batch.result, batch.builder.count)
@@ -136,14 +136,14 @@ class _Batches:
         return self._future
 
     def finish_all(self) -> Steps:
-        """Hand over all batches."""
+        """Hand all batches over to the sender."""
         for batch in dict.fromkeys(self.open.values()):
             yield from self.finish(batch)
         return self._future
 
 
 class Bulk:
-    """Sends many records for one producer."""
+    """Bulk sending for one producer."""
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
@@ -152,7 +152,7 @@ class Bulk:
         self._limit = max(min(max(config.batch_size, BULK_BATCH_BYTES), largest), 1)
 
     def many(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
-        """Records, or pairs of key and value for `topic`. What was taken before a record that is refused is sent."""
+        """Send records, or pairs of key and value for `topic`. Records before a rejected one are sent."""
         if isinstance(records, str | bytes) or not isinstance(records, Iterable):
             raise InvalidArgumentError(
                 f"send_many takes a list or another iterable of ProducerRecords or pairs, not {records!r:.80}"
@@ -177,7 +177,7 @@ class Bulk:
     def _finish_rest(
         filled: dict[str, _Batches], future: BulkFuture, error: Exception
     ) -> Generator[tuple[Wait | None, str], None, None]:
-        """Hand over what was read before an error; where the error is that the time was up, without further waiting."""
+        """Hand over what was read before an error; after a timeout, without further waiting."""
         waits = not isinstance(error, ClientTimeoutError)
         dropped = 0
         for batches in filled.values():
@@ -193,7 +193,7 @@ class Bulk:
     def _fill(
         self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches], future: BulkFuture
     ) -> Steps:
-        """Encode the records into batches. This is the loop for each record that `_left_over` leaves over."""
+        """Encode the records into batches. The slow path: handles each record that `_left_over` yields."""
         batches: _Batches | None = None
         name, headers, wanted, given, is_record = "", (), None, None, False
         count = 0
@@ -228,7 +228,7 @@ class Bulk:
                 index = batch.builder.append(timestamp if given is None else given, key, value, headers)
             except TypeError as error:
                 raise InvalidArgumentError(f"a record for topic {name} cannot be sent: {error}") from error
-            while index < 0:  # the sticky partition's batch, which is open already, may have no room either
+            while index < 0:  # even the sticky partition's open batch may be full
                 yield from batches.finish(batch)
                 timestamp = now_ms()
                 found = batches.queues()
@@ -239,7 +239,7 @@ class Bulk:
         return future
 
     def _left_over(self, records: Iterable[Any], topic: str | None, filled: dict[str, _Batches]) -> Iterator[Any]:
-        """Add plain pairs to batches that are open and have room, many at a time; what else there is, in its place."""
+        """Append plain pairs to open batches with room, many at a time; yields all other records, in order."""
         if topic is None or self._core.config.partitioner_ignore_keys:
             yield from records
             return
@@ -251,7 +251,7 @@ class Bulk:
             chunk: list[Any] = []
             try:
                 chunk.extend(islice(iterator, PAIRS_PER_CALL))
-            except Exception as error:  # what came before it is taken
+            except Exception as error:  # records before the error are accepted
                 failure = error
             yield from self._left_over_of(chunk, topic, filled)
             if not chunk:
@@ -307,7 +307,7 @@ class Bulk:
             )
 
     def _each(self, records: Iterable[Any], topic: str | None, future: BulkFuture) -> Steps:
-        """One by one, for serializers, interceptors and partitioners that want to see each record."""
+        """Send one by one, for serializers, interceptors and partitioners that have to see each record."""
         for item in records:
             where, value, key, partition, timestamp, headers = self._taken_apart(item, topic)
             if where is None:
@@ -327,7 +327,7 @@ class Bulk:
     def arrow(
         self, data: Any, topic: str | None, columns: dict[str, str | None], partition: int | None, future: BulkFuture
     ) -> Steps:
-        """A table or record batch; `columns` names those for key, value, partition, timestamp, headers and topic."""
+        """Send a table or record batch; `columns` names those for key, value, partition, timestamp, headers, topic."""
         if topic is not None and topic.__class__ is not str:
             topic = topic_name(topic)
         for role, name in columns.items():
@@ -370,9 +370,9 @@ class Bulk:
         return future
 
     def _with_sticky(self, chosen: Any, values: Any, queues: TopicQueues) -> Any:
-        """The rows' partitions, where some are null: those become the topic's sticky partition.
+        """Replace null partitions of the rows by the topic's sticky partition.
 
-        Another one follows after each batch's worth of their bytes, as where records come one by one.
+        It switches after each batch's worth of bytes, as with single records.
         """
         import pyarrow
         import pyarrow.compute as compute
@@ -394,7 +394,7 @@ class Bulk:
 
 
 def _as_arrow(data: Any) -> Any:
-    """A table or record batch as it is, and what others have that can be one (Arrow's PyCapsule interface)."""
+    """Return a table or record batch unchanged; converts objects with Arrow's PyCapsule interface."""
     import pyarrow
 
     if isinstance(data, pyarrow.Table | pyarrow.RecordBatch):
@@ -410,7 +410,7 @@ def _as_arrow(data: Any) -> Any:
 
 
 def _by_topic(data: Any, topic: str | None, column: str | None) -> Iterator[tuple[str, Any]]:
-    """The rows of each topic, in their order."""
+    """Yield the rows of each topic, in order."""
     import pyarrow.compute
 
     if topic is not None:
@@ -446,7 +446,7 @@ def _column(data: Any, role: str, name: str | None) -> pyarrow.ChunkedArray | py
 
 
 def _source(found: dict[str, Any], now_ms: int) -> Any:
-    """The columns as the encoder takes them. InvalidArgumentError for types that it does not."""
+    """Return the columns as the encoder takes them. Raises InvalidArgumentError for unsupported types."""
     import pyarrow
 
     from ottla.records.from_arrow import source_of
@@ -464,7 +464,7 @@ def _source(found: dict[str, Any], now_ms: int) -> Any:
 
 
 def _check_times(column: Any) -> None:
-    """InvalidArgumentError for a timestamp before 1970: a record's is not negative, as in Java's producer."""
+    """Raise InvalidArgumentError for a negative timestamp (before 1970), as Java's producer does."""
     import pyarrow
     import pyarrow.compute as compute
 
@@ -480,7 +480,7 @@ def _check_times(column: Any) -> None:
 
 
 def _partitions(found: dict[str, Any], partition: int | None, count: int, *, ignores_keys: bool) -> Any:
-    """The rows' partitions as an Arrow array, null for any; None where that holds for all rows, or `partition` does."""
+    """Return the rows' partitions as an Arrow array, null for any; None if all are null, or `partition` is for all."""
     import pyarrow
     import pyarrow.compute
 
@@ -511,7 +511,7 @@ def _partitions(found: dict[str, Any], partition: int | None, count: int, *, ign
 
 
 def _rows(chosen: Any, partition: int | None, count: int) -> Iterator[tuple[int, Any]]:
-    """Partitions with their rows, None for all; where none was chosen for any row, that is for `WITHOUT_KEY`."""
+    """Yield partitions with their rows, None for all rows; `WITHOUT_KEY` if no row has a partition."""
     if chosen is None or chosen.null_count == len(chosen):
         yield WITHOUT_KEY if partition is None else partition, None
         return

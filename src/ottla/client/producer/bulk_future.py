@@ -1,4 +1,4 @@
-"""One future for many records: where they went, as ranges of offsets."""
+"""One future for many records: their partitions and offsets, as ranges."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ottla.env.threads import monotonic_s
 
 
 class OffsetRange(NamedTuple):
-    """Records that lie one behind the other: `start` is the first one's offset, `end` that after the last one's.
+    """Consecutive records: `start` is the first one's offset, `end` the last one's plus 1.
 
-    Both are -1 where the broker did not tell (acks=0); `record_count` says how many they are.
+    Both are -1 if the broker returned no offset (acks=0); `record_count` is the number of records.
     """
 
     topic: str
@@ -28,7 +28,7 @@ class OffsetRange(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """Records `first` to `end` (exclusive) of a batch; whether nobody else's are in it."""
+    """Records `first` to `end` (exclusive) of a batch; whether the batch holds no other records."""
 
     result: BatchResult
     first: int
@@ -37,19 +37,19 @@ class _Stretch(NamedTuple):
 
 
 class BulkFuture:
-    """The future of many records. Await it in asyncio, or use `result` in a thread; `count` is how many they are."""
+    """The future of many records. Await it in asyncio, or call `result` in a thread; `count` is their number."""
 
     def __init__(self) -> None:
         self.count = 0
         self._stretches: list[_Stretch] = []
 
     def add_batch(self, result: BatchResult, count: int) -> None:
-        """All records of a batch belong to it."""
+        """Add all records of a batch."""
         self.count += count
         self._stretches.append(_Stretch(result, 0, count, is_whole=True))
 
     def add_record(self, future: RecordFuture) -> None:
-        """A single record belongs to it."""
+        """Add a single record."""
         self.count += 1
         result, index = future.follow()
         last = self._stretches[-1] if self._stretches else None
@@ -63,9 +63,9 @@ class BulkFuture:
         return all(stretch.result.is_done for stretch in self._stretches)
 
     def result(self, timeout_s: float | None = None) -> list[OffsetRange]:
-        """Where the records went, in the order of topics, partitions and offsets; the caller waits.
+        """Wait for the records, and return their offset ranges in the order of topics, partitions and offsets.
 
-        Raises DeliveryError where some were not delivered, ClientTimeoutError.
+        Raises DeliveryError if some were not delivered, ClientTimeoutError.
         """
         pending = [stretch.result for stretch in self._stretches if not stretch.result.is_done]
         if any(result.blocks_sender for result in pending):
@@ -89,7 +89,7 @@ class BulkFuture:
         return self._told()
 
     def _tell(self) -> None:
-        """Somebody asks what became of the records, so that `flush` need not tell."""
+        """Mark the results as retrieved, so that `flush` does not report them again."""
         for stretch in self._stretches:
             if stretch.is_whole:
                 stretch.result.tell_all()
@@ -120,7 +120,7 @@ class BulkFuture:
 
 
 def _parts(stretch: _Stretch) -> Iterator[_Stretch]:
-    """The stretch in the batches that its records travelled in at last."""
+    """Split a stretch by the batches that its records were finally sent in."""
     parts = stretch.result.parts
     if parts is None:
         yield stretch

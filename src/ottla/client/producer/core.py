@@ -1,4 +1,4 @@
-"""What the asyncio producer and the blocking one have in common: everything but how they wait."""
+"""Shared by the asyncio producer and the sync client: everything except how they wait."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ FORKED = "the producer belongs to the parent process"
 
 
 class Wait(Enum):
-    """What a record has to wait for before it can be taken."""
+    """What has to be available before a record can be accepted."""
 
     TOPIC = "the topic's metadata"
     MEMORY = "room in buffer.memory"
 
 
 class ProducerCore:
-    """Takes records in any thread; everything else belongs to the event loop of `cluster`.
+    """Accepts records in any thread; everything else runs in the event loop of `cluster`.
 
-    `wake` is called, in the appending thread, when the sender may have work.
+    `wake` is called in the appending thread if the sender may have work.
     """
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, wake: Callable[[], None]) -> None:
         self.config = config
         self.cluster = cluster
-        #: Why no record is taken any more; None while they are.
+        #: Why records are refused; None while they are accepted.
         self.refusal: str | None = None
         self.failures = Failures()
         settings = AccumulatorSettings(
@@ -90,12 +90,12 @@ class ProducerCore:
         self._partitioner = partitioner_of(config.partitioner_class, config.originals)
         self._switches = hasattr(self._partitioner, "on_new_batch")
         self._looked_again: set[str] = set()
-        #: Questions for topics whose askers' time was up.
+        #: Metadata requests for topics whose callers have timed out.
         self._lookups: dict[str, asyncio.Task[None]] = {}
         self._closed_user_code = False
         self.interceptors = ProducerInterceptors.of(config)
         self._serializing = SerializingAppend(config, self.append)
-        #: As `append`, of keys and values that are still to be serialized.
+        #: Same as `append`, for keys and values before serialization.
         self.take: Callable[..., RecordFuture | Wait] = (
             self._serializing.take if self._serializing.is_needed else self.append
         )
@@ -105,12 +105,12 @@ class ProducerCore:
         _alive.add(self)
 
     def start(self) -> None:
-        """Begin to send; in the event loop."""
+        """Start the sender; in the event loop."""
         self.accumulator.home.loop = asyncio.get_running_loop()
         self._sender = Sender(self.cluster, self.config, self.accumulator, self._figures, self.failures.add)
 
     def metrics(self) -> dict[str, float]:
-        """Figures by Kafka's names."""
+        """Return metrics by Kafka's names."""
         return self._metrics.read()
 
     def step(self) -> None:
@@ -119,21 +119,21 @@ class ProducerCore:
             self._sender.wake()
 
     def appended(self) -> None:
-        """In the event loop: a batch was begun."""
+        """In the event loop: a batch was created."""
         if self._sender is not None:
             self._sender.appended()
 
     def step_now(self) -> None:
-        """In the event loop, called by it and not by somebody who is at work there: do what there is to do."""
+        """In the event loop's own callback, not inside the sender's work: do all pending work."""
         if self._sender is not None:
             self._sender.step()
 
     def hurry(self) -> None:
-        """By who waits in an event loop for what he sent: in the sender's own it need not wait until it is its turn."""
+        """For a caller waiting in an event loop for what it sent: run the sender now if that is its loop."""
         if self._sender is not None and self.accumulator.home.is_here:
             self._sender.hurry()
 
-    # For an open batch it is the accumulator's append without its lock. As a method, that would cost 5 to 9 % of the
+    # For an open batch this is the accumulator's append without its lock. As a method it would cost 5 to 9 % of the
     # processor time of a record (decision 63).
     def append(
         self,
@@ -146,7 +146,7 @@ class ProducerCore:
         callback: Callback | None = None,
         original: tuple[Any, Any] | None = None,
     ) -> RecordFuture | Wait:
-        """Put a record into a batch, or say what it has to wait for. `original` are key and value as they were given.
+        """Append a record to a batch, or return what to wait for. `original` is the key and value before serialization.
 
         Raises ClientClosedError, InvalidArgumentError, RecordTooLargeError.
         """
@@ -154,7 +154,7 @@ class ProducerCore:
             raise self._refused()
         queues = self._topics.get(topic)
         known = self._metadata.topics.get(topic)
-        if queues is None or queues.metadata is not known:  # as `queues_of`, without a call
+        if queues is None or queues.metadata is not known:  # inlined `queues_of`
             if known is None:
                 return Wait.TOPIC
             queues = self.accumulator.topic(known)
@@ -201,7 +201,7 @@ class ProducerCore:
         return Wait.MEMORY if future is None else future
 
     def queues_of(self, topic: str) -> TopicQueues | None:
-        """The topic's queues, None where its metadata have to be waited for."""
+        """Return the topic's queues, None if its metadata is missing."""
         queues = self._topics.get(topic)
         known = self._metadata.topics.get(topic)
         if known is None or (queues is not None and queues.metadata is known):
@@ -210,11 +210,11 @@ class ProducerCore:
 
     @property
     def needs_each_record(self) -> bool:
-        """Whether code of the user's wants to see each record."""
+        """Whether user code has to see each record."""
         return self._serializing.is_needed or bool(self.interceptors) or self._partitioner is not None
 
     def check_no_partitioner(self, method: str) -> None:
-        """InvalidArgumentError where partitions are not to be chosen here."""
+        """Raise InvalidArgumentError if a custom partitioner is configured."""
         if self._partitioner is not None:
             raise InvalidArgumentError(f"{method} does not ask partitioner.class; use send_many, or leave it out")
 
@@ -227,7 +227,7 @@ class ProducerCore:
             raise RecordTooLargeError(topic, size, f"buffer.memory of the producer ({self.config.buffer_memory})")
 
     def _check_partition(self, queues: TopicQueues, partition: int) -> Wait:
-        """A partition that is not known: it may be a new one, unless what is known of the topic is."""
+        """Return what to wait for with an unknown partition: it may be new, unless the topic's metadata is fresh."""
         name = queues.metadata.name
         if partition >= 0 and self._metadata.is_fresh(name) and name not in self._looked_again:
             self._looked_again.add(name)
@@ -241,7 +241,7 @@ class ProducerCore:
     def _ask_partitioner(
         self, queues: TopicQueues, key: bytes | None, value: bytes | None, original: tuple[Any, Any], size: int
     ) -> int:
-        """What the user's partitioner says; once more where that batch is full and it wants to be told so (KIP-480)."""
+        """Call the user's partitioner; a second time if the batch is full and it has `on_new_batch` (KIP-480)."""
         partitioner, name = self._partitioner, queues.metadata.name
         view = ClusterView(self._metadata.topics)
         chosen = partitioner.partition(name, original[0], key, original[1], value, view)
@@ -261,9 +261,9 @@ class ProducerCore:
     # Waiting, in the event loop
 
     async def find_topic(self, topic: str, timeout_ms: float | None = None) -> TopicMetadata:
-        """The topic's metadata, asked for where they are missing, again and again for max.block.ms.
+        """Return the topic's metadata; requests it if missing, with retries for max.block.ms.
 
-        A topic that does not exist is waited for, too, as somebody may be creating it: the log says so after a while.
+        Also waits for a topic that does not exist, as it may be about to be created; a warning is logged after a while.
         Raises UnknownTopicError and other ClientErrors.
         """
         if topic.__class__ is not str:
@@ -271,7 +271,7 @@ class ProducerCore:
         return await self._find_topic(topic, self.config.max_block_ms if timeout_ms is None else timeout_ms, [])
 
     async def _find_topic(self, topic: str, timeout_ms: float, missing: list[UnknownTopicError]) -> TopicMetadata:
-        """As `find_topic`; `missing` gets the error of a topic that was not there so far."""
+        """Same as `find_topic`; `missing` gets the error of a topic that did not exist so far."""
         now_ms = self.cluster.clock.monotonic_ms
         deadline_ms = now_ms() + timeout_ms
         patience_ms = min(self.cluster.settings.unknown_topic_timeout_ms, ceil(timeout_ms / 2))
@@ -298,9 +298,9 @@ class ProducerCore:
                 return found
 
     async def find_topic_within(self, topic: str, timeout_ms: float) -> bool:
-        """As `find_topic`; False where the time is up before.
+        """Same as `find_topic`; False at the timeout.
 
-        Then the broker is asked all the same: who never waits (`max.block.ms` 0) learns of the topic in the meantime.
+        The request goes on in the background: a caller that never waits (`max.block.ms` 0) gets the topic later.
         """
         missing: list[UnknownTopicError] = []
         try:
@@ -317,7 +317,7 @@ class ProducerCore:
         return True
 
     def _look_up(self, topic: str) -> None:
-        """Ask for the topic's metadata once, unless that is being done; nobody waits for it."""
+        """Request the topic's metadata once, in the background, unless that is in progress."""
         if self.refusal is None and topic not in self._lookups:
             lookup = asyncio.get_running_loop().create_task(self._ask_once(topic))
             self._lookups[topic] = lookup
@@ -330,12 +330,12 @@ class ProducerCore:
             logger.debug("metadata of topic %s cannot be had: %s", topic, error)
 
     def refuse(self) -> None:
-        """Take no record any more."""
+        """Accept no more records."""
         if self.refusal is None:
             self.refusal = CLOSED
 
     def check_open(self) -> None:
-        """ClientClosedError once the producer is closed, or in a forked child."""
+        """Raise ClientClosedError once the producer is closed, or in a forked child."""
         if self.refusal is not None:
             raise self._refused()
 
@@ -343,7 +343,7 @@ class ProducerCore:
         return ForkedError("producer") if self.refusal == FORKED else ClientClosedError(self.refusal or CLOSED)
 
     def blocked(self, wait: Wait, topic: str) -> ClientTimeoutError:
-        """Why a record was not taken after `max.block.ms`."""
+        """The error of a record that was not accepted within `max.block.ms`."""
         config = self.config
         if wait is Wait.TOPIC:
             return ClientTimeoutError(
@@ -360,7 +360,7 @@ class ProducerCore:
         return "" if self._sender is None else self._sender.hindrance()
 
     async def flush(self, timeout_ms: int | None = None) -> None:
-        """Send everything and wait for the answers. Raises DeliveryError, ClientTimeoutError."""
+        """Send everything and wait for the responses. Raises DeliveryError, ClientTimeoutError."""
         milliseconds_or_none("timeout_ms", timeout_ms)
         batches = self.accumulator.begin_flush()
         try:
@@ -399,7 +399,7 @@ class ProducerCore:
         return True
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Take no more records, wait for those that are pending, then stop. Raises DeliveryError for what was left."""
+        """Accept no more records, wait for pending ones, then stop. Raises DeliveryError for undelivered records."""
         milliseconds_or_none("timeout_ms", timeout_ms)
         if self.refusal == FORKED:
             return
@@ -413,7 +413,7 @@ class ProducerCore:
             raise failure
 
     async def _drained(self, timeout_ms: int | None) -> bool:
-        """Whether everything was acknowledged in time, what other threads were just sending included."""
+        """Whether everything was acknowledged in time, records that other threads were just sending included."""
         now_ms = self.cluster.clock.monotonic_ms
         deadline = None if timeout_ms is None else now_ms() + timeout_ms
         while True:
@@ -429,14 +429,14 @@ class ProducerCore:
                 self.accumulator.end_flush()
 
     async def abandon(self) -> DeliveryError | None:
-        """As `abort`, in another event loop than the sender's. IllegalStateError where that one still runs."""
+        """Same as `abort`, from another event loop than the sender's. IllegalStateError if that one still runs."""
         self.cluster.check_abandoned()
         failure = self.stop()
         await self.cluster.close()
         return failure
 
     async def abort(self) -> DeliveryError | None:
-        """As `stop`, for callers in other threads."""
+        """Same as `stop`, for callers in other threads."""
         sender = self._sender
         failure = self.stop()
         if sender is not None:
@@ -444,25 +444,25 @@ class ProducerCore:
         return failure
 
     async def drop(self) -> None:
-        """Stop at once and close all connections: nobody has this producer any more, or who has it cannot wait."""
+        """Stop at once and close all connections: the producer was garbage-collected, or its owner cannot wait."""
         self.stop_and_log()
         await self.cluster.close()
 
     def stop_and_log(self) -> None:
-        """As `stop`, where there is nobody to raise an error to."""
+        """Same as `stop`, but logs the error, as there is no caller to raise it to."""
         failure = self.stop()
         if failure is not None:
             logger.warning("a producer was ended: %s", failure)
 
     def stop(self, timeout_ms: int | None = 0) -> DeliveryError | None:
-        """Give up what is still pending; what was not delivered."""
+        """Give up what is still pending; returns the error of what was not delivered."""
         if self.refusal == FORKED:
             return None
         self.refuse()
         for lookup in list(self._lookups.values()):
             lookup.cancel()
         self.accumulator.close()
-        self.failures.counts_told = True  # what is given up here is told of whether its futures are looked at or not
+        self.failures.counts_told = True  # records given up here are reported even if their futures are retrieved
         sender, self._sender = self._sender, None
         if sender is not None:
             sender.give_up_all(
@@ -483,12 +483,12 @@ class ProducerCore:
             if (close := getattr(self._partitioner, "close", None)) is not None:
                 try:
                     close()
-                except Exception:  # the user's own code: it must not keep the producer from being closed
+                except Exception:  # user code: it must not keep the producer from being closed
                     logger.exception("close of partitioner %s failed", type(self._partitioner).__qualname__)
 
 
 def octets(what: str, data: Any) -> bytes:
-    """The bytes of a key or value; InvalidArgumentError where it has none."""
+    """Return the bytes of a key or value. Raises InvalidArgumentError if it is not bytes-like."""
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise InvalidArgumentError(
@@ -497,7 +497,7 @@ def octets(what: str, data: Any) -> bytes:
 
 
 def _number(partition: Any) -> int:
-    """The number of a partition that is no plain int (one of numpy's, say). InvalidArgumentError."""
+    """Convert a partition number that is not a plain int (numpy's, say). Raises InvalidArgumentError."""
     try:
         return index(partition)
     except TypeError:
@@ -505,7 +505,7 @@ def _number(partition: Any) -> int:
 
 
 def check_timestamp(timestamp: Any) -> None:
-    """InvalidArgumentError for what is no number of milliseconds since 1970."""
+    """Raise InvalidArgumentError for anything but milliseconds since 1970."""
     if not isinstance(timestamp, int) or not 0 <= timestamp <= MAX_TIMESTAMP:
         raise InvalidArgumentError(f"a timestamp is a number of milliseconds since 1970, not {timestamp!r}")
 

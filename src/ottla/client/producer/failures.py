@@ -1,4 +1,4 @@
-"""The records that were not delivered and of which nobody was told yet: so that none is lost in silence."""
+"""Undelivered records that were not reported to the user yet, so that no loss goes unnoticed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.futures import BatchResult
 
 MAX_BATCHES = 1000
-"""Failed batches that are kept apart; of further ones only the number of their records is."""
+"""Limit of failed batches kept individually; of further ones only the number of records is kept."""
 MAX_CAUSES = 5
 MAX_PARTITIONS_NAMED = 5
 
@@ -26,21 +26,21 @@ class _FailedBatch:
 
     @property
     def untold(self) -> int:
-        """How many records there are to tell of."""
+        """Number of records not reported yet."""
         return self.count if self.counts_told else self.result.untold(self.count)
 
 
 class Failures:
-    """Failed batches since `take` was last called. A record is told of by its callback, or by its future if asked."""
+    """Failed batches since the last `take`. A record is reported by its callback, or once its future is retrieved."""
 
     def __init__(self) -> None:
-        #: Whether records count from now on even if somebody is told of them: those that `close` gives up.
+        #: Whether records count from now on even if they were reported: those that `close` gives up.
         self.counts_told = False
         self._batches: list[_FailedBatch] = []
         self._further = 0
 
     def add(self, batch: ProducerBatch, error: ClientError) -> None:
-        """A batch was given up."""
+        """Record a batch that was given up."""
         count = batch.record_count or batch.builder.count
         if len(self._batches) < MAX_BATCHES:
             self._batches.append(_FailedBatch(batch.partition, batch.result, count, error, self.counts_told))
@@ -48,7 +48,7 @@ class Failures:
             self._further += count if self.counts_told else batch.result.untold(count)
 
     def take(self) -> DeliveryError | None:
-        """An error that tells of all of them, None where there is nothing to tell; then they are forgotten."""
+        """Return an error for all of them, None if there are none; then they are forgotten."""
         batches, self._batches = self._batches, []
         total, self._further = self._further, 0
         counts: Counter[TopicPartition] = Counter()

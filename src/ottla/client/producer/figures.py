@@ -1,4 +1,4 @@
-"""What a producer counts: per batch and per request, never per record."""
+"""Metrics of a producer: updated per batch and per request, never per record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.records.batch import BATCH_OVERHEAD
 
 
 class ProducerFigures:
-    """Counts into `metrics`, in the event loop."""
+    """Updates `metrics`, in the event loop."""
 
     def __init__(self, metrics: Metrics, accumulator: Accumulator) -> None:
         self._requests = metrics.total("request")
@@ -33,7 +33,7 @@ class ProducerFigures:
         metrics.gauge("requests-in-flight", lambda: self._in_flight)
 
     def requested(self, batches: Iterable[ProducerBatch], now_ms: float) -> None:
-        """A request with these batches goes out."""
+        """Count a request with these batches."""
         self._requests.value += 1
         self._in_flight += 1
         records = 0
@@ -49,22 +49,22 @@ class ProducerFigures:
         self._records_per_request.add(records)
 
     def answered(self, latency_ms: float) -> None:
-        """A request was answered, or its connection was lost."""
+        """Count a response, or a lost connection."""
         self._in_flight -= 1
         self._latency.add(latency_ms)
 
     def throttled(self, throttle_time_ms: int) -> None:
-        """An answer said for how long a quota is used up; 0 for not at all."""
+        """Count the throttle time of a response; 0 for none."""
         self._throttle.add(throttle_time_ms)
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """The records of a batch are not sent any more."""
+        """Count the records of a batch that was given up."""
         self._failed.value += batch.record_count or batch.builder.count
 
     def exhausted(self) -> None:
-        """A record was refused, as there was no memory for it in time."""
+        """Count a record that was refused, as no memory was available in time."""
         self._exhausted.value += 1
 
     def split(self) -> None:
-        """A batch was too large for the broker."""
+        """Count a batch that was split, as it was too large for the broker."""
         self._splits.value += 1

@@ -1,7 +1,7 @@
-"""What became of a record: a light future per record, and one result per batch that all its futures look at.
+"""Futures of records: a light one per record, and one shared result per batch.
 
 A future is an index into its batch. Nothing is allocated for waiting until somebody waits, and what is needed then
-(a lock, an event, an asyncio future) belongs to the batch, so that records whose futures are thrown away cost little.
+(a lock, an event, an asyncio future) belongs to the batch, so that discarded futures cost little.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ottla.wire.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 Callback = Callable[[RecordMetadata | None, Exception | None], Any]
-"""Told once per record: where it went, or why it did not. One of the two is None."""
+"""Called once per record with its metadata or its error; the other one is None."""
 
 BLOCKS_SENDER = (
     "result() would block the event loop that sends the record, for ever; await the future instead (in a callback of a "
@@ -39,10 +39,10 @@ OTHER_RECORD_REFUSED = "another record of the batch was refused, so the broker t
 
 
 class SenderHome:
-    """The event loop that a producer's sender runs in: `loop` from its start on.
+    """The event loop of a producer's sender: `loop`, once it has started.
 
-    Where callers have to be in it, too, `check` raises for those that are not, and `hurry` makes the sender do at once
-    what it was going to do soon; both are None where callers are in other threads.
+    If callers have to run in it, too, `check` raises for others, and `hurry` makes the sender do its deferred work
+    at once; both are None if callers are in other threads.
     """
 
     __slots__ = ("check", "hurry", "loop")
@@ -58,7 +58,7 @@ class SenderHome:
         return self.loop is not None and asyncio._get_running_loop() is self.loop
 
     def check_alive(self) -> None:
-        """IllegalStateError where the loop is closed: what is pending will stay so."""
+        """Raise IllegalStateError if the loop is closed: pending records will never be done."""
         if self.loop is not None and self.loop.is_closed():
             raise IllegalStateError(
                 "the event loop in which the producer sent this was closed before the broker answered"
@@ -66,7 +66,7 @@ class SenderHome:
 
 
 class DoneCallback:
-    """A user's callback on a record's future, called in the event loop that it was added in, if it was in one."""
+    """A user callback on a record's future, called in the event loop in which it was added, if any."""
 
     __slots__ = ("_callback", "_future", "_loop")
 
@@ -82,7 +82,7 @@ class DoneCallback:
         return hash((id(self._future), self._callback))
 
     def __call__(self) -> None:
-        """The record is done."""
+        """Handle completion of the record."""
         loop = self._loop
         if loop is None or asyncio._get_running_loop() is loop:
             self._callback(self._future)
@@ -90,7 +90,7 @@ class DoneCallback:
             loop.call_soon_threadsafe(guard, self)
 
     def call_soon(self) -> None:
-        """The record was done before: as asyncio's futures have it, the caller goes on first."""
+        """The record is done already: schedule the call, as asyncio's futures do."""
         if self._loop is None:
             guard(self)
         else:
@@ -98,7 +98,7 @@ class DoneCallback:
 
 
 class BatchResult:
-    """What became of one batch; None of it may be changed once `is_done`. Any thread may ask, the sender answers."""
+    """The result of one batch; nothing may change once `is_done`. Any thread may read it, the sender sets it."""
 
     __slots__ = (
         "_all_told",
@@ -126,7 +126,7 @@ class BatchResult:
         self.append_time_ms = NO_TIMESTAMP
         self.error: ClientError | None = None
         self.record_errors: dict[int, str] = {}
-        #: Where the batch was split: first index and result of each part.
+        #: After a split: first index and result of each part.
         self.parts: list[tuple[int, BatchResult]] | None = None
         self.sender_thread = 0
         self._lock = lock
@@ -137,20 +137,20 @@ class BatchResult:
         self._all_told = False
 
     def add_callback(self, callback: Callback, future: RecordFuture) -> None:
-        """To be called once the batch is done; the caller holds the lock, and the batch is not done."""
+        """Add a callback for completion; the caller holds the lock, and the batch is not done."""
         if self._callbacks is None:
             self._callbacks = []
         self._callbacks.append((callback, future))
 
     def when_done(self, waiter: Callable[[], None]) -> bool:
-        """Have `waiter` called, in the sender's thread, once the batch is done; False where it is done already.
+        """Call `waiter` in the sender's thread once the batch is done; False if it is done already.
 
-        ForkedError in a child process, where it never will be, nor where the sender's event loop was closed:
-        IllegalStateError.
+        Raises ForkedError in a child process, IllegalStateError if the sender's event loop is closed: the batch would
+        never be done there.
         """
         if not self.is_done:
             if self._process != process_id():
-                raise ForkedError("producer")  # nobody works on it here, and whoever held the lock is not here either
+                raise ForkedError("producer")  # the sender does not run here, nor the thread that may hold the lock
             if self.home is not None:
                 self.home.check_alive()
         with self._lock:
@@ -162,37 +162,37 @@ class BatchResult:
             return True
 
     def forget_waiter(self, waiter: Callable[[], None]) -> bool:
-        """Call `waiter` no more; whether it was to be called."""
+        """Remove `waiter`; returns whether it was registered."""
         with self._lock:
             return self._waiters is not None and self._waiters.pop(waiter, self) is None
 
     @property
     def blocks_sender(self) -> bool:
-        """Whether the caller runs in the event loop that works on the batch, which would wait for itself."""
+        """Whether the caller runs in the sender's event loop, and so would deadlock if it waited."""
         return self.home is not None and self.home.is_here
 
     def wait(self, timeout_s: float | None) -> bool:
-        """In a thread: whether the batch is done before the time is up."""
-        # A bare lock is woken from faster than an event, which is made of several.
+        """In a thread: wait for completion; returns False at the timeout."""
+        # Waking is faster with a bare lock than with an event, which is made of several.
         arrived = Lock()
         arrived.acquire()
         patience = -1 if timeout_s is None else min(max(timeout_s, 0), TIMEOUT_MAX)
         return not self.when_done(arrived.release) or arrived.acquire(timeout=patience)
 
     def tell_all(self) -> None:
-        """Somebody learns, or will learn, of the fate of all its records."""
+        """Mark all records as reported: the caller learns, or will learn, their results."""
         self._all_told = True
         for _, part in self.parts or ():
             part.tell_all()
 
     def tell(self, index: int) -> None:
-        """Somebody learns, or will learn, of the fate of this record."""
+        """Mark this record as reported: the caller learns, or will learn, its result."""
         if self._told is None:
             self._told = set()
         self._told.add(index)
 
     def untold(self, count: int) -> int:
-        """Of the `count` records of a failed batch, how many nobody was told of."""
+        """Return how many of the `count` records of a failed batch were not reported."""
         return 0 if self._all_told else count - len(self._told or ())
 
     def complete(
@@ -202,7 +202,7 @@ class BatchResult:
         error: ClientError | None = None,
         record_errors: dict[int, str] | None = None,
     ) -> None:
-        """The batch is done: call back for its records in order, then wake who waits."""
+        """Complete the batch: run its records' callbacks in order, then wake waiters."""
         with self._lock:
             if self.is_done:
                 return
@@ -220,7 +220,7 @@ class BatchResult:
             guard(waiter)
 
     def split_into(self, parts: list[tuple[int, BatchResult]]) -> None:
-        """The records travel on in smaller batches; who waits for this one waits for all of them."""
+        """Split the batch into smaller ones; waiters wait for all of them."""
         remaining = len(parts)
 
         def one_is_done() -> None:
@@ -243,13 +243,13 @@ class BatchResult:
             part.when_done(one_is_done)
 
     def part_of(self, index: int) -> tuple[BatchResult, int]:
-        """Where the record at `index` of a batch that was split is now: its batch, and its index there."""
+        """Return the batch and index of a record after a split, by its index before."""
         assert self.parts is not None
         first, part = next((first, part) for first, part in reversed(self.parts) if first <= index)
         return part, index - first
 
     def error_of(self, index: int) -> ClientError | None:
-        """Why the record at `index` was not delivered, None where it was. Only once the batch is done."""
+        """Return the error of the record at `index`, None if it was delivered. Only once the batch is done."""
         if self.error is None or not self.record_errors:
             return self.error
         code = getattr(self.error, "code", ErrorCode.INVALID_RECORD)
@@ -257,13 +257,13 @@ class BatchResult:
         return BrokerError(code, f"a record for {self.partition}", reason)
 
     def place_of(self, index: int, timestamp: int) -> tuple[int, int]:
-        """Offset and timestamp of the record at `index` of a batch that was delivered."""
+        """Return offset and timestamp of the record at `index` of a delivered batch."""
         offset = self.base_offset + index if self.base_offset >= 0 else NO_OFFSET
         return offset, timestamp if self.append_time_ms == NO_TIMESTAMP else self.append_time_ms
 
 
 class RecordFuture:
-    """The future of one record. Await it in asyncio, or use `result` from any thread but the sender's own."""
+    """The future of one record. Await it in asyncio, or call `result` from any thread but the sender's own."""
 
     __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
 
@@ -275,8 +275,8 @@ class RecordFuture:
         self._value_size = value_size
 
     def follow(self) -> tuple[BatchResult, int]:
-        """The batch that the record is in, another one once its batch was split, and its index there."""
-        batch, index = self._batch, self._index  # nothing is kept: several threads may ask
+        """Return the record's batch, which changes when the batch is split, and its index there."""
+        batch, index = self._batch, self._index  # nothing is cached: several threads may call it
         while batch.parts is not None:
             batch, index = batch.part_of(index)
         return batch, index
@@ -286,14 +286,14 @@ class RecordFuture:
         return self.follow()[0].is_done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Where the record went; the caller waits. Raises why it was not delivered, ClientTimeoutError."""
+        """Wait, and return the record's metadata. Raises its delivery error, ClientTimeoutError."""
         error = self.exception(timeout_s)
         if error is not None:
             raise error
         return self.metadata()
 
     def exception(self, timeout_s: float | None = None) -> ClientError | None:
-        """Why the record was not delivered, None where it was; the caller waits. Raises ClientTimeoutError."""
+        """Wait, and return the delivery error, None if there is none. Raises ClientTimeoutError."""
         deadline = None if timeout_s is None else monotonic_s() + timeout_s
         while not self.follow()[0].is_done:
             if self._batch.blocks_sender:
@@ -305,13 +305,13 @@ class RecordFuture:
         return self._told()
 
     def _told(self) -> ClientError | None:
-        """Why the record was not delivered, and that is told to somebody who asked."""
+        """Return the delivery error, and mark the record as reported."""
         batch, index = self.follow()
         batch.tell(index)
         return batch.error_of(index)
 
     def metadata(self) -> RecordMetadata:
-        """Where the record went; only once it was delivered."""
+        """Return the record's metadata; only once it was delivered."""
         batch, index = self.follow()
         offset, timestamp = batch.place_of(index, self._timestamp)
         topic, partition = batch.partition
@@ -320,8 +320,8 @@ class RecordFuture:
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
         """Call `callback(future)` once the record is delivered or given up.
 
-        It is called in the event loop that runs where it is added, as callbacks of asyncio's futures are; where there
-        is none, in the sender's thread, or at once.
+        It is called in the event loop that is running when it is added, as with asyncio's futures; without
+        one in the sender's thread, or at once.
         """
         batch, index = self.follow()
         batch.tell(index)
@@ -330,7 +330,7 @@ class RecordFuture:
             waiter.call_soon()
 
     def remove_done_callback(self, callback: Callable[[RecordFuture], Any]) -> int:
-        """Take a callback back that was added and not called yet; how many they were."""
+        """Remove a callback that was not called yet; returns how many were removed."""
         waiter = DoneCallback(self, callback)
         batch, index, removed = self._batch, self._index, 0
         while True:
@@ -340,7 +340,7 @@ class RecordFuture:
             batch, index = batch.part_of(index)
 
     def cancelled(self) -> bool:
-        """Never, as a record that was taken cannot be taken back; `asyncio.wait` asks."""
+        """Always False, as a record that was accepted cannot be cancelled; used by `asyncio.wait`."""
         return False
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
@@ -364,15 +364,15 @@ class RecordFuture:
 
 
 class Watcher:
-    """A callback that only looks on: who sent the record is not told by it, and so `flush` tells of its failure."""
+    """A callback that only observes: it does not mark a failure as reported, so `flush` still raises it."""
 
     def __call__(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """As any Callback."""
+        """Same as any Callback."""
         raise NotImplementedError
 
 
 def call_back(callback: Callback, future: RecordFuture) -> None:
-    """Tell `callback` of a record that is done."""
+    """Call `callback` with the result of a completed record."""
     batch, index = future.follow()
     if not isinstance(callback, Watcher):
         batch.tell(index)
@@ -382,20 +382,20 @@ def call_back(callback: Callback, future: RecordFuture) -> None:
 
 
 def guard(callback: Callable[[], Any]) -> None:
-    """Call the user's code; what it raises is logged, since there is nobody to raise it to.
+    """Call user code; its errors are logged, since there is no caller to raise them to.
 
-    Nothing of it may reach the sender, which has others to tell: neither a CancelledError nor a SystemExit.
+    None of them may reach the sender, which has other callbacks to run: neither CancelledError nor SystemExit.
     """
     try:
         callback()
-    except KeyboardInterrupt:  # not its own
+    except KeyboardInterrupt:  # not raised by the user's code
         raise
     except BaseException:
         logger.exception("the callback of a record failed")
 
 
 def wake_future(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
-    """Let who awaits `arrived` in `loop` go on; from any thread."""
+    """Resume the task that awaits `arrived` in `loop`; from any thread."""
     if asyncio._get_running_loop() is loop:
         set_arrived(arrived)
     elif not loop.is_closed():

@@ -1,4 +1,4 @@
-"""The sender's way to one broker: its connection, and the requests that are on their way."""
+"""The sender's connection to one broker, and its requests in flight."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from ottla.peer.versions import choose_version
 from ottla.wire.apis import ApiKey
 
 MAX_UNSENT_BYTES = 8 * 1024 * 1024
-"""Bytes that wait in a connection's own buffer before no further request is made."""
+"""Limit of a connection's write buffer in bytes; no request is added above it."""
 LOOK_AGAIN_MS = 1000.0
-"""While a quota is used up it is looked so often whether the connection still stands."""
+"""Interval of connection checks while a quota is exceeded."""
 CLIENT_WAITS_SINCE = 6
-"""The version of Produce since which the client keeps a quota's pause, not the broker before it answers (KIP-219)."""
+"""First version of Produce where the client does the throttling, not the broker before its response (KIP-219)."""
 
 
 class SentRequest(NamedTuple):
-    """A produce request on its way."""
+    """A produce request in flight."""
 
     sent_ms: float
     batches: list[ProducerBatch]
 
 
 class BrokerLink:
-    """One broker. `wake` is called when the connection stands, or cannot be made.
+    """One broker. `wake` is called when the connection is established, or has failed.
 
-    A connection that cannot be made is tried again after a pause that grows; `error` says why the last try failed.
-    Nothing is sent on a connection before `throttled_until_ms`: its broker does not read from it.
+    A failed connection attempt is retried with growing backoff; `error` is the last failure.
+    Nothing is sent before `throttled_until_ms`: the broker does not read from the connection.
     """
 
     def __init__(self, cluster: Cluster, node_id: int, wake: Callable[[], None], now_ms: float) -> None:
@@ -43,17 +43,17 @@ class BrokerLink:
         self.error: ClientError | None = None
         self.throttled_until_ms = 0.0
         self._connects_from_ms = 0.0
-        #: When requests were last taken, and when one last could have been: the difference is the broker's slowness.
+        #: When requests were last sent, and when they could last have been sent: the difference shows a slow broker.
         self.drained_ms = now_ms
         self.ready_ms = now_ms
         self._cluster = cluster
         self._wake = wake
         self._failures = 0
-        #: Makes the connection.
+        #: Establishes the connection.
         self.task: asyncio.Task[None] | None = None
 
     def is_ready(self, now_ms: float) -> bool:
-        """Whether the connection stands and no quota is used up; where there is no connection, one is begun."""
+        """Whether the broker is connected and not throttled; starts to connect if necessary."""
         if self._is_connected:
             return now_ms >= self.throttled_until_ms
         if self.task is None and now_ms >= self._connects_from_ms:
@@ -61,13 +61,13 @@ class BrokerLink:
         return False
 
     def due_ms(self, now_ms: float) -> float:
-        """When to ask again whether a broker that is not ready is."""
+        """When to check a broker again that is not ready."""
         if self._is_connected:
             return min(self.throttled_until_ms, now_ms + LOOK_AGAIN_MS)
         return max(self._connects_from_ms, now_ms + 1)
 
     def answer_due_ms(self, timeout_ms: float) -> float:
-        """When the oldest request on its way has waited long enough: a pause for a quota does not count."""
+        """When the oldest request in flight times out; throttle time does not count."""
         if not self.in_flight:
             return float("inf")
         return max(self.in_flight[0].sent_ms, self.throttled_until_ms) + timeout_ms
@@ -77,14 +77,14 @@ class BrokerLink:
         return self.connection is not None and self.connection.is_open
 
     def can_send(self, most_in_flight: int) -> bool:
-        """Whether a further request may go on its way."""
+        """Whether another request may be sent."""
         connection = self.connection
         return len(self.in_flight) < most_in_flight and (
             connection is not None and connection.unsent_bytes <= MAX_UNSENT_BYTES
         )
 
     def throttled(self, throttle_time_ms: int, now_ms: float) -> None:
-        """The broker answered that a quota is used up for so long (KIP-219)."""
+        """Handle a throttle time in a response (KIP-219)."""
         connection = self.connection
         if connection is not None and choose_version(ApiKey.PRODUCE, connection.offered) >= CLIENT_WAITS_SINCE:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_time_ms)

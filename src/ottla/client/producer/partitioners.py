@@ -1,7 +1,7 @@
-"""Which partition a record goes to (`partitioner.class`), as Kafka's own partitioners have it.
+"""Partitioners (`partitioner.class`), with the behaviour of Kafka's own.
 
-The default is not one of these classes: it works on the accumulator's bytes (`sticky`, KIP-794). The classes here, and
-those of users, are asked once per record whose partition is not given.
+The default is not one of these classes: it uses the accumulator's byte counts (`sticky`, KIP-794). The classes here,
+and custom ones, are called once per record without a given partition.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ottla.records.building import murmur2
 MAX_INT32 = 0x7FFFFFFF
 
 RandomInt = Callable[[], int]
-"""A random number of 0 to 2^31 - 1."""
+"""Returns a random number from 0 to 2^31 - 1."""
 
 
 class ClusterView:
-    """What a partitioner sees of the cluster: the partitions of the topics that the producer knows."""
+    """The cluster as a partitioner sees it: the partitions of the topics that the producer knows."""
 
     def __init__(self, topics: Mapping[str, TopicMetadata]) -> None:
         self._topics = topics
 
     def partitions_for_topic(self, topic: str) -> list[int]:
-        """The numbers of all partitions, from 0; empty where the topic is not known."""
+        """Return the numbers of all partitions, from 0; empty for an unknown topic."""
         known = self._topics.get(topic)
         return [] if known is None else list(range(len(known.partitions)))
 
     def available_partitions_for_topic(self, topic: str) -> list[int]:
-        """The numbers of the partitions that have a leader."""
+        """Return the numbers of the partitions that have a leader."""
         known = self._topics.get(topic)
         return [] if known is None else available_partitions(known)
 
 
 class Partitioner(Protocol):
-    """What `partitioner.class` may name or be. `on_new_batch`, `close` and `configure` may be missing."""
+    """Interface of `partitioner.class`. `on_new_batch`, `close` and `configure` are optional."""
 
     def partition(
         self,
@@ -52,28 +52,28 @@ class Partitioner(Protocol):
         value_bytes: bytes | None,
         cluster: ClusterView,
     ) -> int:
-        """The partition of a record, asked in the thread that sends it."""
+        """Return the partition of a record; called in the sending thread."""
         ...
 
 
 def available_partitions(topic: TopicMetadata) -> list[int]:
-    """The numbers of the partitions that have a leader."""
+    """Return the numbers of the partitions that have a leader."""
     return [each.partition for each in topic.partitions if each.leader != NOBODY]
 
 
 def random_int(randomness: Randomness | None = None) -> RandomInt:
-    """Random numbers of 31 bits."""
+    """Return a source of random numbers of 31 bits."""
     bits = (randomness or Randomness()).bits
     return lambda: bits(31)
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition of a key, the same as the Java producer's default."""
+    """Return the partition of a key, the same as the Java producer's default."""
     return (murmur2(key) & MAX_INT32) % partition_count
 
 
 class RoundRobinPartitioner:
-    """One partition after the other whatever the key: over the available ones, over all where none is available."""
+    """Round robin regardless of the key: over the available partitions, over all if none is available."""
 
     def __init__(self, random: RandomInt | None = None) -> None:
         self._random = random or random_int()
@@ -82,7 +82,7 @@ class RoundRobinPartitioner:
     def partition(
         self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None, cluster: ClusterView
     ) -> int:
-        """The next partition of the topic; a topic's first one is random."""
+        """Return the next partition of the topic; the first one is random."""
         counter = self._counters.get(topic)
         if counter is None:
             counter = self._random()
@@ -94,22 +94,22 @@ class RoundRobinPartitioner:
 
 
 class KeyOrRoundRobinPartitioner(RoundRobinPartitioner):
-    """A key's hash decides; records without a key go to one available partition after the other.
+    """Hashes keys; records without a key go round robin over the available partitions.
 
-    Kafka's default before 2.4 (KIP-480), there called DefaultPartitioner, too.
+    Kafka's default before 2.4 (KIP-480), where it was called DefaultPartitioner, too.
     """
 
     def partition(
         self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None, cluster: ClusterView
     ) -> int:
-        """The partition of the key, else the next one of the topic."""
+        """Return the partition of the key, else the next one of the topic."""
         if key_bytes is not None:
             return partition_for_key(key_bytes, len(cluster.partitions_for_topic(topic)))
         return super().partition(topic, key, key_bytes, value, value_bytes, cluster)
 
 
 class UniformStickyPartitioner:
-    """One partition until its batch is complete, then another available one at random; keys are ignored (KIP-480)."""
+    """Keeps a partition until its batch is complete, then picks another available one; ignores keys (KIP-480)."""
 
     def __init__(self, random: RandomInt | None = None) -> None:
         self._random = random or random_int()
@@ -118,12 +118,12 @@ class UniformStickyPartitioner:
     def partition(
         self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None, cluster: ClusterView
     ) -> int:
-        """The topic's sticky partition."""
+        """Return the topic's sticky partition."""
         current = self._current.get(topic)
         return self._next(topic, cluster, None) if current is None else current
 
     def on_new_batch(self, topic: str, cluster: ClusterView, previous_partition: int) -> None:
-        """A batch of `previous_partition` is complete: take another partition, unless that was done already."""
+        """A batch of `previous_partition` is complete: switch, unless that was done already."""
         if self._current.get(topic) in (None, previous_partition):
             self._next(topic, cluster, self._current.get(topic))
 
@@ -142,12 +142,12 @@ class UniformStickyPartitioner:
 
 
 class DefaultPartitioner(UniformStickyPartitioner):
-    """A key's hash decides; records without a key stay with a sticky partition. Kafka's default before KIP-794."""
+    """Hashes keys; records without a key go to a sticky partition. Kafka's default before KIP-794."""
 
     def partition(
         self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None, cluster: ClusterView
     ) -> int:
-        """The partition of the key, else the sticky one."""
+        """Return the partition of the key, else the sticky one."""
         if key_bytes is not None:
             return partition_for_key(key_bytes, len(cluster.partitions_for_topic(topic)))
         return super().partition(topic, key, key_bytes, value, value_bytes, cluster)
@@ -157,25 +157,25 @@ BUILT_IN: Mapping[str, type] = {
     each.__name__: each
     for each in (RoundRobinPartitioner, KeyOrRoundRobinPartitioner, UniformStickyPartitioner, DefaultPartitioner)
 }
-"""Kafka's partitioners by the names of Java's classes; `KeyOrRoundRobinPartitioner` is our name."""
+"""Kafka's partitioners by Java class name; `KeyOrRoundRobinPartitioner` is our name."""
 
 
 class _Called:
-    """A partitioner that is a plain function with the parameters of `Partitioner.partition`."""
+    """A partitioner made of a plain function with the parameters of `Partitioner.partition`."""
 
     def __init__(self, function: Callable[..., int]) -> None:
         self.partition = function
 
 
 def partitioner_of(given: Any, originals: Mapping[str, Any]) -> Any:
-    """The partitioner that `partitioner.class` is or names: object, class, function, dotted name. None is the default.
+    """Resolve `partitioner.class`: object, class, function or dotted name. None is the default.
 
-    Raises InvalidConfigError where there is no such thing, or where it is no partitioner.
+    Raises InvalidConfigError if it does not exist, or is not a partitioner.
     """
     if given is None:
         return None
     found, is_new = make_instance(PRODUCER, "partitioner.class", given, BUILT_IN, "partition")
-    if not hasattr(found, "partition") or isinstance(found, str):  # texts have a method of that name
+    if not hasattr(found, "partition") or isinstance(found, str):  # str has a method of that name
         if not callable(found):
             raise InvalidConfigError(PRODUCER, [f"partitioner.class: {given!r} has no method partition."])
         found = _Called(found)

@@ -1,4 +1,4 @@
-"""The producer for callers with an event loop; the one for other callers is `ottla.client.sync.Producer`.
+"""The producer for asyncio; the sync client is `ottla.client.sync.Producer`.
 
 async with Producer(bootstrap_servers="localhost:9092") as producer:
     future = await producer.send("clicks", value=b"v", key=b"k")
@@ -26,14 +26,14 @@ from ottla.peer.cluster import Cluster
 from ottla.records.type_variables import K, V
 
 BATCHES_PER_TURN = 16
-"""Batches that are begun before `send` lets the event loop do other things."""
+"""Number of new batches after which `send` yields to the event loop."""
 
 
 class Producer(MethodHints, Generic[K, V]):
-    """Sends records in batches, idempotently unless told otherwise. For the tasks of one event loop.
+    """Sends records in batches, idempotent by default. For the tasks of one event loop.
 
-    Settings are Kafka's, by their names in `config` ("linger.ms") or as keywords (linger_ms). All errors are
-    `ClientError`s. Make it and use it in a running loop; `close` ends it, or a `with` block. `environment` is for
+    Settings have Kafka's names, in `config` ("linger.ms") or as keywords (linger_ms). All errors are
+    `ClientError`s. Make it and use it in a running loop; end it with `close`, or use `async with`. `environment` is for
     simulations.
     """
 
@@ -47,9 +47,9 @@ class Producer(MethodHints, Generic[K, V]):
         self._core.accumulator.home.hurry = self._core.hurry
         self._core.accumulator.home.check = self._check_place
         self._started = False
-        #: Whether the event loop that it belongs to is over, or there is none yet. To ask which loop runs costs more.
+        #: Whether its event loop is closed, or not known yet. Cheaper than asking for the running loop.
         self._has_no_loop: Callable[[], bool] = _has_none
-        #: Batches that were begun since the loop last had a turn in `send`.
+        #: Batches created since `send` last yielded to the loop.
         self._begun = 0
         self._intercepts = bool(self._core.interceptors)
 
@@ -102,12 +102,12 @@ class Producer(MethodHints, Generic[K, V]):
         headers: SendHeaders = (),
         callback: Callback | None = None,
     ) -> RecordFuture:
-        """Put a record into the batch of its partition; the future tells what becomes of it, and so does `callback`.
+        """Append a record to the batch of its partition; the future, and `callback`, get the result.
 
         `send(record, callback)` takes a ProducerRecord. `timestamp` is in milliseconds, None for now. Waits, up to
-        `max.block.ms`, where the topic is not known yet or `buffer.memory` is full. Callbacks run in the loop, in the
+        `max.block.ms`, if the topic is not known yet or `buffer.memory` is full. Callbacks run in the loop, in the
         order of their partition's records. Raises InvalidArgumentError, RecordTooLargeError, UnknownTopicError,
-        ClientTimeoutError, ClientClosedError; then the record was not taken, and the callback is not called.
+        ClientTimeoutError, ClientClosedError; then the record was not accepted, and the callback is not called.
         """
         if self._has_no_loop():
             self._check_loop()
@@ -125,7 +125,7 @@ class Producer(MethodHints, Generic[K, V]):
             return await self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
         if self._begun >= BATCHES_PER_TURN:
             self._begun = 0
-            await asyncio.sleep(0)  # a loop that only sends would leave the sender no turn
+            await asyncio.sleep(0)  # in a loop that only sends, the sender would never run
         return outcome
 
     async def _send_intercepted(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> RecordFuture:
@@ -139,16 +139,16 @@ class Producer(MethodHints, Generic[K, V]):
     async def send_many(
         self, records: Iterable[Any], topic: str | None = None, *, into: BulkFuture | None = None
     ) -> BulkFuture:
-        """Send many records: ProducerRecords, or pairs of key and value for `topic`. One future is for all of them.
+        """Send many records: ProducerRecords, or pairs of key and value for `topic`. Returns one future for all.
 
         The records of a partition keep their order, with and without keys. Faster than `send`, and in batches of up to
-        256 KiB even where `batch.size` is less. Records before one that is refused (InvalidArgumentError,
-        RecordTooLargeError, SerializationError, UnknownTopicError) are sent, and so are those before an error of
-        `records` itself. With a ClientTimeoutError (`max.block.ms`) what has no room in `buffer.memory` is not; a note
-        of the error says how many they are. `flush` tells what became of the others.
+        256 KiB even if `batch.size` is less. Records before a rejected one (InvalidArgumentError,
+        RecordTooLargeError, SerializationError, UnknownTopicError) are sent, and so are those before an error raised by
+        `records` itself. After a ClientTimeoutError (`max.block.ms`) records without room in `buffer.memory` are
+        dropped; a note on the error has their number. `flush` reports failures of the others.
 
-        A call that is cancelled or interrupted drops what it has not handed over. A note of the error says how much it
-        was, and so does the `count` of a future that is given as `into`, which is then filled in place of a new one:
+        A cancelled or interrupted call drops the records not handed over yet. A note on the error has their number,
+        and so has the `count` of a future passed as `into`, which is filled instead of a new one:
 
             sent = BulkFuture()
             try:
@@ -173,13 +173,13 @@ class Producer(MethodHints, Generic[K, V]):
         partition: int | None = None,
         into: BulkFuture | None = None,
     ) -> BulkFuture:
-        """Send the rows of a pyarrow Table or RecordBatch, or a frame of Polars or pandas; one future is for all.
+        """Send the rows of a pyarrow Table or RecordBatch, or a Polars or pandas frame; returns one future for all.
 
         Columns are binary or string (key, value), integer (partition), timestamp or integer milliseconds (timestamp),
-        lists of structs of key and value (headers), string (topic); those that are not there, but for the value, are
-        done without. Rows of a partition keep their order. Serializers and interceptors are not asked, and no Python
-        object is made for a record. Where rows were sent before an error, a note of it says how many, and `flush` what
-        became of them; `into` is as with `send_many`.
+        lists of structs of key and value (headers), string (topic); all but the value are
+        optional. Rows of a partition keep their order. Serializers and interceptors are not called, and no Python
+        object is made per record. If rows were sent before an error, a note on it has their number, and `flush` reports
+        their failures; `into` is the same as for `send_many`.
         """
         columns = {
             "key": key_column,
@@ -193,13 +193,13 @@ class Producer(MethodHints, Generic[K, V]):
         return await self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
 
     def _check_loop(self) -> None:
-        """IllegalStateError in another event loop than the producer's; the first to use it is that."""
+        """Raise IllegalStateError in another event loop than the producer's, which is the first one to use it."""
         self._core.check_open()
         self._core.cluster.check_loop()
         self._has_no_loop = asyncio.get_running_loop().is_closed
 
     async def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
-        """Wait for what the steps say; `future`, which they fill."""
+        """Run the steps, and wait for what they yield; returns `future`, which they fill."""
         self._check_loop()
         try:
             step = next(steps)
@@ -230,7 +230,7 @@ class Producer(MethodHints, Generic[K, V]):
         return outcome
 
     async def _block(self, wait: Wait, topic: str, timeout_ms: float) -> None:
-        """Wait; ClientTimeoutError where the time is up before."""
+        """Wait; raises ClientTimeoutError at the timeout."""
         self._start()
         timeout_ms = max(timeout_ms, 0)
         if wait is Wait.TOPIC:
@@ -266,30 +266,30 @@ class Producer(MethodHints, Generic[K, V]):
             self._core.start()
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """The topic's partitions with their leaders and replicas. Raises UnknownTopicError."""
+        """Return the topic's partitions with their leaders and replicas. Raises UnknownTopicError."""
         self._check_loop()
-        self._start()  # with what is learned here `send` has nothing to wait for
+        self._start()  # the metadata found here also serves `send`
         return list((await self._core.find_topic(topic)).partitions)
 
     def metrics(self) -> dict[str, float]:
-        """Figures by the names of Kafka's metrics (record-send-total, request-latency-avg, …)."""
+        """Return metrics by Kafka's names (record-send-total, request-latency-avg, …)."""
         return self._core.metrics()
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything and wait until it is acknowledged.
 
-        Raises DeliveryError where records were not acknowledged, since the last flush, and nobody was told of it by a
-        callback or a future; ClientTimeoutError where the time is up before.
+        Raises DeliveryError if records since the last flush were not acknowledged and not reported by a
+        callback or a future; ClientTimeoutError at the timeout.
         """
         self._check_loop()
         await self._core.flush(timeout_ms)
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Wait, `timeout_ms` at most, until everything is acknowledged, then stop. Closing twice does no harm.
+        """Wait, `timeout_ms` at most, until everything is acknowledged, then stop. Closing twice is allowed.
 
-        What is not acknowledged by then is given up: its futures and callbacks get an error, and a DeliveryError tells
-        how many records it was. Cancelled, it gives up at once, and the log has what the error would have told. So it
-        does in another event loop, once its own is over; while that runs, IllegalStateError.
+        Unacknowledged records are given up then: their futures and callbacks get an error, and a DeliveryError has
+        their number. If cancelled, it gives up at once and logs that error. So it
+        does from another event loop if its own is closed; else it raises IllegalStateError.
         """
         if self._core.cluster.is_abroad:
             if (failure := await self._core.abandon()) is not None:
@@ -304,7 +304,7 @@ class Producer(MethodHints, Generic[K, V]):
             await self._core.cluster.close()
 
     async def abort(self) -> DeliveryError | None:
-        """Stop at once; what was not delivered."""
+        """Stop at once; returns the error of undelivered records."""
         if self._core.cluster.is_abroad:
             return await self._core.abandon()
         failure = await self._core.abort()

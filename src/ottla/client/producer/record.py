@@ -1,4 +1,4 @@
-"""What a producer is given to send."""
+"""Records as passed to a producer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SendHeaders = Sequence[tuple[str, bytes | None]]
 EncodedHeaders = tuple[tuple[str, bytes | None], ...]
 
 HEADER_OVERHEAD = 10
-"""The most that the lengths of a header's name and content take."""
+"""Upper bound of the size of a header's two length fields."""
 
 
 class ProducerRecord(NamedTuple, Generic[K, V]):
-    """A record for a topic. `partition` None: the partitioner chooses; `timestamp` in milliseconds, None: now."""
+    """A record for a topic. `partition` None: chosen by the partitioner; `timestamp` in milliseconds, None: now."""
 
     topic: str
     value: V | None = None
@@ -29,7 +29,7 @@ class ProducerRecord(NamedTuple, Generic[K, V]):
 
 
 def topic_name(topic: Any) -> str:
-    """A topic that is no plain str, but may be of a class derived from it. InvalidArgumentError for anything else."""
+    """Check a topic that is not a plain str; subclasses are accepted. Raises InvalidArgumentError for anything else."""
     if isinstance(topic, str):
         return str(topic.value) if isinstance(topic, Enum) else str(topic)
     raise InvalidArgumentError(
@@ -38,7 +38,7 @@ def topic_name(topic: Any) -> str:
 
 
 def fields_of(record: Any) -> tuple[Any, ...]:
-    """The six fields of a ProducerRecord, or of a tuple that stands for one. InvalidArgumentError for anything else."""
+    """Return the six fields of a ProducerRecord, or of an equivalent tuple. Else raises InvalidArgumentError."""
     if len(record) != len(ProducerRecord._fields):
         fields = ", ".join(ProducerRecord._fields)
         raise InvalidArgumentError(f"send takes a ProducerRecord({fields}) in place of a topic, not {record!r:.80}")
@@ -48,8 +48,8 @@ def fields_of(record: Any) -> tuple[Any, ...]:
 
 
 def checked_headers(headers: SendHeaders) -> EncodedHeaders:
-    """The headers as the codec takes them; InvalidArgumentError for what is no pair of a name and bytes or None."""
-    if isinstance(headers, Iterator):  # a record that has to wait is looked at twice, and the second time it is empty
+    """Return the headers as the codec takes them. Raises InvalidArgumentError unless they are (name, bytes or None)."""
+    if isinstance(headers, Iterator):  # a record that has to wait is read twice, and an iterator would be empty then
         raise InvalidArgumentError(f"headers are a list of pairs, not {headers!r:.80}, which can be read once only")
     for header in several("headers", headers):
         match header:
@@ -60,5 +60,5 @@ def checked_headers(headers: SendHeaders) -> EncodedHeaders:
 
 
 def headers_size(headers: EncodedHeaders) -> int:
-    """The most bytes that the headers can take in a batch, uncompressed."""
+    """Upper bound of the headers' size in a batch, uncompressed."""
     return sum([HEADER_OVERHEAD + len(name.encode()) + len(content or b"") for name, content in headers])

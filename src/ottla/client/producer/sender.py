@@ -1,8 +1,8 @@
-"""Takes batches to the brokers: grouped by leader, retried without loss of order and without duplicates.
+"""Sends batches to the brokers: grouped by leader, retried without loss of order and without duplicates.
 
-It lives in one event loop, as a step that runs when there may be work: a batch has become ready, an answer has come, a
-time is up. Up to `max.in.flight.requests.per.connection` requests are on their way per broker; with idempotence that
-changes nothing in the order (`sequences`), without it only a limit of 1 keeps the order, as in Java's client.
+It runs in one event loop, as a step that is called if there may be work: a batch is ready, a response has arrived, a
+timer has expired. Up to `max.in.flight.requests.per.connection` requests are in flight per broker; with idempotence
+the order is kept all the same (`sequences`), without it only a limit of 1 keeps it, as in Java's client.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from ottla.wire.messages.produce import (
 logger = logging.getLogger(__name__)
 
 REQUEST_OVERHEAD = 512
-"""Bytes of a produce request beside its batches, for the reckoning with `max.request.size`."""
+"""Size of a produce request besides its batches, when compared with `max.request.size`."""
 JITTER = 0.2
 
 
 class Sender:
-    """Works off an accumulator from `start` on. All methods but `request_step` belong to the event loop.
+    """Drains an accumulator once started by `start`. All methods except `request_step` belong to the event loop.
 
     `failed` is called with each batch that was given up.
     """
@@ -70,7 +70,7 @@ class Sender:
         self._due_ms = 0.0
         self._scheduled = False
         self._lingers = config.linger_ms > 0
-        #: In the middle of a step or of an answer, where user's callbacks may send.
+        #: Inside a step or the handling of a response, where user callbacks may send.
         self._is_at_work = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._identifying: asyncio.Task[None] | None = None
@@ -78,7 +78,7 @@ class Sender:
         self._refresh_not_before_ms = 0.0
         #: Why there is no producer id yet.
         self._identity_error: ClientError | None = None
-        #: Whether the loop had its turns for what came while it was busy: see `_expire_in_turn`.
+        #: Whether the loop has had turns to read what arrived while it was busy: see `_expire_in_turn`.
         self._had_turns = False
         self._awaits_turns = False
         self._refreshed_at_ms = cluster.clock.monotonic_ms()
@@ -86,25 +86,25 @@ class Sender:
         self.loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
-        """There may be something to do; once per turn of the loop."""
+        """There may be work: schedule a step, at most one per turn of the loop."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self.loop.call_soon(self.hurry)
 
     def appended(self) -> None:
-        """A batch was begun. Sent at once where nothing lingers and no request is on its way, else as `wake` has it."""
+        """A batch was created. Sent at once if nothing lingers and no request is in flight, else as with `wake`."""
         if self._lingers or self._is_at_work or any(link.in_flight for link in self._links.values()):
             self.wake()
         else:
             self.step()
 
     def hurry(self) -> None:
-        """What `wake` has put off is done now."""
+        """Do the step that `wake` has scheduled now."""
         if self._scheduled:
             self.step()
 
     def close(self) -> None:
-        """Stop; what is not delivered is for the caller to give up."""
+        """Stop; the caller gives up what is not delivered."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -114,14 +114,14 @@ class Sender:
             task.cancel()
 
     async def ended(self) -> None:
-        """Wait until what `close` has cancelled has ended, so that nothing of it is left open."""
+        """Wait until the tasks that `close` has cancelled have ended."""
         tasks = [*self._tasks, *filter(None, [link.task for link in self._links.values()])]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # One step
 
     def step(self) -> None:
-        """Do what there is to do."""
+        """Do all pending work."""
         self._scheduled = False
         if self._closed:
             return
@@ -135,7 +135,7 @@ class Sender:
         self._set_timer(min(next_due, refresh_due, self._next_deadline()), now)
 
     def _send_all(self, now: float) -> float:
-        """Send what may go now; when the next batch that waits for its time may."""
+        """Send what is ready; returns when the next waiting batch is due."""
         self._expire_in_turn(now)
         if self._sequences is not None:
             self._sequences.settle()
@@ -148,12 +148,12 @@ class Sender:
                 break
             for link, batches in loads:
                 self._send(link, batches, now)
-        if active or self._accumulator.slow_brokers:  # else all that was ready is drained
+        if active or self._accumulator.slow_brokers:  # else everything ready is drained
             self._note_slow_brokers(now)
         return next_due
 
     def _collect(self, now: float) -> tuple[list[tuple[BrokerLink, list[ProducerBatch]]], float]:
-        """Batches that may go now, grouped by broker; and when the next one that waits for its time may."""
+        """Return the batches that are ready, grouped by broker, and when the next waiting batch is due."""
         accumulator, most = self._accumulator, self._config.max_in_flight_requests_per_connection
         loads: dict[BrokerLink, list[ProducerBatch]] = {}
         sizes: dict[BrokerLink, int] = {}
@@ -180,13 +180,13 @@ class Sender:
                 room = self._config.max_request_size - before if link in loads else float("inf")
                 if queue.batches[0].size > room:
                     continue
-                queue.close_first()  # it shall not grow between its measuring and its taking
+                queue.close_first()  # it must not grow between measuring and taking
                 size = queue.batches[0].size
                 if size > room:
                     continue
                 sizes[link] = before + size
                 batch = accumulator.take(queue)
-                if queue in accumulator.active:  # the others first, next time
+                if queue in accumulator.active:  # the others go first next time
                     del accumulator.active[queue]
                     accumulator.active[queue] = None
                 if self._sequences is not None:
@@ -195,7 +195,7 @@ class Sender:
         return list(loads.items()), next_due
 
     def _note_slow_brokers(self, now: float) -> None:
-        """Which brokers have batches waiting for longer than `partitioner.availability.timeout.ms`."""
+        """Find the brokers with batches waiting for longer than `partitioner.availability.timeout.ms`."""
         timeout = self._config.partitioner_availability_timeout_ms
         if timeout > 0:
             waiting = [link for link in self._links.values() if link.ready_ms == now]
@@ -219,7 +219,7 @@ class Sender:
                 self._identify()
                 return False
             return self._sequences.may_send(queue.batches[0])
-        # Without numbers only one batch at a time keeps the order.
+        # Without sequence numbers only one batch in flight keeps the order.
         return self._config.max_in_flight_requests_per_connection > 1 or not queue.in_flight
 
     def _send(self, link: BrokerLink, batches: list[ProducerBatch], now: float) -> None:
@@ -229,7 +229,7 @@ class Sender:
             batch.drained_ms = now
             try:
                 encoded = batch.encode(self._compression, self._level)
-            except Exception as error:  # out of memory, say: the others must go on
+            except Exception as error:  # out of memory, say: the others must be sent
                 batches.remove(batch)
                 self._give_up(batch, self._not_encoded(batch, error))
                 continue
@@ -252,7 +252,7 @@ class Sender:
             self._answered(link, sent, answer, error)
 
         link.connection.submit(request, answered, awaits_response=self._config.acks != 0)
-        self._figures.requested(batches, now)  # behind the writing: the broker need not wait for it
+        self._figures.requested(batches, now)  # after the write, so as not to delay the broker
 
     def _not_encoded(self, batch: ProducerBatch, error: Exception) -> ClientError:
         codec = self._config.compression_type
@@ -263,7 +263,7 @@ class Sender:
         failed.__cause__ = error
         return failed
 
-    # Answers
+    # Responses
 
     def _answered(
         self, link: BrokerLink, sent: SentRequest, answer: ProduceResponse | None, error: ClientError | None
@@ -275,7 +275,7 @@ class Sender:
             self._settle(link, sent, answer, error)
         finally:
             self._is_at_work = was_at_work
-        # What is settled by good answers alone leaves nothing to do.
+        # If all batches succeeded and nothing waits, there is no work.
         if self._accumulator.active or error is not None:
             self.wake()
 
@@ -304,7 +304,7 @@ class Sender:
                 self._told(link, batch, told.get(batch.partition))
 
     def _told(self, link: BrokerLink, batch: ProducerBatch, told: PartitionProduceResponse | None) -> None:
-        if batch.result.is_done:  # given up while it was on its way
+        if batch.result.is_done:  # given up while in flight
             self._queue_of(batch).in_flight -= 1
             return
         if told is None:
@@ -328,7 +328,7 @@ class Sender:
             self._attempt_failed(batch, error, code, reasons)
 
     def _learn_leader(self, partition: TopicPartition, told: PartitionProduceResponse) -> None:
-        """A broker that leads no more may say who does (KIP-951)."""
+        """Apply a new leader that the response names (KIP-951)."""
         leader = told.current_leader
         if leader.leader_id in self._cluster.metadata.nodes:
             self._cluster.metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
@@ -340,7 +340,7 @@ class Sender:
         code: int | None = None,
         record_errors: dict[int, str] | None = None,
     ) -> None:
-        if batch.result.is_done:  # given up while it was on its way
+        if batch.result.is_done:  # given up while in flight
             self._queue_of(batch).in_flight -= 1
             return
         now = self._cluster.clock.monotonic_ms()
@@ -372,7 +372,7 @@ class Sender:
         batch.result.complete(base_offset, append_time_ms)
 
     def _give_up(self, batch: ProducerBatch, error: ClientError, record_errors: dict[int, str] | None = None) -> None:
-        """A batch that is on its way, or was just answered, is not sent any more."""
+        """Give up a batch that is in flight, or was just answered."""
         self._queue_of(batch).in_flight -= 1
         self._fail(batch, error, record_errors)
 
@@ -404,10 +404,10 @@ class Sender:
     # Time
 
     def _expire_in_turn(self, now: float) -> None:
-        """What is late expires, but only after what has come in the meantime was read.
+        """Expire overdue batches, but only after responses that have arrived in the meantime were read.
 
-        A loop that was busy for long (user's code in it) finds answers in its sockets and times that are up at once.
-        Two turns later the answers are read, in whatever order the loop takes them.
+        After user code has blocked the loop, it finds responses in its sockets and expired timers at the same time.
+        Two turns later the responses are read, in whatever order the loop handles them.
         """
         if self._next_deadline() > now:
             self._had_turns = False
@@ -423,7 +423,7 @@ class Sender:
         self.step()
 
     def _expire(self, now: float) -> None:
-        """Give up the batches whose `delivery.timeout.ms` is over, waiting ones and those on their way."""
+        """Give up the batches whose `delivery.timeout.ms` has expired, waiting or in flight."""
         oldest = now - self._config.delivery_timeout_ms
         first = self._accumulator.oldest()
         if first is not None and first.created_ms <= oldest:
@@ -448,7 +448,7 @@ class Sender:
         )
 
     def _hindrance_of(self, batch: ProducerBatch) -> object:
-        """Why the batch is not delivered yet, as far as that is known; else None."""
+        """Return why the batch is not delivered yet, if known; else None."""
         leader = self._cluster.metadata.leader(*batch.partition)
         link = self._links.get(NOBODY if leader is None else leader)
         why = batch.last_error or (link.error if link is not None else None) or self._identity_error
@@ -461,13 +461,13 @@ class Sender:
         return "the partition has no leader" if leader in (None, NOBODY) else None
 
     def hindrance(self) -> str:
-        """What holds up the oldest batch, to be put behind a message; empty where that is not known."""
+        """Return what delays the oldest batch, as the end of a message; empty if unknown."""
         oldest = self._accumulator.oldest()
         why = None if oldest is None else self._hindrance_of(oldest)
         return "" if oldest is None or why is None else f" ({oldest.partition} waits: {why})"
 
     def _next_deadline(self) -> float:
-        """When a request has waited long enough for its answer, or a batch for its delivery."""
+        """When the next request times out, or the next batch expires."""
         first = self._accumulator.oldest()
         deadline = float("inf") if first is None else first.created_ms + self._config.delivery_timeout_ms
         for link in self._links.values():
@@ -476,7 +476,7 @@ class Sender:
 
     def _set_timer(self, due_ms: float, now: float) -> None:
         if self._timer is not None:
-            # One that comes too early finds nothing to do and sets the next: cheaper than a new one for every request.
+            # A timer that fires early finds no work and is set again: cheaper than a new one for every request.
             if self._due_ms <= due_ms:
                 return
             self._timer.cancel()
@@ -489,7 +489,7 @@ class Sender:
         self._timer = None
         self.wake()
 
-    # What takes time
+    # Background tasks
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
@@ -498,7 +498,7 @@ class Sender:
         return task
 
     def _identify(self) -> None:
-        """Ask for a producer id, unless that is being done."""
+        """Request a producer id, unless that is in progress."""
         if self._identifying is None:
             self._identifying = self._spawn(self._ask_for_identity())
 
@@ -510,7 +510,7 @@ class Sender:
             self._sequences.take(identity)
             self._identity_error = None
         except ClientError as error:
-            # When the time of this question is up, that of batches which came later is not.
+            # A timeout of this request is not one of the batches that were created later.
             if not error.retriable and not isinstance(error, ClientTimeoutError):
                 self.give_up_all(error)
         finally:
@@ -529,7 +529,7 @@ class Sender:
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     def give_up_all(self, error: ClientError) -> int:
-        """Every batch that waits or is on its way fails with this error; how many records they hold."""
+        """Fail all waiting and in-flight batches with this error; returns the number of their records."""
         with self._accumulator.lock:
             incomplete = list(self._accumulator.incomplete)
         count = 0
@@ -540,7 +540,7 @@ class Sender:
         return count
 
     def _keep_metadata(self, now: float) -> float:
-        """Ask for metadata of the topics in use where they are old, or known to be wrong; when to look again."""
+        """Refresh old or stale metadata of the topics in use; returns when to check again."""
         topics = self._accumulator.topics
         if self._refreshing is not None or not topics:
             return float("inf")
@@ -556,7 +556,7 @@ class Sender:
         return self._refresh_not_before_ms
 
     def _needs_news(self, topic: str) -> bool:
-        """Whether its metadata is known to be wrong, and of use: of a topic that is gone only to who waits."""
+        """Whether its metadata is stale and worth a refresh: for a deleted topic only if records wait."""
         metadata = self._cluster.metadata
         return not metadata.is_fresh(topic) and (topic in metadata.topics or self._accumulator.holds(topic))
 

@@ -1,16 +1,16 @@
-"""The sequence numbers of an idempotent producer (KIP-98), and how it goes on when they are lost (KIP-360).
+"""Sequence numbers of an idempotent producer (KIP-98), and recovery when they are lost (KIP-360).
 
-Pure: it keeps, per partition, the next sequence and the batches on their way in order; what it decides is what
-Apache Kafka's `TransactionManager` decides for a producer without a transactional id:
+Pure: per partition it keeps the next sequence number and the batches in flight in order; its decisions are those of
+Apache Kafka's `TransactionManager` for a producer without a transactional id:
 
 - A retried batch is sent only while it is the first of its partition that is not acknowledged.
-- A batch that cannot follow (its predecessor is lost) makes the epoch go up by one; the partition's batches on their
-  way are numbered again from 0. Other partitions take the new epoch when nothing of theirs is on its way.
-- The first batch of a partition goes alone: a broker that knows nothing of a producer takes any number from it, so a
-  second batch on its way could be written in front of the first. (Java sends five at once, and has this race.)
-- A batch given up leaves the partition *unresolved*: nothing new is numbered until all its batches are back; then the
-  numbers either fit, or the epoch goes up. (Java raises the epoch at once where the broker refused the batch; waiting
-  costs a round trip and cannot write anything twice.)
+- A batch that cannot follow (its predecessor is lost) bumps the epoch; the partition's batches in flight
+  are renumbered from 0. Other partitions take the new epoch when none of their batches is in flight.
+- The first batch of a partition is sent alone: a broker accepts any number from an unknown producer, so a
+  second batch in flight could be written before the first. (Java sends five at once, and has this race.)
+- A batch given up leaves the partition *unresolved*: no new batch is numbered until all its batches are back; then
+  either the numbers match, or the epoch is bumped. (Java bumps the epoch at once if the broker refused the batch;
+  waiting costs a round trip and cannot cause duplicates.)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOBODY_YET = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class PartitionSequence:
-    """The numbers of one partition: the next one, the last acknowledged, and the batches on their way by number."""
+    """The sequence numbers of one partition: the next, the last acknowledged, and the batches in flight by number."""
 
     __slots__ = ("identity", "in_flight", "last_acked", "next")
 
@@ -51,7 +51,7 @@ class PartitionSequence:
         self.in_flight: list[ProducerBatch] = []
 
     def begin(self, identity: ProducerIdentity) -> None:
-        """Count from 0 under this identity; batches on their way are numbered again, in their order."""
+        """Restart at 0 under this identity; batches in flight are renumbered, in order."""
         self.identity = identity
         self.last_acked = NO_SEQUENCE
         self.next = 0
@@ -61,12 +61,12 @@ class PartitionSequence:
 
 
 class Sequences:
-    """All partitions' numbers under one identity; `identity` is NOBODY_YET until a broker has given one."""
+    """The sequence numbers of all partitions under one identity; `identity` is NOBODY_YET until a broker assigns it."""
 
     def __init__(self) -> None:
         self.identity = NOBODY_YET
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
-        #: Partitions of which a batch was given up, and the number after it.
+        #: Partitions with a batch that was given up, and the number after it.
         self._unresolved: dict[TopicPartition, int] = {}
         self._to_renumber: set[TopicPartition] = set()
 
@@ -82,7 +82,7 @@ class Sequences:
         return found
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether the first waiting batch of its partition may go now."""
+        """Whether the first waiting batch of its partition may be sent now."""
         if not self.has_identity:
             return False
         known = self._of(batch.partition)
@@ -93,7 +93,7 @@ class Sequences:
         return not known.in_flight or known.in_flight[0] is batch
 
     def number(self, batch: ProducerBatch) -> None:
-        """Give a batch that goes out for the first time its number."""
+        """Number a batch that is sent for the first time."""
         if batch.base_sequence != NO_SEQUENCE:
             return
         known = self._of(batch.partition)
@@ -104,7 +104,7 @@ class Sequences:
         known.in_flight.append(batch)
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        """The broker has the batch."""
+        """Handle the acknowledgement of a batch."""
         known = self._of(batch.partition)
         last = _after(batch.base_sequence, batch.record_count - 1)
         is_current = known.identity == (batch.producer_id, batch.producer_epoch)
@@ -113,7 +113,7 @@ class Sequences:
         self._remove(known, batch)
 
     def split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """`parts` go in the place of a batch; together they have its numbers."""
+        """Replace a batch by `parts`, which share its numbers."""
         known = self._of(batch.partition)
         place = known.in_flight.index(batch)
         sequence = batch.base_sequence
@@ -125,10 +125,10 @@ class Sequences:
         known.in_flight[place : place + 1] = following
 
     def can_retry(self, batch: ProducerBatch, code: int | None) -> bool | None:
-        """Whether a batch refused with `code` goes again; None where that does not depend on its numbers."""
+        """Whether a batch refused with `code` is retried; None if that does not depend on its sequence number."""
         known = self._of(batch.partition)
         if code == ErrorCode.UNKNOWN_PRODUCER_ID:
-            if not batch.was_renumbered:  # what the producer wrote before is gone from the log
+            if not batch.was_renumbered:  # the producer's earlier records are gone from the log
                 self._request_bump(batch)
             return True
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -136,7 +136,7 @@ class Sequences:
             is_next = known.last_acked == NO_SEQUENCE and batch.base_sequence == 0
             is_next = is_next or batch.base_sequence == _after(known.last_acked, 1)
             if unresolved is None and (batch.was_renumbered or not is_next):
-                return True  # a batch before it failed; it goes again once that one is through
+                return True  # an earlier batch failed; this one is retried after it
             if unresolved is None or unresolved == batch.base_sequence:
                 self._request_bump(batch)
             return True
@@ -146,12 +146,12 @@ class Sequences:
         return None
 
     def _request_bump(self, batch: ProducerBatch) -> None:
-        """The epoch has to go up, unless it did since this batch was numbered."""
+        """Request an epoch bump, unless it was bumped since this batch was numbered."""
         if (batch.producer_id, batch.producer_epoch) == self.identity:
             self._to_renumber.add(batch.partition)
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """A numbered batch is not sent any more; whether the broker has it or not, its partition is unresolved."""
+        """A numbered batch was given up; as the broker may have written it or not, its partition is unresolved."""
         if batch.base_sequence == NO_SEQUENCE:
             return
         known = self._of(batch.partition)
@@ -162,16 +162,16 @@ class Sequences:
         self._remove(known, batch)
 
     def settle(self) -> bool:
-        """Resolve what can be resolved and raise the epoch where that was asked for; whether anything changed.
+        """Resolve partitions if possible, and bump the epoch if requested; returns whether anything changed.
 
-        Without an identity afterwards (its epochs are used up) a new one has to be asked for.
+        If the identity has run out of epochs, it is unset, and a new producer id has to be requested.
         """
         if not self._unresolved and not self._to_renumber:
             return False
         for partition in [each for each in self._unresolved if not self._of(each).in_flight]:
             known = self._of(partition)
             del self._unresolved[partition]
-            if known.next != _after(known.last_acked, 1):  # a batch was lost, or nobody can know
+            if known.next != _after(known.last_acked, 1):  # a batch was lost, or its result is unknown
                 self._to_renumber.add(partition)
         if not self._to_renumber:
             return False
@@ -183,7 +183,7 @@ class Sequences:
         return True
 
     def take(self, identity: ProducerIdentity) -> None:
-        """Go on under this identity; partitions that lost their numbers count anew at once."""
+        """Continue under this identity; partitions with lost numbers restart at once."""
         self.identity = identity
         for partition in self._to_renumber:
             self._unresolved.pop(partition, None)
@@ -191,7 +191,7 @@ class Sequences:
         self._to_renumber.clear()
 
     def in_flight(self, partition: TopicPartition) -> int:
-        """How many numbered batches of the partition are not acknowledged."""
+        """Return how many numbered batches of the partition are not acknowledged."""
         return len(self._of(partition).in_flight)
 
     @staticmethod
@@ -201,10 +201,10 @@ class Sequences:
 
 
 def _after(sequence: int, count: int) -> int:
-    """The number `count` after `sequence`; from 2^31 - 1 they go on at 0."""
+    """Return the number `count` after `sequence`; 2^31 - 1 wraps to 0."""
     return (sequence + count) & MAX_INT32
 
 
 def _is_later(sequence: int, other: int) -> bool:
-    """Whether a number comes after another, where they go around."""
+    """Whether a number comes after another, with wraparound."""
     return 0 < (sequence - other) & MAX_INT32 < MAX_INT32 // 2

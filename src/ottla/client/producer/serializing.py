@@ -1,4 +1,4 @@
-"""From keys and values as they are given to bytes, before a record is taken."""
+"""Serialization of keys and values before a record is accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Outcome = TypeVar("Outcome")
 
 
 class SerializingAppend(Generic[Outcome]):
-    """Serializes keys and values, then appends. `append` takes bytes, and key and value as they were behind them."""
+    """Serializes keys and values, then appends. `append` gets the bytes, and last the original key and value."""
 
     def __init__(self, config: ProducerConfig, append: Callable[..., Outcome]) -> None:
         self._append = append
@@ -24,7 +24,7 @@ class SerializingAppend(Generic[Outcome]):
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to serialize: else keys and values are bytes, and `append` does all there is."""
+        """Whether there is anything to serialize: else keys and values are bytes, and `append` is enough."""
         return type(self._key) is not BytesSerializer or type(self._value) is not BytesSerializer
 
     def take(
@@ -37,7 +37,7 @@ class SerializingAppend(Generic[Outcome]):
         headers: SendHeaders,
         callback: Callback | None = None,
     ) -> Outcome:
-        """What `append` gives. Raises SerializationError."""
+        """Serialize, then return the result of `append`. Raises SerializationError."""
         checked = checked_headers(headers) if headers else ()
         serialized = []
         for what, serializer, data in (("key", self._key, key), ("value", self._value, value)):
@@ -45,7 +45,7 @@ class SerializingAppend(Generic[Outcome]):
                 serialized.append(serializer.serialize(topic, checked, data))
             except SerializationError:
                 raise
-            except Exception as error:  # the user's own code
+            except Exception as error:  # user code
                 raise _failed(what, serializer, data, topic, error) from error
         return self._append(topic, partition, timestamp, *serialized, checked, callback, (key, value))
 

@@ -1,4 +1,4 @@
-"""Two smaller batches in the place of one that the broker refused for its size."""
+"""Splits a batch that the broker refused for its size."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ottla.records.batch import BATCH_OVERHEAD
 from ottla.records.record import decode_columns
 
 MOST_GROWTH = 16
-"""By how much a record may grow with another base of its timestamp: none may find no room."""
+"""Upper bound of a record's growth with another base timestamp, so that every record has room."""
 
 
 def split_batch(batch: ProducerBatch, lock: Lock) -> list[ProducerBatch]:
-    """Two closed batches with the records of one that has at least two, in their order."""
+    """Split a batch of at least two records into two closed ones, in order."""
     builder = batch.builder
     records = decode_columns(builder.payload(), builder.count)
     middle = builder.count // 2

@@ -1,7 +1,7 @@
-"""The default partitioner for records without a key: stay with a partition for `batch.size` bytes (KIP-794).
+"""The default partitioner for records without a key: sticks to a partition for `batch.size` bytes (KIP-794).
 
-The next partition is chosen at random among those that have a leader; with adaptive partitioning, the less likely the
-longer its queue of batches is. Java's class of this name is `BuiltInPartitioner`.
+The next partition is chosen at random among those with a leader; with adaptive partitioning, long
+queues of batches make a partition less likely. Java's class is `BuiltInPartitioner`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class StickyState:
         random: RandomInt,
         measure: Callable[[StickyState], None] | None = None,
     ) -> None:
-        #: Called before each choice to tell of the load (`update_load`).
+        #: Called before each choice to update the load (`update_load`).
         self._measure = measure
-        #: Bytes after which the partition is left: `batch.size`; where that is 0, after each batch.
+        #: Bytes after which the partition is switched: `batch.size`; if that is 0, after each batch.
         self.size = max(sticky_batch_bytes, 1)
         self._random = random
-        #: Partitions and their weights as running sums; None where all are alike.
+        #: Partitions and their cumulative weights; None if all are equal.
         self._cumulative: list[int] | None = None
         self._loaded: list[int] = []
         self.produced_bytes = 0
@@ -50,23 +50,23 @@ class StickyState:
         self.partition = self._next()
 
     def learn(self, topic: TopicMetadata) -> None:
-        """The topic's partitions or leaders have changed; the sticky partition stays until it is full, or gone."""
+        """Apply new metadata of the topic; the sticky partition stays until it is full, or gone."""
         self._available = available_partitions(topic)
         self._count = len(topic.partitions)
-        if self.partition >= self._count:  # the topic was deleted and made anew with fewer
+        if self.partition >= self._count:  # the topic was deleted and created again with fewer
             self.switch()
 
     def add(self, size: int, *, may_switch: bool) -> None:
-        """`size` bytes went to the partition; `may_switch` where its queue holds no batch that is still open.
+        """Count `size` bytes for the partition; `may_switch` if its queue has no open batch.
 
-        With an open batch the switch waits, up to twice the size, so that batches are not cut short by it.
+        With an open batch the switch waits, up to twice the size, so that batches are not cut short.
         """
         self.produced_bytes += size
         if (self.produced_bytes >= self.size and may_switch) or self.produced_bytes >= 2 * self.size:
             self.switch()
 
     def switch(self) -> None:
-        """Take another partition, which may be the same one again."""
+        """Choose another partition, possibly the same one again."""
         self.partition, self.produced_bytes = self._next(), 0
 
     def _next(self) -> int:
@@ -80,9 +80,9 @@ class StickyState:
         return number % self._count
 
     def update_load(self, queue_lengths: Sequence[int] | None, partitions: Sequence[int] = (), total: int = 0) -> None:
-        """The batches waiting per partition; those left out are to be avoided. None, or all alike: no weights.
+        """Set the number of waiting batches per partition; those left out are avoided. None, or all equal: no weights.
 
-        `total` is how many partitions the topic has; with one there is nothing to choose.
+        `total` is the number of partitions of the topic; with one there is no choice.
         """
         if not queue_lengths or total < 2 or (len(queue_lengths) == total and len(set(queue_lengths)) == 1):
             self._cumulative = None
