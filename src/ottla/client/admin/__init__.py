@@ -1,4 +1,4 @@
-"""The administrator's client: topics, settings, offsets, groups, brokers."""
+"""The admin client: topics, configs, offsets, groups, brokers."""
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.model import (

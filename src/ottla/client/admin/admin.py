@@ -1,13 +1,13 @@
-"""The administrator's client for callers with an event loop; for others there is `ottla.client.sync.Admin`.
+"""The admin client for asyncio; the sync client is `ottla.client.sync.Admin`.
 
     async with Admin(bootstrap_servers="localhost:9092") as admin:
         await admin.create_topics([NewTopic("clicks", num_partitions=3)])
         print(await admin.describe_topics(["clicks"]))
 
-Names and meanings are those of Java's Admin. A call about several things gives what became of each; where some fail
-it raises PartlyFailedError, which has the errors and the values by item, and where one thing only was asked for its
-own error. What a moved controller, coordinator or leader refuses is asked again, within default.api.timeout.ms or the
-call's `timeout_ms`.
+Names and meanings are those of Java's Admin. A call about several items returns a result per item; if some fail
+it raises PartlyFailedError with the errors and the values by item, or, if there was only one item, its
+own error. Requests refused by a former controller, coordinator or leader are retried, within default.api.timeout.ms or
+the call's `timeout_ms`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ottla.peer.cluster import Cluster
 
 
 class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, GroupAdmin, BrokerAdmin, MethodHints):
-    """Looks after a cluster; any number of tasks may use it at once.
+    """Administers a cluster; may be used by any number of tasks concurrently.
 
-    Settings are Kafka's, by their names in `config` ("bootstrap.servers") or as keywords (bootstrap_servers). All
+    Settings have Kafka's names, in `config` ("bootstrap.servers") or as keywords (bootstrap_servers). All
     errors are `ClientError`s. `environment` is for simulations.
     """
 
@@ -51,5 +51,5 @@ class Admin(TopicAdmin, ConfigAdmin, PartitionAdmin, GroupAdmin, BrokerAdmin, Me
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; calls under way fail. Closing twice does no harm."""
+        """Close all connections; calls in progress fail. Closing twice is allowed."""
         await self._cluster.close()

@@ -1,4 +1,4 @@
-"""Brokers: who they are, and what lies in their folders."""
+"""Brokers and their log directories."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ottla.wire.messages.describe_log_dirs import (
 
 
 class BrokerAdmin:
-    """What an administrator asks about brokers."""
+    """Admin calls about brokers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        """The cluster's id, its controller and its brokers."""
+        """Return the cluster's id, its controller and its brokers."""
         metadata = await self._cluster.retry("describing the cluster", lambda: self._cluster.refresh([]), timeout_ms)
         nodes = tuple(sorted(metadata.nodes.values()))
         return ClusterDescription(metadata.cluster_id, metadata.nodes.get(metadata.controller_id), nodes)
@@ -34,9 +34,9 @@ class BrokerAdmin:
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """The folders of these brokers, of all for None, by their paths; one that has failed says so.
+        """Return the log directories of these brokers (None: all) by path; a failed one has an `error`.
 
-        Raises BrokerError, PartlyFailedError where several brokers were asked.
+        Raises BrokerError, PartlyFailedError if several brokers were asked.
         """
         if brokers is None:
             brokers = [node.node_id for node in (await self.describe_cluster(timeout_ms=timeout_ms)).nodes]

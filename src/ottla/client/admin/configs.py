@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and brokers' loggers."""
+"""Configs of topics, brokers and brokers' loggers."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ TYPES = {
 OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 
 Changes = Mapping[str, str | None] | Iterable[ConfigOperation]
-"""Values by names, None to go back to the default; or operations, which also extend and cut lists."""
+"""Values by name, None to restore the default; or operations, which can also append to and subtract from lists."""
 
 
 def config_source(code: int) -> str:
-    """Where a value comes from, by Kafka's name of it."""
+    """Return Kafka's name of a config source."""
     return SOURCES.get(code, "UNKNOWN")
 
 
 class ConfigAdmin:
-    """What an administrator asks about settings."""
+    """Admin calls about configs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -56,7 +56,7 @@ class ConfigAdmin:
         include_documentation: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All settings of each resource, by name. UnknownTopicError, PartlyFailedError where several were asked for."""
+        """Return each resource's configs, by name. Raises UnknownTopicError, PartlyFailedError for several of them."""
         outcomes: Outcomes[ConfigResource, dict[str, ConfigEntry]] = Outcomes(
             "describing settings", [_resource(each) for each in several("resources", resources)]
         )
@@ -89,9 +89,9 @@ class ConfigAdmin:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Change single settings, leaving the others alone (KIP-339; brokers from Apache Kafka 2.3 on).
+        """Change some configs, and leave the others (KIP-339; brokers from Apache Kafka 2.3 on).
 
-        Raises BrokerError with the broker's words (INVALID_CONFIG), UnknownTopicError, PartlyFailedError.
+        Raises BrokerError with the broker's message (INVALID_CONFIG), UnknownTopicError, PartlyFailedError.
         """
         given = mapping("changes of settings", configs)
         changes = {_resource(resource): list(_operations(each)) for resource, each in given.items()}
@@ -116,9 +116,9 @@ class ConfigAdmin:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Replace all settings of each resource: what is not named goes back to its default.
+        """Replace all configs of each resource: those not given are reset to their defaults.
 
-        For brokers before Apache Kafka 2.3; with newer ones use `incremental_alter_configs`. Raises what that raises.
+        For brokers before Apache Kafka 2.3; with newer ones use `incremental_alter_configs`. Raises the same errors.
         """
         for resource, values in mapping("settings", configs).items():
             check_values(f"{_resource(resource)}", values)
@@ -167,7 +167,7 @@ class ConfigAdmin:
         take: Callable[[Any], Any],
         timeout_ms: int | None,
     ) -> dict[ConfigResource, Any]:
-        """Ask the broker that a resource is about, whichever for topics and for what holds for all brokers."""
+        """Ask the broker that a resource names; any broker for topics and for defaults of all brokers."""
 
         async def ask(node: int | None, asked: list[ConfigResource]) -> None:
             if node is None:
@@ -184,7 +184,7 @@ class ConfigAdmin:
             for each in pending:
                 by_node.setdefault(each.node_id, []).append(each)
             if by_node.keys() - {None}:
-                await self._cluster.refresh([])  # brokers come, go, and change their addresses
+                await self._cluster.refresh([])  # brokers are added, removed, and change their addresses
             await outcomes.ask_each(by_node, ask)
 
         return await outcomes.work_off(self._cluster, attempt, timeout_ms)

@@ -31,7 +31,7 @@ REMOVED_BY_ADMIN = "member was removed by an admin"
 
 
 class GroupAdmin:
-    """What an administrator asks about groups."""
+    """Admin calls about groups."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -39,7 +39,7 @@ class GroupAdmin:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_ms: int | None = None
     ) -> list[GroupListing]:
-        """All groups, sorted by id; with `states` ("Stable", "Empty", …) or `types` ("classic", …) only those."""
+        """Return the groups, sorted by id; if given, of `states` ("Stable", "Empty", …) or `types` ("classic", …)."""
         request = ListGroupsRequest(
             states_filter=several_names("states", states), types_filter=several_names("types", types)
         )
@@ -64,9 +64,9 @@ class GroupAdmin:
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, GroupDescription]:
-        """State, members and their partitions; a group that is not there has the state "Dead".
+        """Return state, members and their partitions; a group that does not exist has the state "Dead".
 
-        Raises BrokerError, PartlyFailedError where several were asked for.
+        Raises BrokerError, PartlyFailedError for several groups.
         """
         groups = Groups(self._cluster)
         outcomes: Outcomes[str, GroupDescription] = Outcomes("describing groups", several_names("group ids", group_ids))
@@ -82,7 +82,7 @@ class GroupAdmin:
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Delete groups and their offsets.
 
-        Raises BrokerError (NON_EMPTY_GROUP where there are members, GROUP_ID_NOT_FOUND), PartlyFailedError.
+        Raises BrokerError (NON_EMPTY_GROUP with members, GROUP_ID_NOT_FOUND), PartlyFailedError.
         """
         groups = Groups(self._cluster)
         outcomes: Outcomes[str, None] = Outcomes("deleting groups", several_names("group ids", group_ids))
@@ -107,7 +107,7 @@ class GroupAdmin:
     async def list_group_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, for these partitions or for all; partitions without an offset are left out."""
+        """Return a group's committed offsets of these partitions, or of all; those without an offset are left out."""
         offsets = GroupOffsets(self._cluster, group_id)
         text("group_id", group_id)
         wanted = None if partitions is None else arguments.partitions(partitions)
@@ -120,7 +120,7 @@ class GroupAdmin:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Set the offsets of a group that has no members. BrokerError where it has: they alone may commit then."""
+        """Set the offsets of a group without members. Raises BrokerError if it has any: only they may commit then."""
         text("group_id", group_id)
         wanted = {
             each: offset_and_metadata(each, given)
@@ -131,9 +131,9 @@ class GroupAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> None:
-        """Forget what a group has committed for these partitions.
+        """Delete a group's committed offsets of these partitions.
 
-        Raises BrokerError (GROUP_SUBSCRIBED_TO_TOPIC while members read the topic), PartlyFailedError.
+        Raises BrokerError (GROUP_SUBSCRIBED_TO_TOPIC while members are subscribed to the topic), PartlyFailedError.
         """
         offsets = GroupOffsets(self._cluster, group_id)
         text("group_id", group_id)
@@ -159,9 +159,9 @@ class GroupAdmin:
         reason: str = "",
         timeout_ms: int | None = None,
     ) -> None:
-        """Have members leave: by their `group.instance.id` (a string will do) or member id; all for None.
+        """Remove members by `group.instance.id` (a plain string is one) or member id; all for None.
 
-        Raises BrokerError (UNKNOWN_MEMBER_ID), PartlyFailedError where several were asked for.
+        Raises BrokerError (UNKNOWN_MEMBER_ID), PartlyFailedError for several members.
         """
         text("group_id", group_id)
         if members is None:
@@ -185,7 +185,7 @@ class GroupAdmin:
             request = LeaveGroupRequest(group_id=group_id, members=leaving)
             answer: LeaveGroupResponse = await coordinator.ask(request, versions=MANY_MEMBERS)
             coordinator.check(answer.error_code, "its members are not removed")
-            # Answers come in the order of the request; an instance's may name the member id that it had.
+            # Results are in request order; that of an instance may contain the member id that it had.
             for each, told in zip(pending, answer.members, strict=False):
                 gone = told.error_code == ErrorCode.UNKNOWN_MEMBER_ID and each in outcomes.uncertain
                 if told.error_code == ErrorCode.NONE or gone:
@@ -207,6 +207,6 @@ def _member(given: Any) -> MemberToRemove:
 
 
 def given_up(error: ClientError) -> ClientError:
-    """The error of a call that has made its own attempts, or whose answer would not change: not to be retried."""
+    """Mark an error as not retriable: the call has made its own retries, or a retry would not change the result."""
     error.retriable = False
     return error

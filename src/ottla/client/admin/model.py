@@ -1,4 +1,4 @@
-"""What an administrator asks with and is answered with. Plain data, named as in Java's Admin."""
+"""Arguments and results of admin calls. Plain data, named as in Java's Admin."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import Node, TopicPartition
 
 BROKER_DEFAULT = -1
-"""In place of a number of partitions or replicas: what the broker's settings say."""
+"""Use the broker's default instead of a number of partitions or replicas."""
 
 
 @dataclass(slots=True, frozen=True)
 class NewTopic:
     """A topic to create.
 
-    `replica_assignments` gives each partition's brokers, the preferred leader first; then the two numbers are left
-    out. `configs` are the topic's settings by Kafka's names.
+    `replica_assignments` lists each partition's brokers, the preferred leader first; then the two numbers are
+    omitted. `configs` are the topic's configs by Kafka's names.
     """
 
     name: str
@@ -40,14 +40,14 @@ class NewTopic:
 
 @dataclass(slots=True, frozen=True)
 class NewPartitions:
-    """How many partitions a topic is to have in all; `assignments` are the brokers of the added ones, in order."""
+    """The new total number of partitions; `assignments` are the brokers of the added ones, in order."""
 
     total_count: int
     assignments: Sequence[Sequence[int]] | None = None
 
 
 class ConfigSynonym(NamedTuple):
-    """A place from which a value could come; `source` is as in `ConfigEntry`."""
+    """One of the sources that a config value can come from; `source` is as in `ConfigEntry`."""
 
     name: str
     value: str | None
@@ -55,10 +55,10 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A setting of a topic or broker.
+    """A config of a topic or broker.
 
-    `source` is where the value comes from: DYNAMIC_TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG,
-    STATIC_BROKER_CONFIG, DEFAULT_CONFIG, DYNAMIC_BROKER_LOGGER_CONFIG or UNKNOWN. The value of a sensitive setting is
+    `source` is the origin of the value: DYNAMIC_TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG,
+    STATIC_BROKER_CONFIG, DEFAULT_CONFIG, DYNAMIC_BROKER_LOGGER_CONFIG or UNKNOWN. The value of a sensitive config is
     None. `type` is BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD or UNKNOWN.
     """
 
@@ -73,13 +73,13 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether it has its default value."""
         return self.source == "DEFAULT_CONFIG"
 
 
 @dataclass(slots=True, frozen=True)
 class CreatedTopic:
-    """A topic that is there now; what the broker did not tell is None or -1."""
+    """A created topic; what the broker did not report is None or -1."""
 
     name: str
     topic_id: uuid.UUID | None = None
@@ -89,7 +89,7 @@ class CreatedTopic:
 
 
 class ResourceType(IntEnum):
-    """What has settings."""
+    """Types of resources that have configs."""
 
     TOPIC = 2
     BROKER = 4
@@ -97,24 +97,24 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic by its name, a broker by its id (empty: what holds for all brokers), or the loggers of a broker."""
+    """A topic by name, a broker by id (empty: the default for all brokers), or the loggers of a broker."""
 
     type: ResourceType
     name: str
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
-        """The settings of a topic."""
+        """The configs of a topic."""
         return cls(ResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """The settings of a broker; for None those that are set for all."""
+        """The configs of a broker; for None the defaults of all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @property
     def node_id(self) -> int | None:
-        """The broker that has to be asked, where it matters."""
+        """The broker that has to be asked, None if any will do."""
         return None if self.type == ResourceType.TOPIC or not self.name.isdecimal() else int(self.name)
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigOperation(NamedTuple):
-    """A change of one setting: `set`, `delete` (back to the default), `append` to or `subtract` from a list."""
+    """A change of one config: `set`, `delete` (restore the default), `append` to or `subtract` from a list."""
 
     operation: str
     name: str
@@ -140,7 +140,7 @@ class ClusterDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group; `state` and `type` are empty where the broker is too old to tell."""
+    """A group; `state` and `type` are empty if the broker is too old to report them."""
 
     group_id: str
     protocol_type: str
@@ -149,19 +149,19 @@ class GroupListing(NamedTuple):
 
     @property
     def is_simple_consumer_group(self) -> bool:
-        """Whether it only has offsets, and members that assign partitions themselves."""
+        """Whether the group is used for committed offsets only, without group assignment."""
         return not self.protocol_type
 
 
 class MemberToRemove(NamedTuple):
-    """A member by its `group.instance.id`, or by the id that the coordinator gave it."""
+    """A member by its `group.instance.id`, or by its member id."""
 
     group_instance_id: str | None = None
     member_id: str = ""
 
 
 class ReplicaSize(NamedTuple):
-    """The log of one partition in a folder: its bytes, how many records it is behind, whether it is moving there."""
+    """A partition's log in a log directory: size in bytes, lag in records, and whether it is a future replica."""
 
     size_bytes: int
     offset_lag: int
@@ -170,7 +170,7 @@ class ReplicaSize(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class LogDirDescription:
-    """A folder of a broker. Sizes of the volume are in bytes, -1 where not told; `error` says why it is offline."""
+    """A log directory of a broker. Volume sizes are in bytes, -1 if not reported; `error` is set if it is offline."""
 
     path: str
     replicas: Mapping[TopicPartition, ReplicaSize]

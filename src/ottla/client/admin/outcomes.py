@@ -1,4 +1,4 @@
-"""Calls about several things at once: what became of each, and what has to be asked again."""
+"""Calls about several items: the result of each, and which are to be retried."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Outcomes(Generic[K, V]):
         self._open: dict[K, ClientError | None] = dict.fromkeys(self._order)
         self._values: dict[K, V] = {}
         self._errors: dict[K, ClientError] = {}
-        #: Items whose request was sent and not answered: it may have been carried out.
+        #: Items whose request was sent without a response: it may have been executed.
         self.uncertain: set[K] = set()
 
     @property
     def pending(self) -> list[K]:
-        """What has to be asked (again)."""
+        """The items to ask for (again)."""
         return list(self._open)
 
     def succeed(self, item: K, value: V) -> None:
-        """The item is done."""
+        """Record the item's success."""
         if item in self._open:
             del self._open[item]
             self._values[item] = value
 
     def fail(self, item: K, error: ClientError) -> None:
-        """The item failed: for good, or for this attempt where the error is retriable."""
+        """Record the item's failure: final, or of this attempt only if the error is retriable."""
         if item not in self._open:
             return
         if isinstance(error, BrokerError) and error.code == ErrorCode.REQUEST_TIMED_OUT:
@@ -59,14 +59,14 @@ class Outcomes(Generic[K, V]):
             self._errors[item] = error
 
     def check_answered(self, items: Iterable[K]) -> None:
-        """Called when an attempt's answers are taken in: items that they leave out fail."""
+        """Called after an attempt's responses were handled: items missing from them fail."""
         for item in items:
             if item in self._open and self._open[item] is None:
                 left_out = f"{self.what}: the broker's answer leaves {item} out"
                 self.fail(item, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out))
 
     async def ask_each(self, groups: Mapping[G, list[K]], ask: Callable[[G, list[K]], Awaitable[None]]) -> None:
-        """`ask(whom, items)` for each group at once; where one fails, that is the outcome of its items only."""
+        """Call `ask(key, items)` for each group concurrently; if one fails, its error is that of its items only."""
         answers = await asyncio.gather(*(ask(*each) for each in groups.items()), return_exceptions=True)
         for items, answer in zip(groups.values(), answers, strict=True):
             if isinstance(answer, ClientError):
@@ -78,9 +78,9 @@ class Outcomes(Generic[K, V]):
     async def work_off(
         self, cluster: Cluster, attempt: Callable[[list[K]], Awaitable[None]], timeout_ms: int | None = None
     ) -> dict[K, V]:
-        """The values, in the order of the items; `attempt` is made with what is pending until nothing is.
+        """Call `attempt` with the pending items until there are none; returns the values in the order of the items.
 
-        Raises the one error where nothing else was asked for or nothing could be asked, else PartlyFailedError.
+        Raises the error itself for a single item or if no request could be sent, else PartlyFailedError.
         """
 
         async def once() -> None:
@@ -117,20 +117,20 @@ class Outcomes(Generic[K, V]):
 
 
 async def topic_error(cluster: Cluster, code: int, topic: str, what: str, detail: str | None = None) -> ClientError:
-    """The error of a topic; one that is not there is named together with the most similar name that is."""
+    """Return the error of a topic; for one that does not exist with the most similar existing name."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return UnknownTopicError(topic, cluster.name, await cluster.nearest_topic(topic))
     return BrokerError(code, f"topic {topic} {what}", detail or None)
 
 
 def no_such_broker(cluster: Cluster, node_id: int) -> ClientError:
-    """The error for a broker that is not among those that the cluster has told of."""
+    """Return the error for a broker that is not in the cluster's metadata."""
     known = ", ".join(map(str, sorted(cluster.metadata.nodes)))
     return InvalidArgumentError(f"{cluster.name} has no broker {node_id} at the moment; its brokers are {known}")
 
 
 def check_controller(cluster: Cluster, code: int) -> None:
-    """BrokerError (retriable) where the one asked is not the controller any more; the next attempt finds the new."""
+    """Raise BrokerError (retriable) if the broker is not the controller any more; the next attempt finds it anew."""
     if code == ErrorCode.NOT_CONTROLLER:
         cluster.metadata.controller_id = -1
         raise BrokerError(code, "the controller has moved")

@@ -1,4 +1,4 @@
-"""Partitions: their offsets, and deletion of their oldest records."""
+"""Offsets of partitions, and deletion of their oldest records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.wire.messages.delete_records import (
 from ottla.wire.messages.list_offsets import ListOffsetsResponse
 
 HIGH_WATERMARK = LATEST
-"""In place of an offset: delete everything."""
+"""Special offset: delete all records."""
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 WITH_MAX_TIMESTAMP = (7, 9)
 """Versions of ListOffsets that know MAX_TIMESTAMP (KIP-734)."""
@@ -32,7 +32,7 @@ ALL_RECORDS = -1
 
 
 class PartitionAdmin:
-    """What an administrator asks about partitions."""
+    """Admin calls about partitions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -40,10 +40,10 @@ class PartitionAdmin:
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Delete all records below these offsets (-1: all that there are); gives where each log starts now.
+        """Delete the records before these offsets (-1: all); returns each partition's new log start offset.
 
-        Raises BrokerError (OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION for a topic that is
-        compacted), UnknownTopicError, PartlyFailedError where several were asked for.
+        Raises BrokerError (OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION for a compacted
+        topic), UnknownTopicError, PartlyFailedError for several partitions.
         """
         wanted = _named("offset", offsets, ALL_RECORDS)
         outcomes: Outcomes[TopicPartition, int] = Outcomes("deleting records", wanted)
@@ -76,10 +76,10 @@ class PartitionAdmin:
         isolation_level: str = "read_uncommitted",
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The offset at EARLIEST, LATEST, MAX_TIMESTAMP, or that of the first record of a timestamp (ms) or later.
+        """Return the offset at EARLIEST, LATEST, MAX_TIMESTAMP, or of the first record at or after a timestamp (ms).
 
-        Where there is none, offset and timestamp are -1. With "read_committed" LATEST is the last stable offset.
-        Raises UnknownTopicError, BrokerError, PartlyFailedError where several were asked for.
+        Offset and timestamp are -1 if there is none. With "read_committed" LATEST is the last stable offset.
+        Raises UnknownTopicError, BrokerError, PartlyFailedError for several partitions.
         """
         wanted = _named("timestamp", timestamps, MAX_TIMESTAMP)
         arguments.one_of("isolation_level", isolation_level, ISOLATION_LEVELS)
@@ -106,7 +106,7 @@ class PartitionAdmin:
         outcomes: Outcomes[TopicPartition, Any],
         ask: Callable[[int, list[TopicPartition]], Awaitable[None]],
     ) -> Callable[[list[TopicPartition]], Awaitable[None]]:
-        """An attempt that asks each partition's leader."""
+        """Return an attempt that asks each partition's leader."""
 
         async def attempt(pending: list[TopicPartition]) -> None:
             by_leader: dict[int, list[TopicPartition]] = {}
@@ -126,6 +126,6 @@ class PartitionAdmin:
 
 
 def _named(what: str, values: Mapping[TopicPartition, int], least: int) -> dict[TopicPartition, int]:
-    """The numbers by partition; InvalidArgumentError for one below `least`, or what is none."""
+    """Return the numbers by partition. Raises InvalidArgumentError for non-numbers and numbers below `least`."""
     given = arguments.by_partition(f"{what}s", values)
     return {each: arguments.whole_number(f"the {what} of {each}", value, least) for each, value in given.items()}

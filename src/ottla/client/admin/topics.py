@@ -1,4 +1,4 @@
-"""Topics: create, delete, let grow, list, describe."""
+"""Topics: create, delete, add partitions, list, describe."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BY_ID = (6, 6)
 
 
 class TopicAdmin:
-    """What an administrator asks about topics."""
+    """Admin calls about topics."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -50,10 +50,10 @@ class TopicAdmin:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, CreatedTopic]:
-        """Create topics and return when they can be used; with `validate_only` only ask whether they could be created.
+        """Create topics and return when they can be used; with `validate_only`, only validate the request.
 
-        Raises TopicExistsError where there is one of that name, BrokerError with the broker's words otherwise;
-        PartlyFailedError where several were asked for.
+        Raises TopicExistsError for an existing name, else BrokerError with the broker's message;
+        PartlyFailedError for several topics.
         """
         wanted = {_checked(topic).name: topic for topic in several("topics", topics)}
         outcomes: Outcomes[str, CreatedTopic] = Outcomes(_what("creating", wanted), wanted)
@@ -79,7 +79,7 @@ class TopicAdmin:
     def _take_created(self, result: CreatableTopicResult, outcomes: Outcomes[str, CreatedTopic]) -> None:
         name, code = result.name, result.error_code
         check_controller(self._cluster, code)
-        # Where an earlier attempt's answer was lost, it may be that one which has created the topic.
+        # If an earlier attempt's response was lost, that attempt may have created the topic.
         if code == ErrorCode.NONE or (code == ErrorCode.TOPIC_ALREADY_EXISTS and name in outcomes.uncertain):
             outcomes.succeed(name, _created(result))
         else:
@@ -93,7 +93,7 @@ class TopicAdmin:
         replication_factor: int = BROKER_DEFAULT,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create one topic and return when it can be used; -1 stands for the broker's default. As `create_topics`."""
+        """Create one topic and return when it can be used; -1 is the broker's default. See `create_topics`."""
         await self.create_topics([NewTopic(name, partitions, replication_factor, configs=config or {})])
 
     async def delete_topics(
@@ -101,7 +101,7 @@ class TopicAdmin:
     ) -> None:
         """Delete topics, by name or by id.
 
-        Raises UnknownTopicError where there is none, PartlyFailedError where several were asked for.
+        Raises UnknownTopicError if one does not exist, PartlyFailedError for several topics.
         """
         named, ids = several_names("names of topics", names), several("ids of topics", topic_ids)
         for each in ids:
@@ -141,14 +141,14 @@ class TopicAdmin:
         gone = result.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
         if result.error_code == ErrorCode.NONE or (gone and key in outcomes.uncertain):
             outcomes.succeed(key, None)
-        elif result.error_code == ErrorCode.UNKNOWN_TOPIC_ID:  # retriable by the table, but nothing would change
+        elif result.error_code == ErrorCode.UNKNOWN_TOPIC_ID:  # retriable in Kafka's table, but a retry would not help
             outcomes.fail(key, UnknownTopicError(str(key), self._cluster.name))
         else:
             why = result.error_message
             outcomes.fail(key, await topic_error(self._cluster, result.error_code, str(key), "is not deleted", why))
 
     async def delete_topic(self, name: str) -> None:
-        """Delete one topic; UnknownTopicError where there is none."""
+        """Delete one topic. Raises UnknownTopicError if it does not exist."""
         await self.delete_topics([name])
 
     async def create_partitions(
@@ -158,9 +158,9 @@ class TopicAdmin:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Let topics grow to a total number of partitions. Keys go to other partitions from then on.
+        """Increase topics to a total number of partitions. Keys map to other partitions from then on.
 
-        Raises UnknownTopicError, BrokerError (INVALID_PARTITIONS where it has as many already), PartlyFailedError.
+        Raises UnknownTopicError, BrokerError (INVALID_PARTITIONS if it has as many already), PartlyFailedError.
         """
         growing = {name: _growing(name, wanted) for name, wanted in mapping("partitions", partitions).items()}
         outcomes: Outcomes[str, None] = Outcomes(_what("adding partitions to", partitions), partitions)
@@ -193,9 +193,9 @@ class TopicAdmin:
     async def list_topics(
         self, pattern: str | None = None, *, list_internal: bool = False, timeout_ms: int | None = None
     ) -> list[str]:
-        """The names of all topics, sorted, internal ones left out unless `list_internal` is set.
+        """Return the names of all topics, sorted, without internal ones unless `list_internal` is set.
 
-        With `pattern` those that it matches as a whole; InvalidArgumentError where it is no regular expression.
+        With `pattern`, only names that it matches in full; InvalidArgumentError for an invalid regular expression.
         """
         try:
             wanted = None if pattern is None else re.compile(text("the topic pattern", pattern))
@@ -209,9 +209,9 @@ class TopicAdmin:
         )
 
     async def describe_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, TopicMetadata]:
-        """Partitions, leaders and replicas of these topics.
+        """Return partitions, leaders and replicas of these topics.
 
-        Raises UnknownTopicError where there is none, PartlyFailedError where several were asked for.
+        Raises UnknownTopicError if one does not exist, PartlyFailedError for several topics.
         """
         wanted = several_names("names of topics", names)
         outcomes: Outcomes[str, TopicMetadata] = Outcomes(_what("describing", wanted), wanted)
@@ -234,7 +234,7 @@ class TopicAdmin:
 
 
 def _checked(topic: NewTopic) -> NewTopic:
-    """InvalidArgumentError for what is not to be created."""
+    """Validate a topic to create. Raises InvalidArgumentError."""
     if not isinstance(topic, NewTopic):
         raise InvalidArgumentError(f"a topic to create is a NewTopic: NewTopic({topic!r}), not {topic!r}")
     check_values(f"topic {text('the name of a topic', topic.name)}", topic.configs)
