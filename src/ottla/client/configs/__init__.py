@@ -1,4 +1,4 @@
-"""Configurations of producers, consumers and admin clients: every setting of Apache Kafka's, typed and checked."""
+"""Configurations of producers, consumers and admin clients: all settings of Apache Kafka, typed and validated."""
 
 from ottla.client.configs.admin import AdminConfig, parse_admin_config
 from ottla.client.configs.base import ClientConfig

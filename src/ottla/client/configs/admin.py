@@ -34,9 +34,9 @@ class AdminConfig(ClientConfig):
 
 
 def parse_admin_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> AdminConfig:
-    """The configuration out of Kafka's names and Python keywords, in either.
+    """Parse the mapping and the keywords; both may use Kafka's names (client.id) or Python's (client_id).
 
-    Raises InvalidConfigError that tells everything that is wrong.
+    Raises InvalidConfigError with all problems.
     """
     given = GivenSettings(ADMIN, config, keywords)
     settle_common(given)
@@ -47,7 +47,7 @@ def parse_admin_config(config: Mapping[str, Any] | None, keywords: Mapping[str, 
 
 
 def _settle_api_timeout(given: GivenSettings) -> None:
-    """A call cannot be shorter than one of its requests."""
+    """The timeout of a call must not be below that of one request."""
     whole, request = given.values["default.api.timeout.ms"], given.values["request.timeout.ms"]
     if whole >= request:
         return

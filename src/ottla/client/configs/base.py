@@ -1,4 +1,4 @@
-"""What the configurations of all clients have in common."""
+"""Shared by the configurations of all clients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _log = logging.getLogger("ottla.client")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """The settings that every client has; docs/client-settings.md says what each means. Made by the `parse_` functions.
+    """Settings of all clients; docs/client-settings.md documents them. Made by the `parse_` functions.
 
-    Times are in milliseconds, sizes in bytes. What is refused but for its default (TLS, logins) has no attribute.
-    `originals` holds what was given, by Kafka's names, for the `configure` of serializers and the like.
+    Times are in milliseconds, sizes in bytes. Settings accepted only with their default (TLS, SASL) have no attribute.
+    `originals` has the settings as given, by Kafka's names, for the `configure` of serializers and the like.
     """
 
     auto_include_jmx_reporter: bool
@@ -49,17 +49,17 @@ class ClientConfig:
 
     @property
     def api_timeout_ms(self) -> int:
-        """How long an operation with all its retries may take."""
+        """Timeout of an operation with all its retries."""
         raise NotImplementedError
 
     @property
     def request_retries(self) -> int:
-        """How often a request is repeated within that time."""
+        """Limit of retries of a request within that time."""
         return MAX_INT
 
     @property
     def client_settings(self) -> ConnectionSettings:
-        """What `Cluster` takes."""
+        """The settings for `Cluster`."""
         return ConnectionSettings(
             bootstrap_servers=",".join(self.bootstrap_servers),
             client_id=self.client_id,
@@ -84,7 +84,7 @@ C = TypeVar("C", bound=ClientConfig)
 
 
 def settle_common(given: GivenSettings) -> None:
-    """Check and complete what all clients share, in place."""
+    """Validate and complete the settings that all clients share, in place."""
     servers = given.values["bootstrap.servers"]
     if not servers:
         if not given.problems:
@@ -105,7 +105,7 @@ def settle_common(given: GivenSettings) -> None:
 
 
 def _settle_longest(given: GivenSettings, first: str, longest: str) -> None:
-    """A pause that is longer than the longest one: Java takes the shorter; given both, it is a contradiction."""
+    """A backoff above its maximum: Java uses the maximum; if both were given, it is a contradiction."""
     values = given.values
     if values[first] <= values[longest]:
         if first == "reconnect.backoff.ms" and given.is_given(first) and not given.is_given(longest):
@@ -125,14 +125,14 @@ _numbers: dict[str, count[int]] = {}
 
 
 def settle_client_id(given: GivenSettings, prefix: str, suffix: str | None = None) -> None:
-    """Without a `client.id`, one is made: `prefix` and `suffix`, or a number that this process counts."""
+    """Generate a `client.id` if none is given: `prefix` and `suffix`, or `prefix` and a number counted per process."""
     if not given.values["client.id"] and not given.problems:
         number = suffix if suffix is not None else next(_numbers.setdefault(prefix, count(1)))
         given.values["client.id"] = f"{prefix}-{number}"
 
 
 def made(config: type[C], given: GivenSettings) -> C:
-    """The configuration, with what has no effect logged. Raises InvalidConfigError that tells all problems."""
+    """Build the configuration, and log settings without effect. Raises InvalidConfigError with all problems."""
     if given.problems:
         raise InvalidConfigError(given.kind, given.problems)
     for note in given.notes:

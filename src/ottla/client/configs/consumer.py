@@ -57,9 +57,9 @@ class ConsumerConfig(ClientConfig):
 
 
 def parse_consumer_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerConfig:
-    """The configuration out of Kafka's names and Python keywords, in either.
+    """Parse the mapping and the keywords; both may use Kafka's names (client.id) or Python's (client_id).
 
-    Raises InvalidConfigError that tells everything that is wrong.
+    Raises InvalidConfigError with all problems.
     """
     given = GivenSettings(CONSUMER, config, keywords)
     settle_common(given)
@@ -95,7 +95,7 @@ def _settle_group(given: GivenSettings) -> None:
 
 
 def _settle_session(given: GivenSettings) -> None:
-    """A heartbeat that is not given is a third of a session that is shorter than the default heartbeat."""
+    """Default of the heartbeat interval: a third of the session timeout, if that is below the usual default."""
     values = given.values
     heartbeat, session = values["heartbeat.interval.ms"], values["session.timeout.ms"]
     for name in ("heartbeat.interval.ms", "session.timeout.ms"):
@@ -115,7 +115,7 @@ def _settle_session(given: GivenSettings) -> None:
 
 
 def _settle_fetch(given: GivenSettings) -> None:
-    """Brokers cut fetch.min.bytes to fetch.max.bytes; a fetch must be answered before it is given up."""
+    """Brokers limit fetch.min.bytes to fetch.max.bytes; a fetch must be answered before its request times out."""
     values = given.values
     least, most = values["fetch.min.bytes"], values["fetch.max.bytes"]
     if least > most and given.is_given("fetch.min.bytes") and given.is_given("fetch.max.bytes"):

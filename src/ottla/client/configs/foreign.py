@@ -1,4 +1,4 @@
-"""Names and values that people carry over from other clients, and what Kafka's own client calls them.
+"""Setting names and values of other clients, and Kafka's own for them.
 
 Sources: the configuration pages of librdkafka (confluent-kafka), kafka-python, aiokafka and Kafka 0.8's clients.
 """
@@ -66,7 +66,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "socket.buffersize": ("receive.buffer.bytes",),
     "timeout.ms": ("request.timeout.ms",),
 }
-"""Another client's name, and Kafka's own for what it does."""
+"""Another client's setting, and Kafka's names for it."""
 
 INSTEAD: dict[str, str] = {
     # librdkafka
@@ -137,11 +137,11 @@ INSTEAD: dict[str, str] = {
     "zookeeper.connect": "give bootstrap.servers, the addresses of brokers",
     "zookeeper.session.timeout.ms": "give session.timeout.ms",
 }
-"""Another client's name, and what to do instead where Kafka has no such setting."""
+"""Another client's setting, and what to do instead if Kafka has no such setting."""
 
 
 def instead_of(name: str) -> str | None:
-    """What to do in place of setting another client's name, with dots; None for a name that is nobody's."""
+    """Return what to do instead of a setting of another client (dotted name); None for an unknown name."""
     if name.startswith(("ssl.", "sasl.")):
         return _NO_TLS_OR_LOGIN
     return INSTEAD.get(name)
@@ -157,4 +157,4 @@ OTHER_WORDS: dict[str, dict[str, str]] = {
     },
     "isolation.level": {"0": "read_uncommitted", "1": "read_committed"},
 }
-"""Values of other clients, and Kafka's own word for them."""
+"""Values of other clients, and Kafka's own values for them."""

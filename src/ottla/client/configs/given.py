@@ -1,4 +1,4 @@
-"""What the user gave: a mapping by Kafka's names and Python keywords, brought together under Kafka's names."""
+"""The settings as given, a mapping with Kafka's names and Python keywords, merged under Kafka's names."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _REFUSALS = {
 
 
 class GivenSettings:
-    """The settings of one client while they are checked.
+    """The settings of one client during validation.
 
-    `values` has the typed value of every setting by Kafka's name; `originals` what the user gave, as it was given;
-    `problems` what is wrong, `notes` what should be logged.
+    `values` has the typed value of every setting by Kafka's name; `originals` the values as given;
+    `problems` are errors, `notes` are messages to log.
     """
 
     def __init__(self, kind: str, config: object, keywords: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class GivenSettings:
 
     @property
     def originals(self) -> Mapping[str, Any]:
-        """What was given, by Kafka's names."""
+        """The settings as given, by Kafka's names."""
         return MappingProxyType(self._originals)
 
     def is_given(self, name: str) -> bool:
@@ -73,7 +73,7 @@ class GivenSettings:
             self._unknown[name] = given_name, given
             return
         if given is None and self.is_given(name):
-            return  # it is set, and this says nothing else
+            return  # already set to the same value
         if self.is_given(name) and not self._is_same(setting, self._originals[name], given):
             shown = (
                 "" if setting is not None and setting.is_sensitive else f", as {self._originals[name]!r} and {given!r}"
@@ -85,10 +85,10 @@ class GivenSettings:
             self._take_known(setting, given)
 
     def _take_those_of_classes(self) -> None:
-        """Names that are not Kafka's: the user's classes may name them, for their `configure`."""
+        """Keep names that are not Kafka's: custom classes may declare them, for their `configure`."""
         theirs = {name.replace("_", ".") for one in self._classes() for name in getattr(one, "config_names", ())}
         for name, (given_name, given) in self._unknown.items():
-            if name in theirs and name in self._contradicted:  # what it is may be secret
+            if name in theirs and name in self._contradicted:  # the value may be a secret
                 self.problems.append(f"{name} is given twice with different values. Give it once.")
             elif name in theirs:
                 self._originals[name] = given
@@ -96,13 +96,13 @@ class GivenSettings:
                 self.problems.append(_unknown(given_name, name, self.kind))
 
     def _classes(self) -> Iterator[object]:
-        """What class settings name; names that fail are told of when they are made."""
+        """Yield the classes of class settings; names that fail are reported when they are instantiated."""
         for name, setting in self.settings.items():
             if setting.type == "class" or name in CLASS_LISTS:
                 value = self.values[name]
                 for one in value if isinstance(value, tuple) else (value,):
                     if isinstance(one, str) and "." in one and not one.startswith(JAVA_PACKAGES):
-                        with suppress(Exception):  # a module of the user's may raise whatever it likes
+                        with suppress(Exception):  # a user's module may raise anything
                             yield imported(one)
                     else:
                         yield one
@@ -132,7 +132,7 @@ class GivenSettings:
 
 
 def _no_mapping(kind: str, given: object) -> str:
-    """Other clients take topics, or addresses, where ours take a mapping of settings."""
+    """Other clients take topics or addresses as their first argument; ours take a mapping of settings."""
     told = f"{given!r} is no mapping of settings"
     if isinstance(given, str) and ":" in given:
         return f"{told}. Give addresses of brokers as bootstrap_servers={given!r}."
@@ -164,14 +164,14 @@ def _unknown(given_name: str, name: str, kind: str) -> str:
 
 
 def _is_default(setting: Setting, value: object) -> bool:
-    """Whether a setting that is not honoured is as it is anyway; of those, no class has a default."""
+    """Whether an unsupported setting has its default value; no class setting among them has a default."""
     if setting.type == "class" or setting.name in CLASS_LISTS:
         return value is None or (isinstance(value, tuple) and not value)
     return bool(value == default_of(setting))
 
 
 def _are_alike(first: object, second: object) -> bool:
-    """Whether two values are the same; of objects of the user's, whether they are one."""
+    """Whether two values are equal; custom objects are compared by identity."""
     if isinstance(first, tuple) and isinstance(second, tuple):
         return len(first) == len(second) and all(map(_are_alike, first, second))
     return first is second or (isinstance(first, str | int | float) and type(first) is type(second) and first == second)
@@ -182,7 +182,7 @@ def _plural(kind: str) -> str:
 
 
 def _others_with(name: str, kind: str) -> list[str]:
-    """The other kinds of client that have such a setting."""
+    """Return the other kinds of client that have this setting."""
     return [other for other, settings in SETTINGS_OF.items() if other != kind and name in settings]
 
 

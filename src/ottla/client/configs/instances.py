@@ -1,4 +1,4 @@
-"""Objects that settings name: given as they are, as classes, as dotted names, or by the names of Java's classes."""
+"""Objects for class settings: given as instances, classes, dotted names, or names of Java classes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ JAVA_PACKAGES = ("org.apache.kafka.", "io.confluent.")
 def make_instance(
     kind: str, setting: str, given: object, built_in: Mapping[str, type], method: str | None = None
 ) -> tuple[Any, bool]:
-    """What `given` stands for, and whether it was made here (and so is to be configured).
+    """Resolve `given`; returns the object, and whether it was created here (and has to be configured).
 
-    A text names a class of `built_in` (by its own name or that of Java's class), or a class, function or object by its
-    dotted path. A class is made without arguments, unless it lacks `method`. Raises InvalidConfigError that tells which
-    name failed and why; `kind` is the kind of client, `setting` the setting's name.
+    A str names a class of `built_in` (by its own name or that of Java's class), or a class, function or object by its
+    dotted path. A class is instantiated without arguments, unless it lacks `method`. Raises InvalidConfigError with the
+    name and the reason; `kind` is the kind of client, `setting` the setting's name.
     """
     found = _named(kind, setting, given.strip(), built_in) if isinstance(given, str) else given
     if not isinstance(found, type) or (method is not None and not hasattr(found, method)):
@@ -28,7 +28,7 @@ def make_instance(
         return found(), True
     except ClientError:
         raise
-    except Exception as error:  # a class of the user's may raise whatever it likes
+    except Exception as error:  # a user's class may raise anything
         raise InvalidConfigError(
             kind,
             [
@@ -39,7 +39,7 @@ def make_instance(
 
 
 def configure(kind: str, setting: str, made: object, *arguments: object) -> None:
-    """Call the object's `configure`, where it has one. InvalidConfigError tells what that raised."""
+    """Call the object's `configure`, if it has one. Its errors are raised as InvalidConfigError."""
     method = getattr(made, "configure", None)
     if not callable(method):
         return
@@ -47,7 +47,7 @@ def configure(kind: str, setting: str, made: object, *arguments: object) -> None
         method(*arguments)
     except ClientError:
         raise
-    except Exception as error:  # the user's own code
+    except Exception as error:  # user code
         name = type(made).__qualname__
         raise InvalidConfigError(
             kind, [f"{setting}: configure of {name} failed ({type(error).__name__}: {error})."]
@@ -65,7 +65,7 @@ def _named(kind: str, setting: str, path: str, built_in: Mapping[str, type]) -> 
         raise InvalidConfigError(kind, [f"{setting}={path}: {path} {why}{hint} Your own go by their dotted path."])
     try:
         return imported(path)
-    except Exception as error:  # a module of the user's may raise whatever it likes
+    except Exception as error:  # a user's module may raise anything
         reason = str(error) if isinstance(error, LookupError | ImportError) else f"{type(error).__name__}: {error}"
         raise InvalidConfigError(
             kind, [f"{setting}={path}: {path} cannot be imported ({reason}). Check the name and Python's search path."]
@@ -73,7 +73,7 @@ def _named(kind: str, setting: str, path: str, built_in: Mapping[str, type]) -> 
 
 
 def imported(path: str) -> object:
-    """The object at a dotted path, `package.module.Class` or `package.module.Class.method`; an exception if none."""
+    """Import the object at a dotted path, `package.module.Class` or `package.module.Class.method`, or raise."""
     parts = path.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         module_name = ".".join(parts[:cut])

@@ -15,7 +15,7 @@ from ottla.client.configs.settings import PRODUCER
 from ottla.records.compression import library_problem
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
-"""Brokers remember so many batches of a producer, to know duplicates by."""
+"""Number of batches per producer that brokers remember to detect duplicates."""
 MAX_INT = 2**31 - 1
 
 
@@ -50,14 +50,14 @@ class ProducerConfig(ClientConfig):
 
     @property
     def api_timeout_ms(self) -> int:
-        """A producer's calls wait for `max.block.ms`."""
+        """Calls of a producer wait for `max.block.ms`."""
         return self.max_block_ms
 
 
 def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ProducerConfig:
-    """The configuration out of Kafka's names and Python keywords, in either.
+    """Parse the mapping and the keywords; both may use Kafka's names (client.id) or Python's (client_id).
 
-    Raises InvalidConfigError that tells everything that is wrong.
+    Raises InvalidConfigError with all problems.
     """
     given = GivenSettings(PRODUCER, config, keywords)
     settle_common(given)
@@ -71,7 +71,7 @@ def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[st
 
 
 def _settle_idempotence(given: GivenSettings) -> None:
-    """Idempotence that was asked for is a contradiction to settings that rule it out; else it gives way to them."""
+    """Explicit idempotence conflicts with settings that exclude it; by default they disable it."""
     values = given.values
     if not values["enable.idempotence"]:
         return
@@ -109,7 +109,7 @@ def _settle_delivery_timeout(given: GivenSettings) -> None:
 
 
 def _check_library(given: GivenSettings) -> None:
-    """A compression that cannot be done here is told at once, not with the first batch."""
+    """A missing compression library is reported at once, not with the first batch."""
     codec, problem = given.values["compression.type"], library_problem()
     if codec != "none" and problem is not None:
         given.problems.append(f"compression.type={codec}: {problem}.")

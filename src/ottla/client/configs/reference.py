@@ -1,4 +1,4 @@
-"""The page of all settings of clients (docs/client-settings.md), made from their declarations."""
+"""The reference of all client settings (docs/client-settings.md), generated from their declarations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _EFFECTS = {HONOURED: "honoured", NO_EFFECT: "no effect"}
 
 
 def render() -> str:
-    """The page as Markdown."""
+    """Render the page as Markdown."""
     parts = [_INTRODUCTION]
     for title, kind, rows in _SECTIONS:
         parts.append(_section(title, (SETTINGS_OF[kind][row[0]] for row in rows)))

@@ -1,7 +1,7 @@
 """All settings of clients, by kind of client and name.
 
 Names, types, defaults and valid values are those of Apache Kafka 3.9's ProducerConfig, ConsumerConfig and
-AdminClientConfig, but for those in `OTHER_DEFAULTS` (docs/decisions/0042).
+AdminClientConfig, except for those in `OTHER_DEFAULTS` (docs/decisions/0042).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ ClientRow: TypeAlias = tuple[str, str, str | None, str, str, str, str]
 """Name, type, default, valid values, importance, effect, documentation."""
 
 OTHER_DEFAULTS = {"send.buffer.bytes": "-1", "receive.buffer.bytes": "-1"}
-"""Defaults that differ from Java's: a fixed size of a socket's buffer would switch off the system's own adaptation."""
+"""Defaults that differ from Java's: a fixed socket buffer size would disable the kernel's autotuning."""
 
 PRODUCER = "producer"
 CONSUMER = "consumer"
 ADMIN = "admin"
 
 WITHOUT_EFFECT = {ADMIN: frozenset(("metrics.num.samples", "metrics.sample.window.ms"))}
-"""Settings that have an effect in other clients, and none in these: an admin client counts nothing."""
+"""Settings that have an effect in other clients, but not in these: an admin client has no metrics."""
 
 
 def _table(client: str, *groups: tuple[ClientRow, ...]) -> dict[str, Setting]:
@@ -55,13 +55,13 @@ OF_BUILT_IN_CLASSES: dict[str, frozenset[str]] = {
     CONSUMER: frozenset(("key.deserializer.encoding", "value.deserializer.encoding", "deserializer.encoding")),
     ADMIN: frozenset(),
 }
-"""Settings that Kafka does not declare, since its serializers read them for themselves."""
+"""Settings that Kafka does not declare, since its serializers read them themselves."""
 
 CLASS_LISTS = frozenset(("interceptor.classes", "metric.reporters", "partition.assignment.strategy"))
 """Lists of classes, objects or their names."""
 
 CASE_INSENSITIVE = frozenset(("group.protocol", "metadata.recovery.strategy"))
-"""Their values are compared in lower case."""
+"""Compared in lower case."""
 
 _SIZES_IN_BYTES = frozenset(("batch.size", "buffer.memory", "max.request.size"))
 

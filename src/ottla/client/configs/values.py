@@ -1,4 +1,4 @@
-"""The value of one setting, given as text or as a Python object: converted and checked."""
+"""Conversion and validation of one setting, given as text or as a Python object."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "bytes": "bytes"}
 
 
 def parse_given(setting: Setting, given: object) -> Any:
-    """The typed value: int, float, bool, str, a tuple for lists; of classes whatever was given.
+    """Return the typed value: int, float, bool, str, a tuple for lists; for classes the given object.
 
-    None stands for "not set", so it gives the default. Raises `ConfigError` whose message names the setting, the
+    None means "not set", so it returns the default. Raises `ConfigError` whose message names the setting, the
     value, what is wrong with it and what is allowed.
     """
     if given is None:
@@ -63,7 +63,7 @@ def _settled(setting: Setting, value: Any) -> Any:
 
 
 def _text(setting: Setting, given: object) -> str:
-    """The text that a properties file would have for this object; ConfigError where it is of another type."""
+    """Return the object as a properties file would have it; raises ConfigError for a wrong type."""
     kind = setting.type
     if isinstance(given, str):
         return given
@@ -72,7 +72,7 @@ def _text(setting: Setting, given: object) -> str:
             return str(given)
         raise invalid(setting, given, "Expected value to be either true or false")
     if kind in _INTEGERS or kind == "double" or setting.name == "acks":
-        if isinstance(given, SupportsIndex) and not isinstance(given, bool):  # ints, and those of numpy
+        if isinstance(given, SupportsIndex) and not isinstance(given, bool):  # int, and numpy's integers
             return str(index(given))
         if kind == "double" and isinstance(given, float):
             return repr(given)
@@ -84,7 +84,7 @@ def _text(setting: Setting, given: object) -> str:
 
 
 def allowed(setting: Setting, given: object = None) -> str:
-    """What may be given for a setting, as a sentence."""
+    """Describe the allowed values of a setting, as a sentence."""
     word = OTHER_WORDS.get(setting.name, {}).get(str(given))
     if word is not None:
         return f"Kafka's word for it is {word!r}: set {setting.name} (or {attribute_of(setting.name)}) to that."

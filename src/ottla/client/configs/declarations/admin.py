@@ -1,4 +1,4 @@
-"""Settings of admin clients alone."""
+"""Settings of admin clients only."""
 
 from __future__ import annotations
 

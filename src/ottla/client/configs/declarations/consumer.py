@@ -1,4 +1,4 @@
-"""Settings of consumers alone."""
+"""Settings of consumers only."""
 
 from __future__ import annotations
 

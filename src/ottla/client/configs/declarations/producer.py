@@ -1,4 +1,4 @@
-"""Settings of producers alone."""
+"""Settings of producers only."""
 
 from __future__ import annotations
 

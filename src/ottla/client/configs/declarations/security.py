@@ -1,4 +1,4 @@
-"""Settings of TLS and logins, which are not there yet: those that brokers have too, and a client's own."""
+"""Settings of TLS and SASL, which are not supported yet: those shared with brokers, and those of clients only."""
 
 from __future__ import annotations
 
