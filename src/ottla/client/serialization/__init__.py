@@ -1,7 +1,7 @@
-"""Serializers and deserializers: what makes bytes of keys and values, and back.
+"""Serializers and deserializers of keys and values.
 
-Byte formats are those of Apache Kafka 3.9's `org.apache.kafka.common.serialization`, so that Java reads what is written
-here and the other way round. None stays None in both directions.
+The formats are those of Apache Kafka 3.9's `org.apache.kafka.common.serialization`, compatible with Java in both
+directions. None stays None.
 """
 
 from ottla.client.serialization.basic import (

@@ -1,4 +1,4 @@
-"""Bytes and text as they are, and functions as serializers."""
+"""Serializers for bytes and text, and functions as serializers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ottla.records.headers import Headers
 
 
 class BytesSerializer(Configured):
-    """Bytes as they are; `bytearray` and `memoryview` are copied."""
+    """Passes bytes through; `bytearray` and `memoryview` are copied."""
 
     def serialize(self, topic: str, headers: Headers, data: bytes | bytearray | memoryview | None) -> bytes | None:
-        """The bytes."""
+        """Return the bytes."""
         if data is None or type(data) is bytes:
             return data
         if isinstance(data, bytes | bytearray | memoryview):
@@ -27,36 +27,36 @@ class BytesSerializer(Configured):
 
 
 class BytesDeserializer(Configured):
-    """Bytes as they are."""
+    """Passes bytes through."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> bytes | None:
-        """The bytes."""
+        """Return the bytes."""
         return data
 
 
 class ByteBufferSerializer(BytesSerializer):
-    """Any buffer, as bytes."""
+    """Any buffer, copied to bytes."""
 
 
 class ByteBufferDeserializer(Configured):
-    """A view of the bytes."""
+    """Returns a memoryview of the bytes."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> memoryview | None:
-        """The view."""
+        """Return the view."""
         return None if data is None else memoryview(data)
 
 
 class _Text(Configured):
-    """Whatever is written as text: its encoding, UTF-8 unless set otherwise."""
+    """Base of all serializers of text: the encoding, UTF-8 by default."""
 
-    #: The end of the names of the settings that tell the encoding.
+    #: Suffix of the setting names for the encoding.
     _encoding_settings: ClassVar[str]
 
     def __init__(self, encoding: str = "UTF-8") -> None:
         self._encoding = TextEncoding(encoding)
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Take the encoding: of keys or values, else of both, else it stays. SerializationError for an unknown one."""
+        """Set the encoding: of keys or values, else of both, else unchanged. SerializationError for an unknown one."""
         settings = self._encoding_settings
         for name in (f"{'key' if is_key else 'value'}.{settings}", settings):
             encoding = config.get(name)
@@ -71,7 +71,7 @@ class StringSerializer(_Text):
     _encoding_settings = "serializer.encoding"
 
     def serialize(self, topic: str, headers: Headers, data: str | None) -> bytes | None:
-        """The text's bytes. A character that the encoding lacks is a SerializationError (Java writes a `?`)."""
+        """Encode the text. Raises SerializationError for a character that the encoding lacks (Java writes a `?`)."""
         if data is None:
             return None
         if not isinstance(data, str):
@@ -85,18 +85,18 @@ class StringDeserializer(_Text):
     _encoding_settings = "deserializer.encoding"
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> str | None:
-        """The text; what is not text in that encoding becomes U+FFFD, as in Java."""
+        """Decode the text; invalid bytes become U+FFFD, as in Java."""
         return None if data is None else self._encoding.decode(data)
 
 
 class CallableSerializer(Configured):
-    """A function of one argument as a serializer; it is not asked for None."""
+    """A function of one argument as a serializer; not called for None."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
 
     def serialize(self, topic: str, headers: Headers, data: Any) -> bytes | None:
-        """What the function gives."""
+        """Return the function's result."""
         if data is None:
             return None
         made = self.function(data)
@@ -109,11 +109,11 @@ class CallableSerializer(Configured):
 
 
 class CallableDeserializer(Configured):
-    """A function of one argument as a deserializer; it is not asked for None."""
+    """A function of one argument as a deserializer; not called for None."""
 
     def __init__(self, function: Callable[[bytes], Any]) -> None:
         self.function = function
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
-        """What the function gives."""
+        """Return the function's result."""
         return None if data is None else self.function(data)

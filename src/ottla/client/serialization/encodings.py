@@ -1,4 +1,4 @@
-"""Encodings of text by Python's names and by Java's, which write some of them in another way."""
+"""Text encodings by Python's and Java's names; Java writes some of them differently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.client.errors import SerializationError
 
 _UTF_16 = "utf-16"
 _UTF_32 = "utf-32"
-#: How Java writes those that leave the order of bytes open: the mark before the text, and the encoding of the text.
+#: Encodings without a fixed byte order, as Java writes them: byte order mark, and encoding of the text.
 _OPEN = {_UTF_16: (BOM_UTF16_BE, "utf-16-be"), _UTF_32: (b"", "utf-32-be")}
 _MARKS = {
     _UTF_16: ((BOM_UTF16_BE, "utf-16-be"), (BOM_UTF16_LE, "utf-16-le")),
@@ -18,10 +18,10 @@ _MARKS = {
 
 
 class TextEncoding:
-    """One encoding. SerializationError that names it where there is none of that name.
+    """One encoding. Raises SerializationError for an unknown name.
 
-    UTF-16 and UTF-32, which leave the order of bytes open, are written and read as Java does: big-endian unless a mark
-    says otherwise, with a mark before UTF-16.
+    UTF-16 and UTF-32, whose byte order is not fixed, are written and read as in Java: big-endian unless a byte order
+    mark says otherwise, with a mark before UTF-16.
     """
 
     __slots__ = ("_before", "_marks", "_text_encoding", "name")
@@ -31,7 +31,7 @@ class TextEncoding:
         try:
             if not isinstance(name, str):
                 raise LookupError
-            "".encode(name)  # codecs that are not of text say so here
+            "".encode(name)  # raises for codecs that are not text encodings
             python_name = codecs.lookup(name).name
         except (LookupError, ValueError):
             raise SerializationError(
@@ -42,7 +42,7 @@ class TextEncoding:
         self._marks = _MARKS.get(python_name, ())
 
     def encode(self, text: str) -> bytes:
-        """The bytes. SerializationError for a character that the encoding lacks."""
+        """Encode the text. Raises SerializationError for a character that the encoding lacks."""
         try:
             return self._before + text.encode(self._text_encoding) if text or not self._before else b""
         except UnicodeEncodeError as error:
@@ -53,7 +53,7 @@ class TextEncoding:
             ) from None
 
     def decode(self, data: bytes) -> str:
-        """The text, with U+FFFD for what is not text in this encoding."""
+        """Decode the text; invalid bytes become U+FFFD."""
         for mark, encoding in self._marks:
             if data.startswith(mark):
                 return data[len(mark) :].decode(encoding, "replace")

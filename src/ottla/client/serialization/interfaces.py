@@ -1,4 +1,4 @@
-"""What a serializer and a deserializer are."""
+"""Interfaces of serializers and deserializers."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ T_co = TypeVar("T_co", covariant=True)
 
 @runtime_checkable
 class Serializer(Protocol[T_contra]):
-    """Makes bytes of keys or values. `configure` and `close` may be left out."""
+    """Converts keys or values to bytes. `configure` and `close` are optional."""
 
     def serialize(self, topic: str, headers: Headers, data: T_contra | None, /) -> bytes | None:
-        """The bytes of a key or value, None for null. Raises SerializationError where it cannot be."""
+        """Return the bytes of a key or value, None for null. Raises SerializationError."""
 
 
 @runtime_checkable
 class Deserializer(Protocol[T_co]):
-    """Makes keys or values of bytes. `configure` and `close` may be left out."""
+    """Converts bytes to keys or values. `configure` and `close` are optional."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None, /) -> T_co | None:
-        """The key or value, None for null. Raises SerializationError where the bytes cannot be one."""
+        """Return the key or value, None for null. Raises SerializationError for invalid bytes."""
 
 
 class Configured:
-    """What all serializers and deserializers here can do, and mostly need not: be configured and closed."""
+    """Base of all serializers and deserializers here, with empty `configure` and `close`."""
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Take what concerns this one from the settings of its client, by Kafka's names."""
+        """Read settings of the client, by Kafka's names; nothing here."""
 
     def close(self) -> None:
-        """Give up what is held; nothing here."""
+        """Release resources; nothing here."""
 
 
 def refuse(what: object, data: object, expected: str) -> SerializationError:
-    """The error for data of a type that `what` does not serialize."""
+    """Return the error for data of an unsupported type."""
     return SerializationError(f"{type(what).__name__} takes {expected}, not {type(data).__name__}: {shown(data)}")
 
 
 def shown(data: object) -> str:
-    """The data for a message, not too long."""
+    """Format the data for a message, truncated."""
     text = repr(data)
     return text if len(text) <= 40 else text[:37] + "..."

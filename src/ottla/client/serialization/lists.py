@@ -1,4 +1,4 @@
-"""Lists, in the bytes of Java's ListSerializer (KIP-466)."""
+"""Lists, in the format of Java's ListSerializer (KIP-466)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _NULL_SIZE = -1
 
 
 class ListSerializer(Configured):
-    """Lists of what another serializer takes; made with that one, so it is given as an object."""
+    """Lists of elements for an inner serializer; as it needs that one, it is given as an object."""
 
     def __init__(self, inner: Serializer[Any]) -> None:
         self.inner = inner
 
     def serialize(self, topic: str, headers: Headers, data: Iterable[Any] | None) -> bytes | None:
-        """Constant size: 0, the indices of nulls, count, elements; else 1, count, elements behind their sizes."""
+        """Fixed-size elements: 0, the indices of nulls, count, elements; else 1, count, each element after its size."""
         if data is None:
             return None
         if isinstance(data, str | bytes) or not isinstance(data, Iterable):
@@ -61,13 +61,13 @@ class ListSerializer(Configured):
 
 
 class ListDeserializer(Configured):
-    """Lists of what another deserializer makes; made with that one, so it is given as an object."""
+    """Lists of elements of an inner deserializer; as it needs that one, it is given as an object."""
 
     def __init__(self, inner: Deserializer[Any]) -> None:
         self.inner = inner
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> list[Any] | None:
-        """The list."""
+        """Return the list."""
         if data is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""The serializers that settings name, made and configured."""
+"""Creates and configures the serializers that settings name."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SERIALIZERS: dict[str, type] = {
     "UUIDSerializer": UUIDSerializer,
     "VoidSerializer": VoidSerializer,
 }
-"""By the names of Java's classes."""
+"""By Java class name."""
 
 DESERIALIZERS: dict[str, type] = {
     "StringDeserializer": StringDeserializer,
@@ -72,13 +72,13 @@ DESERIALIZERS: dict[str, type] = {
     "UUIDDeserializer": UUIDDeserializer,
     "VoidDeserializer": VoidDeserializer,
 }
-"""By the names of Java's classes."""
+"""By Java class name."""
 
 
 def make_serializer(given: object, config: Mapping[str, Any], *, is_key: bool) -> Serializer[Any]:
-    """The serializer that `key.serializer` or `value.serializer` stands for; bytes as they are for None.
+    """Return the serializer for `key.serializer` or `value.serializer`; for None one that passes bytes through.
 
-    One that is made here, from a class or name, is configured with the client's settings; an object is taken as it is.
+    Instances created here, from a class or name, are configured with the client's settings; a given object is not.
     Raises InvalidConfigError, SerializationError for an unknown encoding.
     """
     setting = f"{'key' if is_key else 'value'}.serializer"
@@ -89,7 +89,7 @@ def make_serializer(given: object, config: Mapping[str, Any], *, is_key: bool) -
 
 
 def make_deserializer(given: object, config: Mapping[str, Any], *, is_key: bool) -> Deserializer[Any]:
-    """The deserializer that `key.deserializer` or `value.deserializer` stands for; see `make_serializer`."""
+    """Return the deserializer for `key.deserializer` or `value.deserializer`; see `make_serializer`."""
     setting = f"{'key' if is_key else 'value'}.deserializer"
     made = _make(CONSUMER, setting, given, config, "deserialize", is_key=is_key)
     if callable(getattr(made, "deserialize", None)):
@@ -98,18 +98,18 @@ def make_deserializer(given: object, config: Mapping[str, Any], *, is_key: bool)
 
 
 def close_each(made: Iterable[object]) -> None:
-    """Close the serializers or deserializers that can be closed; what they raise is logged."""
+    """Close the serializers or deserializers that have `close`; errors are logged."""
     for each in made:
         close = getattr(each, "close", None)
         if callable(close):
             try:
                 close()
-            except Exception:  # the user's own code: it must not keep the client from being closed
+            except Exception:  # user code: it must not keep the client from being closed
                 logger.exception("close of %s failed", type(each).__qualname__)
 
 
 def deserialize_function(deserializer: Deserializer[Any]) -> Callable[[str, Headers, bytes | None], Any] | None:
-    """The function to decode records with; None where bytes stay as they are, so that nothing need be called."""
+    """Return the function that decodes records; None if bytes are passed through, so that no call is needed."""
     return None if type(deserializer) is BytesDeserializer else deserializer.deserialize
 
 

@@ -1,6 +1,6 @@
-"""Numbers, truth values, UUIDs and nothing, in the bytes of Java's serializers.
+"""Numbers, booleans, UUIDs and void, in the formats of Java's serializers.
 
-Source: Apache Kafka 3.9, `org.apache.kafka.common.serialization`; the golden tests have its bytes.
+Source: Apache Kafka 3.9, `org.apache.kafka.common.serialization`; the golden tests compare the bytes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ottla.records.headers import Headers
 class _NumberSerializer(Configured):
     _format: ClassVar[struct.Struct]
     _expected: ClassVar[str]
-    #: Python's numbers, and those of other packages that can pass for them.
+    #: Python's numbers, and compatible ones of other packages.
     _types: ClassVar[type] = SupportsIndex
 
     def serialize(self, topic: str, headers: Headers, data: Any) -> bytes | None:
-        """The number's bytes, most significant first."""
+        """Return the number's bytes, big-endian."""
         if data is None:
             return None
         if isinstance(data, bool) or not isinstance(data, self._types):
@@ -39,7 +39,7 @@ class _NumberDeserializer(Configured):
     _format: ClassVar[struct.Struct]
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
-        """The number."""
+        """Return the number."""
         if data is None:
             return None
         if len(data) != self._format.size:
@@ -54,70 +54,70 @@ _FLOAT, _DOUBLE = struct.Struct(">f"), struct.Struct(">d")
 
 
 class ShortSerializer(_NumberSerializer):
-    """Whole numbers in 2 bytes."""
+    """Integers in 2 bytes."""
 
     _format, _expected = _SHORT, "whole numbers from -32768 to 32767"
 
 
 class ShortDeserializer(_NumberDeserializer):
-    """Whole numbers in 2 bytes."""
+    """Integers in 2 bytes."""
 
     _format = _SHORT
 
 
 class IntegerSerializer(_NumberSerializer):
-    """Whole numbers in 4 bytes."""
+    """Integers in 4 bytes."""
 
     _format, _expected = _INT, "whole numbers from -2147483648 to 2147483647"
 
 
 class IntegerDeserializer(_NumberDeserializer):
-    """Whole numbers in 4 bytes."""
+    """Integers in 4 bytes."""
 
     _format = _INT
 
 
 class LongSerializer(_NumberSerializer):
-    """Whole numbers in 8 bytes."""
+    """Integers in 8 bytes."""
 
     _format, _expected = _LONG, "whole numbers from -9223372036854775808 to 9223372036854775807"
 
 
 class LongDeserializer(_NumberDeserializer):
-    """Whole numbers in 8 bytes."""
+    """Integers in 8 bytes."""
 
     _format = _LONG
 
 
 class FloatSerializer(_NumberSerializer):
-    """Numbers in 4 bytes, rounded to what these can hold."""
+    """Floats in 4 bytes (single precision), rounded."""
 
     _format, _expected, _types = _FLOAT, "numbers up to 3.4e38", SupportsFloat
 
 
 class FloatDeserializer(_NumberDeserializer):
-    """Numbers in 4 bytes."""
+    """Floats in 4 bytes (single precision)."""
 
     _format = _FLOAT
 
 
 class DoubleSerializer(_NumberSerializer):
-    """Numbers in 8 bytes."""
+    """Floats in 8 bytes (double precision)."""
 
     _format, _expected, _types = _DOUBLE, "numbers", SupportsFloat
 
 
 class DoubleDeserializer(_NumberDeserializer):
-    """Numbers in 8 bytes."""
+    """Floats in 8 bytes (double precision)."""
 
     _format = _DOUBLE
 
 
 class BooleanSerializer(Configured):
-    """True and False in a byte."""
+    """Booleans in one byte."""
 
     def serialize(self, topic: str, headers: Headers, data: bool | None) -> bytes | None:
-        """The byte 1 or 0."""
+        """Return the byte 1 or 0."""
         if data is None:
             return None
         if not isinstance(data, bool):
@@ -126,10 +126,10 @@ class BooleanSerializer(Configured):
 
 
 class BooleanDeserializer(Configured):
-    """True and False in a byte."""
+    """Booleans in one byte."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> bool | None:
-        """True or False."""
+        """Return True or False."""
         if data is None:
             return None
         if data not in (b"\x00", b"\x01"):
@@ -138,20 +138,20 @@ class BooleanDeserializer(Configured):
 
 
 class UUIDSerializer(StringSerializer):
-    """UUIDs, as their text; the encoding is set as of `StringSerializer`."""
+    """UUIDs as text; the encoding is configured as for `StringSerializer`."""
 
     def serialize(self, topic: str, headers: Headers, data: Any) -> bytes | None:
-        """The bytes of the text."""
+        """Return the bytes of the text."""
         if data is not None and not isinstance(data, UUID):
             raise refuse(self, data, "uuid.UUID")
         return super().serialize(topic, headers, None if data is None else str(data))
 
 
 class UUIDDeserializer(StringDeserializer):
-    """UUIDs, as their text; the encoding is set as of `StringDeserializer`."""
+    """UUIDs as text; the encoding is configured as for `StringDeserializer`."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
-        """The UUID."""
+        """Return the UUID."""
         text = super().deserialize(topic, headers, data)
         try:
             return None if text is None else UUID(text)
@@ -160,16 +160,16 @@ class UUIDDeserializer(StringDeserializer):
 
 
 class VoidSerializer(Configured):
-    """Nothing, whatever it is given."""
+    """Serializes anything to null."""
 
     def serialize(self, topic: str, headers: Headers, data: object) -> None:
-        """None."""
+        """Return None."""
 
 
 class VoidDeserializer(Configured):
-    """Nothing; bytes are an error."""
+    """Deserializes null only; bytes are an error."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> None:
-        """None."""
+        """Return None."""
         if data is not None:
             raise SerializationError(f"VoidDeserializer takes no data, and there are {len(data)} bytes")
