@@ -1,4 +1,4 @@
-"""The clients for callers without an event loop: the same code as with one, run by a thread."""
+"""The sync clients: the asyncio clients, run in a thread of their own, behind blocking methods."""
 
 from __future__ import annotations
 

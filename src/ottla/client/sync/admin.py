@@ -1,4 +1,4 @@
-"""The administrator's client for callers without an event loop: that of `ottla.client`, run by a thread."""
+"""The sync admin client: that of `ottla.client`, run in a thread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp, TopicMetad
 
 
 class Admin(MethodHints):
-    """Looks after a cluster; any number of threads may use it at once.
+    """Administers a cluster; may be used by any number of threads concurrently.
 
     Settings, methods and errors are those of `ottla.client.Admin`.
     """
@@ -46,7 +46,7 @@ class Admin(MethodHints):
         self.close()
 
     def close(self) -> None:
-        """Close all connections; closing twice does no harm."""
+        """Close all connections. Closing twice is allowed."""
         self._thread.finish()
 
     def create_topics(

@@ -1,10 +1,10 @@
-"""The clients for callers without an event loop: the same code as with one, run by a thread.
+"""The sync client for metadata, offsets and ranges of records, run in a thread.
 
     with Client("localhost:9092") as client:
         for records in client.read_range(TopicPartition("clicks", 0), 0, 1000):
             ...
 
-A client belongs to the process that made it; forked workers open their own.
+A client belongs to the process that made it; forked workers make their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROWS_PER_BATCH = 10_000
 
 
 class Client:
-    """One connection set to a cluster; every method may be called from any thread.
+    """Connections to one cluster; every method may be called from any thread.
 
     `settings` are those of `ConnectionSettings`. All errors are `ClientError`s with cause and cure in their message.
     """
@@ -55,22 +55,22 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; closing twice does no harm."""
+        """Close all connections. Closing twice is allowed."""
         self._thread.finish()
 
     def topics(self, pattern: str | None = None) -> list[str]:
-        """The names of all topics but internal ones; with `pattern`, those that the expression matches as a whole."""
+        """Return the names of all topics except internal ones; with `pattern`, those that it matches in full."""
         return self._thread.run(self._admin.list_topics, pattern)
 
     def describe_topics(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        """Partitions, leaders and replicas of these topics. UnknownTopicError for one that does not exist."""
+        """Return partitions, leaders and replicas of these topics. Raises UnknownTopicError if one does not exist."""
         try:
             return self._thread.run(self._admin.describe_topics, names)
         except PartlyFailedError as error:
             raise next(iter(error.errors.values())) from error
 
     def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
-        """The partitions of these topics. UnknownTopicError for one that does not exist."""
+        """Return the partitions of these topics. Raises UnknownTopicError if one does not exist."""
         described = self.describe_topics(topics)
         return {name: [each.partition for each in topic.partitions] for name, topic in described.items()}
 
@@ -81,23 +81,23 @@ class Client:
         replication_factor: int = BROKER_DEFAULT,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic and return when it can be used. TopicExistsError where it is there already."""
+        """Create a topic and return when it can be used. Raises TopicExistsError if it exists already."""
         self._thread.run(self._admin.create_topic, name, partitions, replication_factor, config)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic. UnknownTopicError where it is not there."""
+        """Delete a topic. Raises UnknownTopicError if it does not exist."""
         self._thread.run(self._admin.delete_topic, name)
 
     def offsets_at(self, partitions: Sequence[TopicPartition], at: int) -> dict[TopicPartition, int]:
-        """The offset of each partition: `model.EARLIEST`, `LATEST`, or of a timestamp in ms (-1: no record as late)."""
+        """Return each partition's offset at `model.EARLIEST`, `LATEST`, or a timestamp (ms; -1: no record as late)."""
         return self._thread.run(offsets_at, self._cluster, partitions, at)
 
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the group has committed, -1 where nothing."""
+        """Return the group's committed offsets, -1 where there is none."""
         return self._thread.run(self._group(group).fetch, partitions)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-        """Commit offsets for a group that has no members."""
+        """Commit offsets for a group without members."""
         self._thread.run(self._group(group).commit, offsets, metadata)
 
     def _group(self, group: str) -> GroupOffsets:
@@ -106,9 +106,9 @@ class Client:
     def read_range(
         self, partition: TopicPartition, start: int, end: int, fetch_max_bytes: int | None = None
     ) -> Iterator[list[Record]]:
-        """The records from offset `start` to `end` (exclusive), batch by batch, fetched ahead while they are worked on.
+        """Yield the records from offset `start` to `end` (exclusive), batch by batch, with prefetching.
 
-        OffsetOutOfRange where `start` is not in the log (any more).
+        Raises OffsetOutOfRange if `start` is not in the log (any more).
         """
         for fetched in self._fetch(partition, start, end, fetch_max_bytes):
             for header in fetched.headers:
@@ -130,7 +130,7 @@ class Client:
         fetch_max_bytes: int | None = None,
         include_headers: bool = False,
     ) -> Iterator[pyarrow.RecordBatch]:
-        """The same as Arrow record batches of at most `rows_per_batch` rows (columns: `records.arrow.arrow_schema`)."""
+        """Same, as Arrow record batches of at most `rows_per_batch` rows (columns: `records.arrow.arrow_schema`)."""
         from ottla.records.arrow import ArrowRows
 
         require_extra("reading Arrow", "arrow", "pyarrow")
@@ -153,7 +153,7 @@ class Client:
             while (fetched := self._thread.run(fetcher.next)) is not None:
                 yield fetched
         finally:
-            # Where the reader is dropped, this runs in whichever thread collects it, maybe long after `close`.
+            # If the generator is dropped, this runs in the thread that collects it, maybe long after `close`.
             with suppress(ClientClosedError):
                 self._thread.call(fetcher.give_up)
 

@@ -1,11 +1,11 @@
-"""The consumer for callers without an event loop: that of `ottla.client`, run by a thread.
+"""The sync consumer: that of `ottla.client`, run in a thread.
 
     with Consumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
         consumer.subscribe(["clicks"])
         for record in consumer:
             ...
 
-Records that were fetched ahead are taken out in the caller's own thread; the loop is asked only when there are none, or
+Prefetched records are taken out in the caller's own thread; the loop is involved only when there are none, or
 when the group, a position or the metadata needs attention.
 """
 
@@ -44,17 +44,17 @@ P = ParamSpec("P")
 
 
 class Consumer(MethodHints, Generic[K, V]):
-    """Reads records of topics (`subscribe`) or of partitions (`assign`). For one thread at a time.
+    """Reads records of topics (`subscribe`) or of partitions (`assign`). Not for concurrent use by several threads.
 
-    Settings, methods and errors are those of `ottla.client.Consumer`. Callbacks run in the thread that is in the
-    consumer at the time.
+    Settings, methods and errors are those of `ottla.client.Consumer`. Callbacks run in the thread that is calling
+    the consumer.
     """
 
     _instead_of = CONSUMER_METHODS
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._guard = UseGuard("thread", thread_id)
-        me = weakref.ref(self)  # what runs in the loop must not keep a consumer that nobody has any more
+        me = weakref.ref(self)  # code in the loop must not keep an unreferenced consumer alive
 
         async def call(function: Callable[..., Any], *arguments: Any) -> Any:
             consumer = me()
@@ -74,17 +74,17 @@ class Consumer(MethodHints, Generic[K, V]):
         self.close()
 
     async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """In the loop: call the user's function in the thread that is in the consumer; a coroutine runs here."""
+        """In the loop: call the user's function in the thread that is calling the consumer; a coroutine runs here."""
         result = await self._thread.in_caller(function, *arguments)
         return await result if inspect.isawaitable(result) else result
 
     def _run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
-        """What a method of the consumer inside gives, run in the loop."""
+        """Run a method of the asyncio consumer in the loop; returns its result."""
         with self._guard:
             return self._thread.run_serving(work, *args, **options)
 
     def _call_in_loop(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
-        """As `_run`, for a plain method that must not come between two steps of what goes on in the loop."""
+        """Same as `_run`, for a plain method that must not interleave with work in the loop."""
 
         async def begin() -> T:
             return method(*args, **options)
@@ -107,7 +107,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """As `ottla.client.Consumer.wakeup`."""
         self._async.wakeup()
 
-    # What is read
+    # Subscription and assignment
 
     def subscribe(
         self, topics: Iterable[str] | re.Pattern[str], listener: ConsumerRebalanceListener | None = None
@@ -155,7 +155,7 @@ class Consumer(MethodHints, Generic[K, V]):
         with self._guard:
             gathered, moves = self._gather(self._async.deadline_ms(timeout_ms), take_records, self._max_poll_records)
             records: ConsumerRecords[K, V] = self._core.intercepted(gathered)
-        self._core.handed_out.moves = moves  # from here to the caller no signal is looked at
+        self._core.handed_out.moves = moves  # no signal is handled between here and the return to the caller
         return records
 
     def _gather(self, deadline_ms: float, take: Take, most: int, **limits: Any) -> Any:
@@ -169,7 +169,7 @@ class Consumer(MethodHints, Generic[K, V]):
             gathered, moves = core.collect(most, take, **limits)
             if gathered or core.cluster.clock.monotonic_ms() >= deadline_ms:
                 return gathered, moves
-            must_wait = True  # what is here is of paused partitions, or only moved positions
+            must_wait = True  # fetched data is of paused partitions, or only moved positions
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         while not self._guard.closed:
@@ -285,7 +285,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """As `ottla.client.Consumer.list_topics`."""
         return self._run(self._async.list_topics, timeout_ms)
 
-    # What it tells of itself
+    # Metrics and health
 
     def metrics(self) -> dict[str, float]:
         """As `ottla.client.Consumer.metrics`."""

@@ -1,4 +1,4 @@
-"""The producer for callers without an event loop: that of `ottla.client`, run by a thread.
+"""The sync producer: that of `ottla.client`, run in a thread.
 
     with Producer(bootstrap_servers="localhost:9092") as producer:
         future = producer.send("clicks", value=b"v", key=b"k")
@@ -37,7 +37,7 @@ from ottla.records.type_variables import K, V
 
 
 class Producer(MethodHints, Generic[K, V]):
-    """Sends records in batches, idempotently unless told otherwise. Any thread may use it.
+    """Sends records in batches, idempotent by default. Any thread may use it.
 
     Settings, methods and errors are those of `ottla.client.Producer`. Callbacks run in the producer's own thread.
     """
@@ -46,7 +46,7 @@ class Producer(MethodHints, Generic[K, V]):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self.config = parse_producer_config(config, settings)
-        me = weakref.ref(self)  # what runs in the loop must not keep a producer that nobody has any more
+        me = weakref.ref(self)  # code in the loop must not keep an unreferenced producer alive
 
         def wake() -> None:
             if (producer := me()) is not None:
@@ -68,7 +68,7 @@ class Producer(MethodHints, Generic[K, V]):
                 self._woken = True
                 self._thread.call(self._step)
             except KeyboardInterrupt:
-                self._thread.call(self._step)  # whatever came of the first call
+                self._thread.call(self._step)  # again, whether the first call succeeded or not
                 raise
 
     def _step(self) -> None:
@@ -171,7 +171,7 @@ class Producer(MethodHints, Generic[K, V]):
         return self._drive(Bulk(self._core).arrow(data, topic, columns, partition, future), future)
 
     def _drive(self, steps: Steps, future: BulkFuture) -> BulkFuture:
-        """Wait for what the steps say; `future`, which they fill."""
+        """Run the steps, and wait for what they yield; returns `future`, which they fill."""
         try:
             step = next(steps)
             while True:
@@ -198,7 +198,7 @@ class Producer(MethodHints, Generic[K, V]):
         return outcome
 
     def _block(self, wait: Wait, topic: str, timeout_ms: float) -> None:
-        """Wait; ClientTimeoutError where the time is up before."""
+        """Wait; raises ClientTimeoutError at the timeout."""
         if self._thread.is_current:
             raise InvalidArgumentError(f"send() in a callback would have to wait for {wait.value}, for ever")
         timeout_ms = max(timeout_ms, 0)
@@ -224,7 +224,7 @@ class Producer(MethodHints, Generic[K, V]):
         return list(self._thread.run(self._core.find_topic, topic).partitions)
 
     def metrics(self) -> dict[str, float]:
-        """Figures by the names of Kafka's metrics (record-send-total, request-latency-avg, …)."""
+        """Return metrics by Kafka's names (record-send-total, request-latency-avg, …)."""
         return self._core.metrics()
 
     def flush(self, timeout_ms: int | None = None) -> None:
@@ -233,22 +233,22 @@ class Producer(MethodHints, Generic[K, V]):
         self._thread.run(self._core.flush, timeout_ms)
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """As `ottla.client.Producer.close`. Interrupted (Ctrl-C), it can be called again."""
+        """As `ottla.client.Producer.close`. Can be called again after an interrupt (Ctrl-C)."""
         if self._thread.is_closed:
             return
         try:
             self._thread.run(self._core.close, timeout_ms)
         except ClientClosedError:
-            return  # by another thread, meanwhile
+            return  # closed by another thread meanwhile
         except IllegalStateError:
-            raise  # in a callback: it is still open
+            raise  # called in a callback: it is still open
         except ClientError:
             self._stop()
             raise
         self._stop()
 
     def abort(self) -> DeliveryError | None:
-        """Stop at once; what was not delivered."""
+        """Stop at once; returns the error of undelivered records."""
         if self._thread.is_closed:
             return None
         failure = self._thread.run(self._core.abort)
@@ -256,6 +256,6 @@ class Producer(MethodHints, Generic[K, V]):
         return failure
 
     def _stop(self) -> None:
-        with suppress(ClientClosedError):  # by another thread, meanwhile
+        with suppress(ClientClosedError):  # closed by another thread meanwhile
             self._thread.run(self._core.cluster.close)
         self._thread.close()

@@ -1,4 +1,4 @@
-"""The simple consumer for callers without an event loop: that of `ottla.client`, run by a thread."""
+"""The sync simple consumer: that of `ottla.client`, run in a thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.records.type_variables import K, V
 
 
 class SimpleConsumer(Generic[K, V]):
-    """Reads partitions, one fetch a call. Any thread may use it.
+    """Reads partitions, one fetch per call. Any thread may use it.
 
     Settings, methods and errors are those of `ottla.client.SimpleConsumer`.
     """
