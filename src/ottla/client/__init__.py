@@ -1,7 +1,7 @@
-"""Clients of a Kafka cluster, ours or Apache's: asyncio first, with a thin synchronous shell in `ottla.client.sync`.
+"""Clients of Kafka clusters, ours or Apache's: asyncio first, with a thin sync layer in `ottla.client.sync`.
 
-The names below are imported when they are first used, so that a program that needs one client does not pay for all.
-Type checkers read the imports instead; a test keeps the two alike.
+The names below are imported at first use, so that a program that needs one client does not load all.
+Type checkers read the imports instead; a test keeps the two in step.
 """
 
 from __future__ import annotations

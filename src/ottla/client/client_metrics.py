@@ -1,8 +1,8 @@
-"""Figures of a client by Kafka's names: plain numbers while it works, rates and averages computed when they are read.
+"""Metrics of a client by Kafka's names: plain numbers when recorded, rates and averages computed when read.
 
-Nothing is computed while records pass: a `Total` is a number to add to, a `Measured` keeps count, sum and largest.
-Rates, averages and largest values are those of the last `metrics.num.samples` times `metrics.sample.window.ms`, or of
-the time since the metrics were last read where that is longer.
+Nothing is computed per record: a `Total` is a number to add to, a `Measured` keeps count, sum and maximum.
+Rates, averages and maxima are those of the last `metrics.num.samples` times `metrics.sample.window.ms`, or of
+the time since the metrics were last read if that is longer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.env.clock import Clock
 
 
 class MetricName(NamedTuple):
-    """A figure's group, as Kafka's, and what it tells. `tags` are the names of what it is told apart by."""
+    """A metric's group, as in Kafka, and its description. `tags` are the names of its tags."""
 
     group: str
     documentation: str
@@ -39,7 +39,7 @@ TOTALS: dict[str, MetricName] = {
     "bytes-consumed": MetricName(FETCH_GROUP, "Bytes of batches that were fetched."),
     "fetch": MetricName(FETCH_GROUP, "Fetch requests that were answered."),
 }
-"""Each gives two figures: NAME-total, and NAME-rate per second."""
+"""Each has two metrics: NAME-total, and NAME-rate per second."""
 
 MEASURED: dict[str, MetricName] = {
     "batch-size": MetricName(PRODUCER_GROUP, "Size in bytes of the batches as they were sent."),
@@ -53,7 +53,7 @@ MEASURED: dict[str, MetricName] = {
     "fetch-throttle-time": MetricName(FETCH_GROUP, "Milliseconds that brokers put off fetches for, by quotas."),
     "time-between-poll": MetricName(CONSUMER_GROUP, "Milliseconds between two calls of `poll`."),
 }
-"""Each gives two figures: NAME-avg and NAME-max, NaN where there was none."""
+"""Each has two metrics: NAME-avg and NAME-max, NaN without measurements."""
 
 GAUGES: dict[str, MetricName] = {
     "buffer-total-bytes": MetricName(PRODUCER_GROUP, "buffer.memory."),
@@ -72,11 +72,11 @@ GAUGES: dict[str, MetricName] = {
         "again (it goes on consuming), 4 stopped until a rebalance is over.",
     ),
 }
-"""Each gives one figure of its own name."""
+"""Each has one metric of its own name."""
 
 
 class Total:
-    """A number that only grows: `total.value += 1`."""
+    """A counter that only grows: `total.value += 1`."""
 
     __slots__ = ("value",)
 
@@ -85,7 +85,7 @@ class Total:
 
 
 class Measured:
-    """Count, sum and largest of what was measured."""
+    """Count, sum and maximum of measurements."""
 
     __slots__ = ("count", "largest", "sum")
 
@@ -95,7 +95,7 @@ class Measured:
         self.largest = nan
 
     def add(self, value: float) -> None:
-        """One more measurement."""
+        """Add a measurement."""
         self.count += 1
         self.sum += value
         if not self.largest >= value:
@@ -103,7 +103,7 @@ class Measured:
 
 
 class _Sample(NamedTuple):
-    """Where totals, counts and sums stood at a time, and the largest values of the time before it."""
+    """Totals, counts and sums at a point in time, and the maxima of the time before it."""
 
     at_ms: float
     totals: dict[str, int]
@@ -112,7 +112,7 @@ class _Sample(NamedTuple):
 
 
 class Metrics:
-    """The figures of one client. Numbers are added in any thread, each by one; `read` is for everybody."""
+    """The metrics of one client. Each number is updated by one thread only; `read` may be called by any."""
 
     def __init__(self, clock: Clock, num_samples: int = 2, sample_window_ms: int = 30_000) -> None:
         self._clock = clock
@@ -125,27 +125,27 @@ class Metrics:
         self._samples: deque[_Sample] = deque([self._sample()])
 
     def total(self, name: str) -> Total:
-        """The total of that name; KeyError for one that is not declared."""
+        """Return the total of that name. Raises KeyError for one that is not declared."""
         TOTALS[name]
         return self._totals.setdefault(name, Total())
 
     def measured(self, name: str) -> Measured:
-        """What is measured under that name; KeyError for one that is not declared."""
+        """Return the measurement of that name. Raises KeyError for one that is not declared."""
         MEASURED[name]
         return self._measured.setdefault(name, Measured())
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Have a figure read when it is asked for; KeyError for one that is not declared."""
+        """Register a metric that is computed when read. Raises KeyError for one that is not declared."""
         GAUGES[name]
         self._gauges[name] = read
 
     def tagged(self, name: str, read: Callable[[], Mapping[tuple[object, ...], float]]) -> None:
-        """As `gauge`, for a figure that there is one of for each value of its tags."""
+        """Same as `gauge`, for a metric with one value per combination of tags."""
         GAUGES[name]
         self._tagged[name] = read
 
     def read(self) -> dict[str, float]:
-        """All figures by name; tags stand behind the name, as `records-lag{topic=t,partition=0}`."""
+        """Return all metrics by name, with tags appended, as `records-lag{topic=t,partition=0}`."""
         now = self._clock.monotonic_ms()
         self._forget(now)
         base = self._samples[0]
@@ -176,7 +176,7 @@ class Metrics:
         return figures
 
     def _forget(self, now: float) -> None:
-        """Leave as the base of rates the last sample that is old enough."""
+        """Drop samples, except the newest one that is old enough to be the base of rates."""
         oldest = now - self._num_samples * self._window_ms
         while len(self._samples) > 1 and self._samples[1].at_ms <= oldest:
             self._samples.popleft()

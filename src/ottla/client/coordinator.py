@@ -1,4 +1,4 @@
-"""The way to the broker that looks after a group, found anew when it has moved."""
+"""Requests to the broker that coordinates a group; the coordinator is found again when it has moved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = 0
 
 
 class GroupCoordinator:
-    """The coordinator of one group, remembered until it says that it is not (any more)."""
+    """The coordinator of one group, cached until it turns out not to be the coordinator (any more)."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
@@ -24,7 +24,7 @@ class GroupCoordinator:
         self._node: Node | None = None
 
     async def node(self) -> Node:
-        """The broker that coordinates the group. BrokerError (retriable) while there is none."""
+        """Return the broker that coordinates the group. Raises BrokerError (retriable) while there is none."""
         if self._node is None:
             request = FindCoordinatorRequest(key=self._group, key_type=GROUP)
             answer: FindCoordinatorResponse = await self._cluster.request_any(request)
@@ -33,7 +33,7 @@ class GroupCoordinator:
                     answer.error_code, f"group {self._group} has no coordinator", answer.error_message or None
                 )
             self._node = Node(answer.node_id, answer.host, answer.port)
-        # A refresh of the metadata in between may have left it out, or moved it; what else it told stays.
+        # A metadata refresh in between may have dropped or changed the broker; the rest of the metadata stays.
         known = self._cluster.metadata.nodes.get(self._node.node_id)
         if known is None or known[:3] != self._node[:3]:
             rack = None if known is None else known.rack
@@ -42,20 +42,20 @@ class GroupCoordinator:
 
     @property
     def known_node_id(self) -> int | None:
-        """The broker that was found, None before and where it is forgotten."""
+        """The broker that was found, None before or after `forget`."""
         return None if self._node is None else self._node.node_id
 
     def forget(self) -> None:
-        """It was said not to be the coordinator any more, or cannot be reached: look it up when it is needed."""
+        """The broker is not the coordinator any more, or unreachable: look it up on the next use."""
         self._node = None
 
     async def ask(self, request: Message, *, versions: tuple[int, int] | None = None) -> Any:
-        """The coordinator's answer; `versions` as in `Connection.request`."""
+        """Return the coordinator's response; `versions` as in `Connection.request`."""
         (answer,) = await self.ask_in_a_row(request, versions=versions)
         return answer
 
     async def ask_in_a_row(self, *requests: Message, versions: tuple[int, int] | None = None) -> list[Any]:
-        """The answers to requests that are sent together: the broker works on them one directly after the other."""
+        """Return the responses to requests sent together: the broker handles them directly one after the other."""
         node = await self.node()
         try:
             connection = await self._cluster.connection(node.node_id, COORDINATOR)
@@ -65,7 +65,7 @@ class GroupCoordinator:
             raise
 
     def check(self, code: int, context: str, detail: str | None = None) -> None:
-        """BrokerError for anything but NONE; who is not the coordinator is not asked again."""
+        """Raise BrokerError for anything but NONE; a broker that is not the coordinator is forgotten."""
         if code == ErrorCode.NONE:
             return
         if code in COORDINATOR_MOVED:

@@ -1,6 +1,6 @@
-"""What can go wrong for users of a client; those errors that its connections meet are in `ottla.peer.errors`.
+"""Errors that users of a client can get; those of its connections are in `ottla.peer.errors`.
 
-Import each from here, be it of the one or the other. Each message names the cause and what cures it.
+Import both kinds from here. Each message names the cause and the remedy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class InvalidConfigError(InvalidArgumentError):
-    """Settings of a client are unknown, out of range or contradict each other; `problems` tells each."""
+    """Settings of a client are unknown, out of range or contradict each other; `problems` lists all."""
 
     def __init__(self, kind: str, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -50,21 +50,21 @@ class InvalidConfigError(InvalidArgumentError):
 
 
 class SerializationError(ClientError):
-    """A key or value cannot be made into bytes, or bytes into one."""
+    """A key or value cannot be serialized or deserialized."""
 
 
 class TopicExistsError(BrokerError, codes=(ErrorCode.TOPIC_ALREADY_EXISTS,)):
-    """A topic of that name is there already."""
+    """A topic of that name exists already."""
 
 
 class NotEnoughReplicasError(
     BrokerError, codes=(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 ):
-    """Fewer replicas are in sync than min.insync.replicas demands with acks=all; retriable."""
+    """Fewer replicas are in sync than min.insync.replicas requires with acks=all; retriable."""
 
 
 class InvalidOffsetError(ClientError):
-    """Positions of some partitions are not in the log, or not known; `partitions` are theirs. See the subclasses."""
+    """Positions of some partitions are invalid or unknown; `partitions` lists these. See the subclasses."""
 
     def __init__(self, message: str, partitions: Iterable[TopicPartition] = (), *, retriable: bool = False) -> None:
         super().__init__(message, retriable=retriable)
@@ -72,9 +72,9 @@ class InvalidOffsetError(ClientError):
 
 
 class OffsetOutOfRange(BrokerError, InvalidOffsetError):
-    """The offset asked for is not in the log, which goes from `earliest` to just before `latest`.
+    """The requested offset is not in the log, which goes from `earliest` to just before `latest`.
 
-    These are None where the broker could not be asked for them.
+    Both are None if the broker could not be asked for them.
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class RecordTooLargeError(BrokerError):
 
 
 class CommitFailedError(ClientError):
-    """Offsets were not committed as this consumer is not a member of the group any more: others read on from before."""
+    """Offsets were not committed: this consumer is not a group member any more, and others own its partitions."""
 
 
 class RetriableCommitFailedError(ClientError):
-    """An asynchronous commit failed for a reason that may pass, and was not made again: a later one may be ahead."""
+    """An asynchronous commit failed for a temporary reason, and was not retried: a later one may be ahead."""
 
 
 class RebalanceInProgressError(ClientError):
-    """Offsets were not committed as a rebalance is under way: poll until it is over, then commit what is owned."""
+    """Offsets were not committed because of a rebalance: poll until it is complete, then commit owned partitions."""
 
 
 class RebalanceListenerError(ClientError):
@@ -131,9 +131,9 @@ class FencedInstanceIdError(BrokerError, codes=(ErrorCode.FENCED_INSTANCE_ID,)):
 
 
 class DeliveryError(ClientError):
-    """Records were given to a producer and not acknowledged; the cause is the first failure.
+    """Records passed to a producer were not acknowledged; the cause is the first failure.
 
-    `count` says how many, `causes` holds different errors that were met, the first ones.
+    `count` is their number, `causes` are the first few different errors.
     """
 
     def __init__(self, message: str, count: int = 0, causes: Sequence[Exception] = ()) -> None:
@@ -143,7 +143,7 @@ class DeliveryError(ClientError):
 
 
 class PartlyFailedError(ClientError):
-    """Of several things asked for in one call, some failed: `errors` by item, and `values` of the others."""
+    """Some items of a call failed: `errors` by item, and `values` of the others."""
 
     def __init__(self, what: str, errors: Mapping[Any, ClientError], values: Mapping[Any, Any]) -> None:
         several = len(errors) + len(values)
@@ -154,15 +154,15 @@ class PartlyFailedError(ClientError):
 
 
 class ConcurrentUseError(IllegalStateError):
-    """Two threads, or two tasks, are in one consumer at once."""
+    """Two threads or tasks use one consumer concurrently."""
 
 
 class WakeupError(ClientError):
-    """`wakeup` was called: the call that waited, or the next one that would have, ends with this."""
+    """`wakeup` was called: raised by the waiting call, or by the next one that would wait."""
 
 
 class NoOffsetForPartitionError(InvalidOffsetError):
-    """Nothing is committed, nobody called `seek`, and auto.offset.reset is none."""
+    """There is no committed offset, `seek` was not called, and auto.offset.reset is none."""
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         partitions = sorted(partitions)
@@ -174,10 +174,10 @@ class NoOffsetForPartitionError(InvalidOffsetError):
 
 
 class LogTruncationError(InvalidOffsetError):
-    """The log was cut behind a position: records that were read are gone, others may have their offsets (KIP-320).
+    """The log was truncated below a position: records that were read are gone, others may have their offsets (KIP-320).
 
-    `positions` are where the consumer stood; `divergent_offsets` where the logs went apart, without partitions for
-    which the broker could not tell.
+    `positions` are those of the consumer; `divergent_offsets` are where the logs diverge, without partitions for
+    which the broker does not know it.
     """
 
     def __init__(
@@ -200,17 +200,17 @@ class LogTruncationError(InvalidOffsetError):
 
 
 class DeserializationOrigin(Enum):
-    """What of a record a deserializer failed for (KIP-1036)."""
+    """Which part of a record a deserializer failed on (KIP-1036)."""
 
     KEY = "key"
     VALUE = "value"
 
 
 class RecordDeserializationError(ClientError):
-    """A deserializer failed. The position stays before the record: `seek` past `offset` to leave it out.
+    """A deserializer failed. The position stays before the record: `seek` past `offset` to skip it.
 
-    The record is in it as it was read, for a dead-letter topic (KIP-1036): `key_buffer` and `value_buffer` are bytes,
-    None for null; `timestamp` is in milliseconds. `origin` says which of the two could not be deserialized.
+    The raw record is kept for a dead-letter topic (KIP-1036): `key_buffer` and `value_buffer` are bytes,
+    None for null; `timestamp` is in milliseconds. `origin` is the part that could not be deserialized.
     """
 
     def __init__(

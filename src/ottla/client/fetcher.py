@@ -1,4 +1,4 @@
-"""Reading a range of offsets of one partition, batch by batch, the next fetch under way while the last is worked on."""
+"""Reads a range of offsets of one partition, batch by batch, with one fetch ahead."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchResponse, PartitionData
 
 FETCH_MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of one answer unless the caller says otherwise; a single larger batch is sent whole all the same (KIP-74)."""
+"""Default limit of bytes per response; a single larger batch is still returned whole (KIP-74)."""
 
 
 @dataclass(slots=True)
 class FetchedBatches:
-    """Whole batches with application records in them: the bytes, and the headers that say where they lie."""
+    """Whole batches with application records: the bytes, and the headers that locate the batches in them."""
 
     buffer: memoryview
     headers: list[BatchHeader]
 
 
 class RangeFetcher:
-    """Reads offsets `start` to `end` (exclusive); call `next` until it gives None, then, or earlier, `close`.
+    """Reads offsets `start` to `end` (exclusive): call `next` until it returns None; `close` then, or earlier.
 
-    The first and the last batch may reach beyond the range: whoever takes out the records leaves those aside.
+    The first and the last batch may reach beyond the range: the caller has to skip records outside it.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class RangeFetcher:
         self._next: asyncio.Task[FetchedBatches | None] | None = None
 
     async def next(self) -> FetchedBatches | None:
-        """The next batches, None at the end of the range.
+        """Return the next batches, None at the end of the range.
 
-        Raises OffsetOutOfRange where the position is not in the log, CorruptBatchError, ClientTimeoutError where the
-        range's end is not written in time, and what `Cluster.retry` raises.
+        Raises OffsetOutOfRange if the position is not in the log, CorruptBatchError, ClientTimeoutError if the
+        end of the range is not written in time, and errors of `Cluster.retry`.
         """
         patience_ms = self._cluster.settings.default_api_timeout_ms
         deadline = self._cluster.clock.monotonic_ms() + patience_ms
@@ -71,17 +71,17 @@ class RangeFetcher:
         return None
 
     async def close(self) -> None:
-        """Give up the fetch that may be under way."""
+        """Cancel the fetch in flight, if any."""
         task, self._next = self._next, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     def give_up(self) -> None:
-        """As `close`, without waiting for its end."""
+        """Same as `close`, without waiting for its end."""
         task, self._next = self._next, None
         if task is not None:
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # or it would be complained of
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # or asyncio would log it
             task.cancel()
 
     async def _take(self) -> FetchedBatches | None:
@@ -124,10 +124,10 @@ class RangeFetcher:
 
 
 def batches_from(data: memoryview, position: int) -> tuple[memoryview, list[BatchHeader]]:
-    """The bytes of an answer in format 2, and the headers of the whole batches in them that reach to `position`.
+    """Return the bytes of a response in format 2, and the headers of the whole batches in them from `position` on.
 
-    They end before the first that is malformed: the next fetch begins with it. BatchError where that is the first one,
-    or there is no such batch.
+    They end before the first malformed one: the next fetch begins with it. Raises BatchError if that is the first one,
+    or if there is no such batch.
     """
     buffer = upgrade(data, intact_only=True)
     headers: list[BatchHeader] = []
@@ -146,9 +146,9 @@ def batches_from(data: memoryview, position: int) -> tuple[memoryview, list[Batc
 async def ask_leader(
     cluster: Cluster, partition: TopicPartition, position: int, limits: FetchLimits
 ) -> tuple[PartitionData, int]:
-    """What the partition's leader answers to one fetch without a session, and who that was.
+    """Return the leader's response to one fetch without a session, and the leader's id.
 
-    OFFSET_OUT_OF_RANGE is left to the caller; any other error is raised as BrokerError, and `Cluster.retry` knows by it
+    OFFSET_OUT_OF_RANGE is left to the caller; any other error is raised as BrokerError, by which `Cluster.retry` knows
     whether to look for another leader.
     """
     leader = await cluster.leader(partition)
@@ -165,7 +165,7 @@ async def ask_leader(
 
 
 async def out_of_range(cluster: Cluster, partition: TopicPartition, position: int) -> OffsetOutOfRange:
-    """The error for a position that is not in the log, with the offsets that are."""
+    """Return the error for a position that is not in the log, with the log's first and end offset."""
     earliest = await offsets_at(cluster, [partition], EARLIEST)
     latest = await offsets_at(cluster, [partition], LATEST)
     return OffsetOutOfRange(*partition, position, earliest[partition], latest[partition])

@@ -1,4 +1,4 @@
-"""Methods that people carry over from other clients, and what to call here instead.
+"""Methods of other clients, and what to call here instead.
 
 Sources: the documentation of confluent-kafka, aiokafka and kafka-python. Settings are in `configs.foreign`.
 """
@@ -80,15 +80,15 @@ ADMIN_METHODS: Mapping[str, str] = {
     "stop": "call close()",
     "wait_for_topics": "a topic can be used when create_topics() has returned; leave it out",
 }
-"""By another client's method: what to do instead."""
+"""What to do instead, by the other client's method name."""
 
 
 class MethodHints:
-    """Base of a client: an attribute that it does not have is explained where other clients have it."""
+    """Base of a client: explains missing attributes that other clients have."""
 
     _instead_of: ClassVar[Mapping[str, str]] = {}
 
-    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+    if not TYPE_CHECKING:  # else type checkers would accept any name as an attribute
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self).__name__

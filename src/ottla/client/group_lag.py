@@ -1,9 +1,9 @@
-"""How far a group is behind: in records, and in time.
+"""The lag of a group, in records and in time.
 
-The committed offset is read first and the end of the log after it, so that what is committed meanwhile can only make
-the lag look larger than it was, never smaller than nothing. Where the group's coordinator also leads the partition,
-both questions are sent together on one connection, which a broker answers one directly after the other: as near to one
-moment as the protocol allows.
+The committed offset is read before the end offset, so that a commit in between can only make
+the lag look larger than it was, never negative. If the group's coordinator also leads the partition,
+both requests are sent together on one connection, which a broker handles directly one after the other: the closest to
+a consistent snapshot that the protocol allows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_TIMESTAMP = -1
 
 @dataclass(slots=True, frozen=True)
 class PartitionLag:
-    """One partition: None stands for what is not known, or not there."""
+    """The lag of one partition; None stands for unknown or missing values."""
 
     partition: TopicPartition
     committed_offset: int | None
@@ -32,19 +32,19 @@ class PartitionLag:
     log_start_offset: int | None
     log_end_offset: int | None
     first_unread_timestamp_ms: int | None
-    """When the first record that is not consumed was written; None also where everything is consumed."""
+    """When the first unconsumed record was written; None also if everything is consumed."""
     measured_at_ms: int
 
     @property
     def lag(self) -> int | None:
-        """Records from the committed offset to the end of the log; 0 where a position lies behind the end."""
+        """Records from the committed offset to the end of the log; 0 if the offset is beyond the end."""
         if self.committed_offset is None or self.log_end_offset is None:
             return None
         return max(0, self.log_end_offset - self.committed_offset)
 
     @property
     def lag_ms(self) -> int | None:
-        """How long the first record that is not consumed has been there; 0 where there is none."""
+        """Age of the first unconsumed record; 0 if there is none."""
         if self.lag == 0:
             return 0
         if self.first_unread_timestamp_ms is None:
@@ -53,7 +53,7 @@ class PartitionLag:
 
     @property
     def is_beyond_end(self) -> bool:
-        """Whether more is committed than there is: the topic was made anew, or its log was cut."""
+        """Whether the committed offset is beyond the end: the topic was created again, or its log was truncated."""
         return None not in (self.committed_offset, self.log_end_offset) and (self.committed_offset or 0) > (
             self.log_end_offset or 0
         )
@@ -68,7 +68,7 @@ class PartitionLag:
 
 @dataclass(slots=True, frozen=True)
 class GroupLag:
-    """All partitions that a group has committed offsets of or is assigned, sorted."""
+    """All partitions with committed offsets of the group, or assigned in it, sorted."""
 
     committed_at_ms: int
     ended_at_ms: int
@@ -76,12 +76,12 @@ class GroupLag:
 
     @property
     def lag(self) -> int:
-        """Records in all partitions where it is known."""
+        """Total lag in records of the partitions where it is known."""
         return sum(each.lag or 0 for each in self.partitions)
 
     @property
     def lag_ms(self) -> int | None:
-        """That of the partition which is furthest behind, None where none is known."""
+        """The largest lag of a partition, None if none is known."""
         return max((each.lag_ms for each in self.partitions if each.lag_ms is not None), default=None)
 
 
@@ -94,7 +94,7 @@ class _Measured:
 
 
 async def measure_lag(cluster: Cluster, group: str, assigned: Iterable[TopicPartition] = ()) -> GroupLag:
-    """The lag of a group in all partitions that it has committed offsets of, and in those `assigned` to its members."""
+    """Measure the lag of a group in all partitions with committed offsets, and in those `assigned` to its members."""
     coordinator = GroupCoordinator(cluster, group)
     offsets = GroupOffsets(cluster, group, coordinator)
     partitions = sorted({*await offsets.fetch_all(), *assigned})
@@ -117,7 +117,7 @@ async def measure_lag(cluster: Cluster, group: str, assigned: Iterable[TopicPart
 
 
 async def _usable(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Those that are there and have a leader: the others' topics may have been deleted long ago."""
+    """Return the partitions that exist and have a leader: topics of others may have been deleted long ago."""
     topics = list(dict.fromkeys(each.topic for each in partitions))
     metadata = await cluster.retry("looking up topics", lambda: cluster.refresh(topics))
     return [each for each in partitions if (metadata.leader(*each) or 0) >= 0 and metadata.leader(*each) is not None]

@@ -1,4 +1,4 @@
-"""Committed offsets of a consumer group, for those who are not a member of it."""
+"""Committed offsets of a consumer group, for clients that are not members."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ONLY_MEMBERS_MAY = "the group has active members and only they may commit; stop 
 
 
 class CommittedOffset(NamedTuple):
-    """A position that a group has committed, with the text that came with it."""
+    """A committed offset with its metadata."""
 
     offset: int
     metadata: str
@@ -58,18 +58,18 @@ class GroupOffsets:
         self._coordinator = coordinator or GroupCoordinator(cluster, group)
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The committed offset of each partition, -1 where there is none."""
+        """Return the committed offset of each partition, -1 if there is none."""
         found = await self.committed(partitions)
         return dict.fromkeys(partitions, -1) | {partition: each.offset for partition, each in found.items()}
 
     async def fetch_all(self) -> dict[TopicPartition, CommittedOffset]:
-        """All that the group has committed; nothing for a group that is not there."""
+        """Return all committed offsets of the group; empty for a group that does not exist."""
         return _without_epochs(await self.committed(None))
 
     async def committed(
         self, partitions: Sequence[TopicPartition] | None, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed for these partitions, for all for None; without those that have nothing."""
+        """Return the committed offsets of these partitions, None for all; without partitions that have none."""
         request = fetch_request(self._group, partitions)
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
@@ -78,7 +78,7 @@ class GroupOffsets:
         return await self._cluster.retry(f"reading the offsets of group {self._group}", attempt, timeout_ms)
 
     def committed_in(self, answer: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset]:
-        """What an answer to `fetch_request` tells, without partitions that have nothing. Raises BrokerError."""
+        """Return the offsets in a response to `fetch_request`; partitions without are left out. Raises BrokerError."""
         return _without_epochs(self._committed_in(answer))
 
     def _committed_in(self, answer: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -94,14 +94,14 @@ class GroupOffsets:
     async def commit(self, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
         """Commit for a group without members, or whose members do not commit (generation -1, no member id).
 
-        BrokerError where the group has members: they alone may commit then.
+        Raises BrokerError if the group has members: only they may commit then.
         """
         await self.commit_all({partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()})
 
     async def commit_all(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
     ) -> None:
-        """As `commit`, with text and leader epoch for each partition."""
+        """Same as `commit`, with metadata and leader epoch for each partition."""
         if not offsets:
             return
         request = OffsetCommitRequest(
@@ -122,9 +122,9 @@ class GroupOffsets:
         await self._cluster.retry(f"committing offsets of group {self._group}", attempt, timeout_ms)
 
     async def delete(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Forget what is committed for these partitions; the error code of each, NONE where it is done.
+        """Delete the committed offsets of these partitions; returns an error code for each, NONE on success.
 
-        BrokerError where the group is not there, or not one of consumers.
+        Raises BrokerError if the group does not exist, or is not a consumer group.
         """
         wanted = {each: OffsetDeleteRequestPartition(partition_index=each.partition) for each in partitions}
         request = OffsetDeleteRequest(
@@ -149,7 +149,7 @@ def _without_epochs(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> di
 
 
 def topics_to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitRequestTopic]:
-    """The offsets in the shape that OffsetCommit has."""
+    """Return the offsets as topics of an OffsetCommit request."""
     wanted = {
         partition: OffsetCommitRequestPartition(
             partition_index=partition.partition,
@@ -163,7 +163,7 @@ def topics_to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> lis
 
 
 def fetch_request(group: str, partitions: Sequence[TopicPartition] | None) -> OffsetFetchRequest:
-    """The question for the committed offsets of these partitions, of all for None."""
+    """Return a request for the committed offsets of these partitions, None for all."""
     if partitions is None:
         return OffsetFetchRequest(group_id=group, topics=None)
     wanted = by_topic({partition: partition.partition for partition in partitions})
@@ -178,7 +178,7 @@ def _partitions_of(answer: OffsetFetchResponse) -> Iterable[tuple[str, OffsetFet
 
 
 def offset_and_metadata(partition: TopicPartition, given: Any) -> OffsetAndMetadata:
-    """An offset of the partition as it was given: with its metadata, or a number alone. InvalidArgumentError."""
+    """Return an offset given with its metadata, or as a number. Raises InvalidArgumentError."""
     if not isinstance(given, tuple | list):
         return OffsetAndMetadata(arguments.whole_number(f"the offset of {partition}", given))
     if not 1 <= len(given) <= len(OffsetAndMetadata._fields):

@@ -1,4 +1,4 @@
-"""Groups as an administrator sees them: list, describe, delete. For any Kafka cluster, over the wire."""
+"""Admin calls about groups: list, describe, delete. For any Kafka cluster, over the wire."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespons
 
 EMPTY = "Empty"
 DEAD = "Dead"
-"""What a group is called that is not there."""
+"""State of a group that does not exist."""
 CLASSIC = "classic"
 
 GROUPS_PER_REQUEST = 100
@@ -37,7 +37,7 @@ GROUPS_PER_REQUEST = 100
 
 @dataclass(slots=True, frozen=True)
 class GroupMember:
-    """A member; of what it has and wants only as much is known as its bytes tell, in a stable group."""
+    """A member; its subscription and assignment are decoded as far as possible, in a stable group."""
 
     member_id: str
     group_instance_id: str | None
@@ -61,18 +61,18 @@ class GroupDescription:
 
     @property
     def is_active(self) -> bool:
-        """Whether it has members, which are in charge of its offsets."""
+        """Whether it has members; then only they may commit offsets."""
         return self.state not in (EMPTY, DEAD)
 
 
 class Groups:
-    """What an administrator asks about groups."""
+    """Admin calls about groups."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def list_all(self) -> list[GroupDescription]:
-        """All groups of the cluster, sorted by id, described by the brokers that coordinate them."""
+        """Return all groups of the cluster, sorted by id, described by their coordinators."""
         return await self._cluster.retry("listing groups", self._list_all)
 
     async def _list_all(self) -> list[GroupDescription]:
@@ -94,14 +94,14 @@ class Groups:
                 if group.error_code != ErrorCode.NONE:
                     raise BrokerError(group.error_code, f"group {group.group_id} cannot be described")
                 found = _described(group, node, listed[group.group_id].group_type or CLASSIC)
-                # Groups of the newer protocol are listed, but dead to whoever asks in the classic way.
+                # Groups of the consumer protocol (KIP-848) are listed, but DescribeGroups reports them as dead.
                 if found.state == DEAD:
                     found = replace(found, state=listed[group.group_id].group_state or DEAD)
                 described.append(found)
         return described
 
     async def describe(self, group_id: str, timeout_ms: int | None = None) -> GroupDescription:
-        """State and members; a group that is not there is `DEAD`."""
+        """Return state and members; a group that does not exist is `DEAD`."""
         coordinator = GroupCoordinator(self._cluster, group_id)
 
         async def attempt() -> GroupDescription:
@@ -115,11 +115,11 @@ class Groups:
         return await self._cluster.retry(f"describing group {group_id}", attempt, timeout_ms)
 
     async def describe_each(self, group_ids: Sequence[str]) -> list[GroupDescription]:
-        """The descriptions of several groups, in their order."""
+        """Return the descriptions of several groups, in their order."""
         return list(await asyncio.gather(*map(self.describe, group_ids)))
 
     async def delete(self, group_id: str, timeout_ms: int | None = None) -> None:
-        """Delete a group and its offsets. BrokerError where it has members (NON_EMPTY_GROUP) or is not there."""
+        """Delete a group and its offsets. Raises BrokerError if it has members (NON_EMPTY_GROUP) or does not exist."""
         coordinator = GroupCoordinator(self._cluster, group_id)
         attempts = 0
 
@@ -129,7 +129,7 @@ class Groups:
             answer: DeleteGroupsResponse = await coordinator.ask(DeleteGroupsRequest(groups_names=[group_id]))
             for result in answer.results:
                 if result.error_code == ErrorCode.GROUP_ID_NOT_FOUND and attempts > 1:
-                    return  # an earlier attempt, whose answer was lost, did it
+                    return  # deleted by an earlier attempt, whose response was lost
                 coordinator.check(result.error_code, "it is not deleted")
 
         await self._cluster.retry(f"deleting group {group_id}", attempt, timeout_ms)
@@ -160,7 +160,7 @@ def _member(member: DescribedGroupMember, is_consumer: bool) -> GroupMember:
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
-        # Java's brokers put the slash of InetAddress in front.
+        # Java's brokers include the leading slash of InetAddress.
         client_host=member.client_host.removeprefix("/"),
         partitions=tuple(sorted(partitions)),
         subscribed_topics=tuple(sorted(subscription.topics)) if isinstance(subscription, Subscription) else (),

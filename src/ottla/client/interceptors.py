@@ -1,7 +1,7 @@
-"""Code of the user's that sees, and may change, what producers send and consumers read.
+"""Interceptors: user code that sees, and may change, records of producers and consumers.
 
-What an interceptor raises is logged and disturbs nothing, and the next interceptor gets what the one before it gave:
-so Java has it, and an interceptor must never be the reason why records are lost. Source: KIP-42.
+An interceptor's error is logged and otherwise ignored, and the next interceptor gets the result of the previous one,
+as in Java: an interceptor must never cause a loss of records. Source: KIP-42.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_PARTITION = -1
-"""Where a record failed before a partition was chosen."""
+"""Partition of a record that failed before its partition was chosen."""
 
 
 class _Interceptor:
-    """What every interceptor can do, and mostly need not."""
+    """Base of all interceptors, with empty methods."""
 
     def configure(self, config: Mapping[str, Any]) -> None:
-        """Take settings of the client, by Kafka's names; `client.id` is among them."""
+        """Read settings of the client, by Kafka's names; `client.id` is included."""
 
     def close(self) -> None:
-        """The client was closed."""
+        """Called when the client was closed."""
 
 
 class ProducerInterceptor(_Interceptor):
-    """Derive from it, or write a class with these methods. Named in `interceptor.classes` of a producer."""
+    """Base class, or pattern for a class with these methods. Named in `interceptor.classes` of a producer."""
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
-        """The record to send in place of this one; called in `send`, before keys and values are serialized."""
+        """Return the record to send instead of this one; called in `send`, before keys and values are serialized."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """A record was delivered, or (`error`) was not; then its offset is -1, and its partition may be.
+        """Called when a record was acknowledged, or failed (`error`); then its offset is -1, and its partition may be.
 
-        Called before the record's own callback, where that is called: be quick.
+        Called before the record's own callback, if that is called: be quick.
         """
 
 
 class ConsumerInterceptor(_Interceptor):
-    """Derive from it, or write a class with these methods. Named in `interceptor.classes` of a consumer."""
+    """Base class, or pattern for a class with these methods. Named in `interceptor.classes` of a consumer."""
 
     def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
-        """The records to give in place of these; called in `poll` where there are any."""
+        """Return the records to pass on instead of these; called in `poll` if there are any."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These offsets were committed."""
+        """Called when these offsets were committed."""
 
 
 class _Chain:
-    """Interceptors in the order of `interceptor.classes`. A method that one of them lacks is passed over."""
+    """Interceptors in the order of `interceptor.classes`. Missing methods are skipped."""
 
     def __init__(self, interceptors: list[Any]) -> None:
         self._interceptors = interceptors
@@ -74,7 +74,7 @@ class _Chain:
         return bool(self._interceptors)
 
     def _replaced(self, method: str, given: Any) -> Any:
-        """What comes out where each interceptor is given what the one before it gave."""
+        """Return the result of the method, called along the chain."""
         for interceptor in self._interceptors:
             called = getattr(interceptor, method, None)
             if called is None:
@@ -90,7 +90,7 @@ class _Chain:
         return given
 
     def _can_be(self, result: Any) -> bool:
-        """Whether an interceptor may give this; what was given to it stays where it may not."""
+        """Whether an interceptor may return this; otherwise the previous value is kept."""
         return result is not None
 
     def _tell(self, method: str, *arguments: Any) -> None:
@@ -104,36 +104,36 @@ class _Chain:
                 logger.exception("%s of interceptor %s failed", method, type(interceptor).__qualname__)
 
     def close(self) -> None:
-        """Close all of them, once."""
+        """Close all interceptors, once."""
         self._tell("close")
         self._interceptors = []
 
 
 class ProducerInterceptors(_Chain):
-    """The interceptors of a producer; falsy where there are none."""
+    """The interceptors of a producer; falsy without any."""
 
     @classmethod
     def of(cls, config: ProducerConfig) -> ProducerInterceptors:
-        """Those of `interceptor.classes`, made and configured. InvalidConfigError."""
+        """Create and configure those of `interceptor.classes`. Raises InvalidConfigError."""
         return cls(_made(PRODUCER, config.interceptor_classes, config.originals, config.client_id))
 
     def _can_be(self, result: Any) -> bool:
         return isinstance(result, ProducerRecord)
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
-        """The record to send."""
+        """Return the record to send."""
         replaced: ProducerRecord[Any, Any] = self._replaced("on_send", record)
         return replaced
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """Tell all of them what became of a record."""
+        """Notify all interceptors of a record's result."""
         self._tell("on_acknowledgement", metadata, error)
 
     @contextmanager
     def sending(
         self, record: ProducerRecord[Any, Any], callback: Callback | None
     ) -> Iterator[tuple[ProducerRecord[Any, Any], Callback]]:
-        """For `send`: the record to send and the callback to send it with. They are told of what the block raises."""
+        """For `send`: yields the record and its callback. Errors of the block are reported to the interceptors."""
         record = self.on_send(record)
         try:
             yield record, self._before(record, callback)
@@ -142,7 +142,7 @@ class ProducerInterceptors(_Chain):
             raise
 
     def _before(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> Callback:
-        """A callback for the record that tells the interceptors, then calls `callback`."""
+        """Return a callback for the record that notifies the interceptors, then calls `callback`."""
         if callback is None:
             return _Acknowledged(self, record)
 
@@ -154,7 +154,7 @@ class ProducerInterceptors(_Chain):
 
 
 class _Acknowledged(Watcher):
-    """Tells the interceptors of a record."""
+    """Notifies the interceptors of a record's result."""
 
     def __init__(self, interceptors: ProducerInterceptors, record: ProducerRecord[Any, Any]) -> None:
         self._interceptors = interceptors
@@ -165,20 +165,20 @@ class _Acknowledged(Watcher):
 
 
 class ConsumerInterceptors(_Chain):
-    """The interceptors of a consumer; falsy where there are none."""
+    """The interceptors of a consumer; falsy without any."""
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> ConsumerInterceptors:
-        """Those of `interceptor.classes`, made and configured. InvalidConfigError."""
+        """Create and configure those of `interceptor.classes`. Raises InvalidConfigError."""
         return cls(_made(CONSUMER, config.interceptor_classes, config.originals, config.client_id))
 
     def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
-        """The records to give."""
+        """Return the records to pass on."""
         replaced: ConsumerRecords[Any, Any] = self._replaced("on_consume", records)
         return replaced
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell all of them what was committed."""
+        """Notify all interceptors of committed offsets."""
         self._tell("on_commit", offsets)
 
 

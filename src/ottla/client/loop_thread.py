@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none."""
+"""An event loop in a thread of its own, for sync callers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ P = ParamSpec("P")
 
 STOP_TIMEOUT_S = 5.0
 TASKS_TIMEOUT_S = 1.0
-"""How long tasks that are left when the loop is stopped may take to end."""
+"""Time for remaining tasks to end after the loop is stopped."""
 CANCEL_TIMEOUT_S = 0.5
-"""How long an interrupted caller waits until what it waited for has come to its end."""
+"""Time that an interrupted caller waits for the cancelled work to end."""
 
 UserCall = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class _Serving:
-    """A caller that waits in `run_serving`. It may be interrupted anywhere, so it is given up by a mark, too."""
+    """A caller waiting in `run_serving`. It may be interrupted anywhere, so abandonment is also marked by a flag."""
 
     def __init__(self) -> None:
         self.calls: SimpleQueue[UserCall | None] = SimpleQueue()
@@ -39,13 +39,13 @@ class _Serving:
         self.error: BaseException | None = None
 
     def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """In the loop: the work has ended, or was cancelled before it began."""
+        """In the loop: the work has ended, or was cancelled before it started."""
         coroutine.close()
         self.ended.set()
         self.calls.put(None)
 
     def cancel(self) -> None:
-        """In the loop: end the work, if it was begun."""
+        """In the loop: cancel the work, if it was started."""
         if self.task is None:
             self.ended.set()
         else:
@@ -55,8 +55,8 @@ class _Serving:
 class LoopThread:
     """Runs coroutines for other threads. Threads do not survive a fork, so a child process needs its own.
 
-    Who drops it without `close` gets a ResourceWarning, and `closing` is run before the thread ends. Neither that nor
-    what runs in the loop may hold on to the owner, or nobody could drop him.
+    If it is dropped without `close`, a ResourceWarning is issued, and `closing` runs before the thread ends. Neither
+    `closing` nor code in the loop may hold a reference to the owner, or it would never be collected.
     """
 
     def __init__(self, name: str, closing: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
@@ -64,16 +64,16 @@ class LoopThread:
         self._loop, self._thread = _begin(name)
         self._process = process_id()
         self._closed = False
-        #: Held while something is handed to the loop, which nobody may stop in between: it would never be begun.
+        #: Held while work is passed to the loop, so that the loop is not stopped before it starts the work.
         self._handing_over = RLock()
         self._finishing = RLock()
-        #: The callers that wait in `run_serving`, the innermost last.
+        #: The callers waiting in `run_serving`, the innermost last.
         self._serving: list[_Serving] = []
 
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
-        """The result of `work(*args)`, run in the loop; the caller waits.
+        """Run `work(*args)` in the loop; the caller waits for its result.
 
-        Raises ClientClosedError where there is no loop (any more), IllegalStateError where the caller runs in it.
+        Raises ClientClosedError if there is no loop (any more), IllegalStateError if the caller runs in it.
         """
         self._check_may_wait()
         with self._handing_over:
@@ -90,9 +90,9 @@ class LoopThread:
             raise
 
     def run_serving(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
-        """As `run`; meanwhile the waiting caller executes what the loop asks for with `in_caller`.
+        """Same as `run`; meanwhile the waiting caller executes functions that the loop passes to `in_caller`.
 
-        A caller that is interrupted (KeyboardInterrupt) cancels the work and waits for its end, but not for long.
+        A caller that is interrupted (KeyboardInterrupt) cancels the work and waits a limited time for its end.
         """
         self._check_may_wait()
         serving = _Serving()
@@ -132,7 +132,7 @@ class LoopThread:
             self._serving.remove(serving)
 
     def _execute(self, call: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
-        """Call for the loop and tell it what came of it; what is no Exception (KeyboardInterrupt) is the caller's."""
+        """Run a call for the loop and pass its result back; anything but an Exception is raised here."""
         try:
             result = call()
         except Exception as error:
@@ -141,19 +141,19 @@ class LoopThread:
             self._hand_over(settle, answer, result, None)
 
     async def in_caller(self, function: Callable[..., T], *args: Any) -> T:
-        """In the loop: the result of `function(*args)`, called in the thread that waits in `run_serving`."""
+        """In the loop: return the result of `function(*args)`, called in the thread that waits in `run_serving`."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._serving[-1].calls.put((lambda: function(*args), answer))
         return await answer
 
     def call(self, work: Callable[[], None]) -> None:
-        """Run `work()` in the loop soon; the caller does not wait. ClientClosedError where there is no loop."""
+        """Schedule `work()` in the loop; the caller does not wait. Raises ClientClosedError if there is no loop."""
         self.check()
         if not self._hand_over(work):
             raise _closed_meanwhile()
 
     def _hand_over(self, function: Callable[..., Any], *args: Any) -> bool:
-        """Have the loop call `function(*args)`; False where it is being stopped."""
+        """Schedule `function(*args)` in the loop; False if it is being stopped."""
         with self._handing_over:
             if not self._closed:
                 self._loop.call_soon_threadsafe(function, *args)
@@ -166,11 +166,11 @@ class LoopThread:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be run any more: the loop was stopped, or belongs to the parent process."""
+        """Whether nothing can run any more: the loop was stopped, or belongs to the parent process."""
         return self._closed or process_id() != self._process
 
     def check(self) -> None:
-        """ClientClosedError where nothing can be run any more."""
+        """Raise ClientClosedError if nothing can run any more."""
         if self._closed:
             raise ClientClosedError("the client is closed")
         if process_id() != self._process:
@@ -185,7 +185,7 @@ class LoopThread:
             )
 
     def close(self) -> None:
-        """Stop the loop and the thread; who waits in `run` gets a ClientClosedError. Nothing in a forked child."""
+        """Stop the loop and the thread; callers waiting in `run` get ClientClosedError. No effect in a forked child."""
         if process_id() != self._process:
             return
         with self._handing_over:
@@ -196,7 +196,7 @@ class LoopThread:
             self._thread.join(STOP_TIMEOUT_S)
 
     def finish(self) -> None:
-        """Run `closing` in the loop, then `close`, whatever came of it; once, and nothing in a forked child."""
+        """Run `closing` in the loop, then `close` even if it failed; only once, and not in a forked child."""
         if self.is_closed:
             return
         with self._finishing:
@@ -217,10 +217,10 @@ class LoopThread:
 
 
 def _begin(name: str) -> tuple[asyncio.AbstractEventLoop, Thread]:
-    """A loop and the thread that runs it.
+    """Start a thread with an event loop; returns both.
 
-    The thread makes the loop: Ctrl-C interrupts only the caller, and a loop interrupted while it is made is left half
-    made, with a traceback when it is collected. An interrupted caller leaves a thread that ends at once.
+    The thread creates the loop: Ctrl-C interrupts only the caller, and a loop interrupted during its creation would be
+    incomplete, with a traceback when it is collected. An interrupted caller leaves a thread that ends at once.
     """
     made: Future[asyncio.AbstractEventLoop] = Future()
     thread = Thread(target=_serve, args=(made,), name=name, daemon=True)
@@ -235,12 +235,12 @@ def _begin(name: str) -> tuple[asyncio.AbstractEventLoop, Thread]:
 def _stop_unwanted(made: Future[asyncio.AbstractEventLoop]) -> None:
     if made.exception() is None:
         loop = made.result()
-        with contextlib.suppress(RuntimeError):  # closed: it had been stopped already
+        with contextlib.suppress(RuntimeError):  # closed: it was stopped already
             loop.call_soon_threadsafe(loop.stop)
 
 
 def _serve(made: Future[asyncio.AbstractEventLoop]) -> None:
-    """What the thread does: make the loop, run it until it is stopped."""
+    """The thread's main function: create the loop, run it until it is stopped."""
     try:
         loop = asyncio.new_event_loop()
     except Exception as error:
@@ -255,17 +255,17 @@ def _serve(made: Future[asyncio.AbstractEventLoop]) -> None:
 
 
 async def _end_tasks() -> None:
-    """In a loop that was stopped: cancel what is left, so that nobody waits for it."""
+    """In a stopped loop: cancel the remaining tasks, so that no caller waits for them."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     if others:
         await asyncio.wait(others, timeout=TASKS_TIMEOUT_S)
-    await asyncio.sleep(0)  # a turn in which callers and connections are told
+    await asyncio.sleep(0)  # one more turn, in which callers and connections are notified
 
 
 async def _end(closing: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
-    """In a loop whose client was dropped: end the client's work, then the loop."""
+    """In the loop of a dropped client: run `closing`, then stop the loop."""
     try:
         if closing is not None:
             await closing()

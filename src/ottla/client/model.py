@@ -1,4 +1,4 @@
-"""The plain data that clients are asked with and answer with; what connections need of it is in `ottla.peer.model`."""
+"""Plain data of arguments and results of clients; the data of connections is in `ottla.peer.model`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.peer.model import by_topic as by_topic
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went; `offset` is -1 where the broker did not tell. `timestamp` is in milliseconds.
+    """Where a record was written; `offset` is -1 if the broker did not return it. `timestamp` is in milliseconds.
 
     Sizes are bytes, -1 for null.
     """
@@ -32,7 +32,7 @@ class RecordMetadata(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """An offset to commit, or committed: that of the next record to read.
 
-    `metadata` is free text of the application; `leader_epoch` is that of the last record read, -1 where not known
+    `metadata` is free text of the application; `leader_epoch` is that of the last record read, -1 if unknown
     (KIP-320).
     """
 
@@ -42,7 +42,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record with a timestamp (ms) or a later one; `leader_epoch` is -1 where the broker does not tell."""
+    """The first record with a timestamp (ms) or a later one; `leader_epoch` is -1 if the broker does not return it."""
 
     offset: int
     timestamp: int

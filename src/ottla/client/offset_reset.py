@@ -1,6 +1,6 @@
-"""Where the offsets of a group are to go: planned first, so that it can be looked at, and then committed.
+"""Offset resets of groups: planned first, for review, then committed.
 
-What the targets mean, and how offsets outside of the log are brought into it, is as with Apache's
+The targets, and the handling of offsets outside the log, are those of Apache's
 `kafka-consumer-groups --reset-offsets`, and so is the CSV of its `--export` and `--from-file`.
 """
 
@@ -18,28 +18,28 @@ from ottla.client.offsets import offsets_at
 from ottla.peer.cluster import Cluster
 
 UNQUOTED_MAX_CHARS = 24
-"""Apache's tool puts longer names into quotes, whatever is in them."""
+"""Apache's tool quotes longer names, whatever characters they have."""
 MOST_OFFSET = (1 << 63) - 1
 WITH_GROUP, WITHOUT_GROUP = 4, 3
 
 
 class Target(Enum):
-    """What offsets are set to."""
+    """What to reset offsets to."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     CURRENT = "current"
-    """What is committed; the end where nothing is."""
+    """The committed offset; the end if there is none."""
     OFFSET = "offset"
     SHIFT = "shift"
-    """So many records forward, or back."""
+    """A number of records forward, or back."""
     TIMESTAMP = "timestamp"
-    """The first record with this timestamp (ms) or a later one; the end where there is none."""
+    """The first record with this timestamp (ms) or a later one; the end if there is none."""
 
 
 @dataclass(slots=True, frozen=True)
 class Reset:
-    """A target and its number, or for each partition an offset of its own."""
+    """A target with its number, or an offset for each partition."""
 
     target: Target
     value: int = 0
@@ -48,7 +48,7 @@ class Reset:
 
 @dataclass(slots=True, frozen=True)
 class PlannedOffset:
-    """Where one partition's offset goes from (None: nothing is committed) and to, within the log as it was."""
+    """The old (None: none committed) and the new offset of one partition, limited to the log at that time."""
 
     partition: TopicPartition
     current_offset: int | None
@@ -59,16 +59,16 @@ class PlannedOffset:
 
     @property
     def lag(self) -> int:
-        """Records that will be left to read."""
+        """Records left to read after the reset."""
         return max(0, self.log_end_offset - max(self.new_offset, self.log_start_offset))
 
 
 async def plan_reset(
     cluster: Cluster, group: str, partitions: Sequence[TopicPartition], reset: Reset
 ) -> list[PlannedOffset]:
-    """Where the offset of each partition would go; nothing is changed.
+    """Compute the new offset of each partition; changes nothing.
 
-    InvalidArgumentError where a shift has nothing to start from, UnknownTopicError.
+    Raises InvalidArgumentError if a shift has no committed offset to start from, UnknownTopicError.
     """
     wanted = sorted(set(partitions))
     committed = {each: found.offset for each, found in (await GroupOffsets(cluster, group).fetch_all()).items()}
@@ -109,7 +109,7 @@ def _planned(
 
 
 def csv_lines(plans: Mapping[str, Sequence[PlannedOffset]]) -> Iterator[str]:
-    """The plans of groups as Apache's tool exports them: topic, partition, offset, the group before where several."""
+    """Yield the plans as CSV, as Apache's tool exports them: topic, partition, offset; group first if several."""
     for group, plan in plans.items():
         before = [group] if len(plans) > 1 else []
         for each in plan:
@@ -118,16 +118,16 @@ def csv_lines(plans: Mapping[str, Sequence[PlannedOffset]]) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    # Jackson's rule: short texts are looked at, and a character up to the comma, or a backslash, needs quotes.
+    # Jackson's rule: only short texts are scanned, and any character up to the comma, or a backslash, requires quotes.
     if len(text) <= UNQUOTED_MAX_CHARS and all(char > "," and char != "\\" for char in text):
         return text
     return '"' + text.replace('"', '""') + '"'
 
 
 def read_csv(lines: Iterable[str], groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Offsets per group and partition from such lines; those of other groups are left out.
+    """Read offsets by group and partition from such lines; those of other groups are left out.
 
-    InvalidArgumentError that names the line and what is wrong with it.
+    Raises InvalidArgumentError with the line and what is wrong with it.
     """
     found: dict[str, dict[TopicPartition, int]] = {group: {} for group in groups}
     reader = csv.reader(lines, strict=True)

@@ -1,4 +1,4 @@
-"""Offsets of partitions: the first, the last, or that of a timestamp (ListOffsets)."""
+"""Offsets of partitions: beginning, end, or by timestamp (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ottla.wire.messages.list_offsets import (
 )
 
 Found = dict[TopicPartition, OffsetAndTimestamp | None]
-"""What a broker tells of partitions; None where there is no record as late as the timestamp."""
+"""Result of ListOffsets per partition; None if there is no record as late as the timestamp."""
 Failed = dict[TopicPartition, BrokerError]
 
 
 async def offsets_at(cluster: Cluster, partitions: Sequence[TopicPartition], at: int) -> dict[TopicPartition, int]:
-    """The offset of each partition: EARLIEST, LATEST, or the first with this timestamp (ms) or a later one, else -1."""
+    """Return each partition's offset at EARLIEST, LATEST, or the first at or after a timestamp (ms), else -1."""
     found = await find_offsets(cluster, dict.fromkeys(partitions, at))
     return {partition: NO_OFFSET if each is None else each.offset for partition, each in found.items()}
 
@@ -34,9 +34,9 @@ async def find_offsets(
     isolation_level: int = READ_UNCOMMITTED,
     timeout_ms: int | None = None,
 ) -> Found:
-    """For each partition the offset at EARLIEST, LATEST, or of the first record with the timestamp (ms) or a later one.
+    """Return each partition's offset at EARLIEST, LATEST, or of the first record at or after a timestamp (ms).
 
-    None where there is no such record. Raises ClientTimeoutError, and what brokers refuse for good.
+    None if there is no such record. Raises ClientTimeoutError, and fatal errors of brokers.
     """
     found: Found = {}
 
@@ -68,7 +68,7 @@ async def find_offsets(
 async def list_offsets(
     cluster: Cluster, leader: int, timestamps: Mapping[TopicPartition, int], isolation_level: int
 ) -> tuple[Found, Failed]:
-    """What the leader tells: offsets, and an error for each partition for which it does not."""
+    """Ask one leader; returns offsets, and an error for each partition that failed."""
     answer: ListOffsetsResponse = await cluster.request(leader, list_offsets_request(timestamps, isolation_level))
     return offsets_in(answer, leader, timestamps)
 
@@ -76,7 +76,7 @@ async def list_offsets(
 def list_offsets_request(
     timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
 ) -> ListOffsetsRequest:
-    """The question for partitions' offsets, each at EARLIEST, LATEST or a timestamp in milliseconds."""
+    """Return a request for partitions' offsets, each at EARLIEST, LATEST or a timestamp in milliseconds."""
     wanted = {
         each: ListOffsetsPartition(partition_index=each.partition, timestamp=at) for each, at in timestamps.items()
     }
@@ -90,7 +90,7 @@ def list_offsets_request(
 def offsets_in(
     answer: ListOffsetsResponse, leader: int, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]
 ) -> tuple[Found, Failed]:
-    """What the leader's answer tells of `partitions`, and an error for each of which it tells none."""
+    """Return the offsets of `partitions` in the leader's response, and an error for each without one."""
     found: Found = {}
     failed: Failed = {}
     for topic in answer.topics:

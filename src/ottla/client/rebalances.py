@@ -1,6 +1,6 @@
-"""Why groups rebalanced: the evidence that an ottla coordinator leaves in `__ottla_rebalances`, read over the wire.
+"""Causes of rebalances: the evidence that an ottla coordinator writes to `__ottla_rebalances`, read over the wire.
 
-What stands in a record is described in `docs/rebalances.md`. Apache Kafka keeps no such evidence.
+The record format is described in `docs/rebalances.md`. Apache Kafka writes no such evidence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.records.errors import BatchError
 from ottla.records.record import Record, decode_batch
 
 WINDOW_RECORDS = 1_000
-"""Read at a time, from the end backwards, when the last rebalances of a group are looked for."""
+"""Offsets read per step, from the end backwards, in the search for a group's last rebalances."""
 
 CAUSE_WORDS: Mapping[str, str] = {
     "member_joined": "{who} joined",
@@ -51,22 +51,22 @@ class RebalanceRecord:
 
     @property
     def group(self) -> str:
-        """The group's id."""
+        """The group id."""
         return str(self.value["group"])
 
     @property
     def started_at_ms(self) -> int:
-        """When it began, milliseconds since the Unix epoch."""
+        """When it started, in milliseconds since the Unix epoch."""
         return int(self.value["started_at_ms"])
 
     @property
     def longest_pause_ms(self) -> int:
-        """The pause of the member that paused longest."""
+        """The longest pause of a member."""
         return max((each.get("pause_ms") or 0 for each in self.value["members"]), default=0)
 
 
 def parse_rebalance(value: bytes) -> RebalanceRecord | None:
-    """The evidence in a record's value, None where it is something else: anybody may write to a topic."""
+    """Parse a record's value; None if it is not evidence: anybody may write to a topic."""
     try:
         told = json.loads(value)
     except (ValueError, RecursionError):
@@ -87,7 +87,7 @@ _MEMBER_NUMBERS = (
 
 
 def _is_well_formed(told: dict[str, Any]) -> bool:
-    """Whether what is shown of the record has the types that it should have."""
+    """Whether the fields that are displayed have the right types."""
     lists = [told.get(name) for name in ("causes", "members", "removed", "moved")]
     if not all(isinstance(each, list) and all(isinstance(one, dict) for one in each) for each in lists):
         return False
@@ -105,7 +105,7 @@ def _is_well_formed(told: dict[str, Any]) -> bool:
 
 
 def cause_in_words(cause: Mapping[str, Any], who: str) -> str:
-    """One of `causes` as a phrase about the member `who`."""
+    """Describe one of `causes` as a phrase about the member `who`."""
     name = str(cause.get("cause"))
     return CAUSE_WORDS.get(name, name.replace("_", " ").replace("{", "(").replace("}", ")") + " ({who})").format(
         who=who or "a member"
@@ -113,18 +113,18 @@ def cause_in_words(cause: Mapping[str, Any], who: str) -> str:
 
 
 class RebalanceLog:
-    """The evidence of a cluster's rebalances. `follow` goes on from where `last` or the last call ended."""
+    """The evidence of a cluster's rebalances. `follow` continues where `last` or its previous call ended."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._positions: dict[TopicPartition, int] = {}
 
     async def is_there(self) -> bool:
-        """Whether the cluster keeps evidence: its topic comes with the first rebalance, and never in Apache Kafka."""
+        """Whether the cluster has evidence: its topic is created at the first rebalance, and never by Apache Kafka."""
         return bool(await self._partitions())
 
     async def last(self, group: str, count: int, generation: int | None = None) -> list[RebalanceRecord]:
-        """The last `count` rebalances of a group, oldest first; with `generation`, of those that led to it."""
+        """Return the last `count` rebalances of a group, oldest first; with `generation`, only those that led to it."""
         partitions = await self._partitions()
         starts = await offsets_at(self._cluster, partitions, EARLIEST)
         found: list[RebalanceRecord] = []
@@ -150,17 +150,17 @@ class RebalanceLog:
         return list(found)
 
     async def skip_to_end(self) -> None:
-        """Let `follow` begin with what comes from now on."""
+        """Make `follow` start at the current end."""
         self._positions = await offsets_at(self._cluster, await self._partitions(), LATEST)
 
     async def follow(self) -> list[RebalanceRecord]:
-        """What has been recorded since the last call, in the order of the rebalances' beginnings."""
+        """Return the evidence written since the last call, ordered by the start of the rebalances."""
         partitions = await self._partitions()
         starts = await offsets_at(self._cluster, partitions, EARLIEST)
         fresh: list[RebalanceRecord] = []
         for partition, end in (await offsets_at(self._cluster, partitions, LATEST)).items():
             position = self._positions.get(partition, 0)
-            if not starts[partition] <= position <= end:  # retention went over it, or the topic was made anew
+            if not starts[partition] <= position <= end:  # retention deleted it, or the topic was created again
                 position = starts[partition]
             fresh += _parsed([each async for each in _records(self._cluster, partition, position, end)])
             self._positions[partition] = end
@@ -183,7 +183,7 @@ def _parsed(records: Iterable[Record]) -> list[RebalanceRecord]:
 
 
 async def _records(cluster: Cluster, partition: TopicPartition, start: int, end: int) -> AsyncIterator[Record]:
-    """The records in a range of offsets, as far as they are (still) there and whole."""
+    """Yield the records in a range of offsets, as far as they (still) exist and are intact."""
     fetcher = RangeFetcher(cluster, partition, start, end)
     try:
         while (fetched := await fetcher.next()) is not None:

@@ -1,4 +1,4 @@
-"""Timestamps of single records: how old the first one is that a reader has not read."""
+"""Timestamps of single records, to compute the age of a group's first unread record."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 
 PARTITION_MAX_BYTES = 64 * 1024
-"""Enough for an ordinary batch; larger ones come one a request, as the broker always sends the first one whole."""
+"""Enough for an ordinary batch; larger ones are fetched one per request, as the first one is always sent whole."""
 MAX_BYTES = 4 * 1024 * 1024
 NO_SESSION = 0
 NO_SESSION_EPOCH = -1
 
 
 async def timestamps_at(cluster: Cluster, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The timestamp (ms) of the first record at or after each offset, without partitions that have none to show.
+    """Return the timestamp (ms) of the first record at or after each offset, without partitions that have none.
 
-    Whatever cannot be read (no leader, deleted meanwhile, damaged) is left out, too: nothing is worth an error here.
+    Partitions that cannot be read (no leader, deleted meanwhile, damaged) are left out, too; no error is raised.
     """
     grouped: dict[int, dict[TopicPartition, int]] = {}
     for partition, offset in positions.items():
@@ -70,7 +70,7 @@ def _take(
     missing: dict[TopicPartition, int],
     found: dict[TopicPartition, int],
 ) -> None:
-    """Note the time of the partition's record, or go on behind batches that compaction left without it."""
+    """Record the timestamp of the partition's record, or continue after batches emptied by compaction."""
     position = missing.pop(partition)
     try:
         buffer = upgrade(data)

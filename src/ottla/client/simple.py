@@ -1,4 +1,4 @@
-"""The consumer without a group, without positions and without anything going on behind the scenes.
+"""The simple consumer: no group, no positions, no background work.
 
     async with SimpleConsumer(bootstrap_servers="broker1:9092,broker2:9092") as consumer:
         offset = await consumer.earliest_or_latest_offset("clicks", 0, EARLIEST)
@@ -7,9 +7,9 @@
             for record in fetched.records: ...
             offset = fetched.next_offset
 
-Each call says what it wants; the caller keeps his own offsets, reads what he likes as often as he likes. The consumer
-finds a broker that lives among those it is given, asks it for each partition's leader, and looks for the new one where
-the leader has changed.
+Each call is complete in itself; the caller keeps the offsets, and may read any range repeatedly. The consumer
+finds a live broker among the bootstrap servers, asks it for each partition's leader, and finds the new one
+after a leader change.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ottla.wire.errors import ErrorCode
 
 @dataclass(slots=True, frozen=True)
 class PartitionLeader:
-    """Who has a partition. Replicas and those in sync are brokers as the cluster tells them, in its order."""
+    """The leader of a partition. Replicas and in-sync replicas are brokers, in the order of the metadata."""
 
     leader: Node
     leader_epoch: int
@@ -50,10 +50,10 @@ class PartitionLeader:
 
 @dataclass(slots=True, frozen=True)
 class FetchedRecords(Generic[K, V]):
-    """What one fetch brought. `next_offset` is where to go on: behind the last record, or behind what holds none.
+    """The result of one fetch. `next_offset` is where to continue: after the last record, or after batches without any.
 
-    `high_watermark` is the offset behind the last record that consumers may see, `log_start_offset` the first one that
-    is kept; `leader` is the id of the broker that answered.
+    `high_watermark` is the offset after the last record that consumers may see, `log_start_offset` the first one that
+    is kept; `leader` is the id of the broker that responded.
     """
 
     records: list[ConsumerRecord[K, V]]
@@ -64,9 +64,9 @@ class FetchedRecords(Generic[K, V]):
 
 
 class SimpleConsumer(Generic[K, V]):
-    """Reads partitions, one fetch a call. For the tasks of one event loop; any number of them at once.
+    """Reads partitions, one fetch per call. For the tasks of one event loop, concurrently.
 
-    Settings are those of consumers; those about groups, positions and sessions have no part in it.
+    Settings are those of consumers; those of groups, positions and sessions have no effect.
     `environment` is for simulations.
     """
 
@@ -95,16 +95,16 @@ class SimpleConsumer(Generic[K, V]):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; closing twice does no harm."""
+        """Close all connections. Closing twice is allowed."""
         await self._cluster.close()
         deserializers, self._deserializers = self._deserializers, []
         close_each(deserializers)
 
     async def find_leader(self, topic: str, partition: int) -> PartitionLeader:
-        """The partition's leader and replicas, asked anew of the first broker that answers.
+        """Return the partition's leader and replicas, with fresh metadata from the first broker that responds.
 
-        Raises UnknownTopicError, BrokerError for a partition that the topic has not, ClientTimeoutError where no leader
-        turns up within `default.api.timeout.ms`, and what tells that no broker can be reached.
+        Raises UnknownTopicError, BrokerError for a partition that does not exist, ClientTimeoutError without a leader
+        within `default.api.timeout.ms`, and connection errors if no broker is reachable.
         """
         wanted = arguments.partition((topic, partition))
 
@@ -123,10 +123,10 @@ class SimpleConsumer(Generic[K, V]):
         return await self._cluster.retry(f"finding the leader of {wanted}", attempt)
 
     async def earliest_or_latest_offset(self, topic: str, partition: int, at: int = LATEST) -> int:
-        """The first offset that is kept (`EARLIEST`), or the one behind the last record that may be seen (`LATEST`).
+        """Return the beginning offset (`EARLIEST`), or the end offset (`LATEST`), as visible to this consumer.
 
-        For a timestamp in milliseconds, the offset of the first record with it or a later one, -1 where there is none.
-        Raises what `find_leader` does.
+        For a timestamp in milliseconds, the offset of the first record with it or a later one, -1 if there is none.
+        Raises the errors of `find_leader`.
         """
         at = arguments.whole_number(f"at: EARLIEST ({EARLIEST}), LATEST ({LATEST}) or a timestamp in ms", at, EARLIEST)
         wanted = arguments.partition((topic, partition))
@@ -144,12 +144,12 @@ class SimpleConsumer(Generic[K, V]):
         min_bytes: int | None = None,
         max_wait_ms: int | None = None,
     ) -> FetchedRecords[K, V]:
-        """The records from `offset` on, as many as fit into `max_bytes` (one batch at least), from the leader.
+        """Fetch the records from `offset` on, as many as fit into `max_bytes` (one batch at least), from the leader.
 
-        The broker waits up to `max_wait_ms` for `min_bytes`; without any by then, there are no records. The limits are
-        those of the configuration (`max.partition.fetch.bytes`, `fetch.min.bytes`, `fetch.max.wait.ms`) unless given.
-        Raises OffsetOutOfRange where the offset is not in the log, with the offsets that are, CorruptBatchError,
-        RecordDeserializationError where it is the first record's, and what `find_leader` does.
+        The broker waits up to `max_wait_ms` for `min_bytes`; there may be no records then. The limits default to
+        those of the configuration (`max.partition.fetch.bytes`, `fetch.min.bytes`, `fetch.max.wait.ms`).
+        Raises OffsetOutOfRange (with the valid offsets) if the offset is not in the log, CorruptBatchError,
+        RecordDeserializationError if it concerns the first record, and the errors of `find_leader`.
         """
         wanted = arguments.partition((topic, partition))
         offset = arguments.whole_number(f"the offset of {wanted} (see also earliest_or_latest_offset)", offset)
@@ -180,7 +180,7 @@ def _limit(what: str, given: int | None, default: int) -> int:
 
 
 def _all_of(fetch: CompletedFetch) -> tuple[list[ConsumerRecord[Any, Any]], int]:
-    """The records up to the first that cannot be read, and where to go on; its error where it is the very first."""
+    """Return the records up to the first unreadable one, and the next offset; raises its error if it is the first."""
     records: list[ConsumerRecord[Any, Any]] = []
     try:
         while not fetch.is_drained:
