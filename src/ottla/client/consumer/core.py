@@ -54,7 +54,7 @@ Handed = TypeVar("Handed")
 
 FOREVER_MS = float("inf")
 UNDECIDED = (FetchState.INITIALIZING, FetchState.AWAIT_VALIDATION)
-"""Errors after which a partition has no usable position until the caller seeks."""
+"""States of a partition whose position could not be looked up or validated; it stays so until the caller seeks."""
 
 
 class ConsumerCore:

@@ -32,9 +32,9 @@ RATIO_WORSE_STEP = 0.05
 RATIO_MARGIN = 1.05
 """Safety factor: batches are filled as if their records compressed slightly worse than estimated."""
 SMALLEST_RATIO = 0.05
-"""Upper bound of a batch's uncompressed records, as a multiple of its size, however well they compress."""
+"""Lower bound of the estimated ratio; limits the uncompressed records of a batch to 20 times its size."""
 SMALLEST_LIMIT = 1
-"""Minimal limit of a batch in bytes of records, if `batch.size` is smaller: each record is sent alone."""
+"""Minimal limit of a batch in bytes of records, if `batch.size` leaves no room: each record is sent alone."""
 
 
 @dataclass(slots=True, frozen=True)
