@@ -73,7 +73,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether it has its default value."""
+        """Whether it is set nowhere (source DEFAULT_CONFIG)."""
         return self.source == "DEFAULT_CONFIG"
 
 

@@ -73,7 +73,7 @@ class GivenSettings:
             self._unknown[name] = given_name, given
             return
         if given is None and self.is_given(name):
-            return  # already set to the same value
+            return  # None means "not set": the given value stays
         if self.is_given(name) and not self._is_same(setting, self._originals[name], given):
             shown = (
                 "" if setting is not None and setting.is_sensitive else f", as {self._originals[name]!r} and {given!r}"

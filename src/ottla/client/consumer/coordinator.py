@@ -252,7 +252,7 @@ class ConsumerCoordinator:
         if self._metadata_asked is None:
             self._metadata_asked = self._keeper.version
             self._keeper.request_update()
-            # Metadata that was never requested is on its way; an empty answer is not worth waiting for.
+            # Wait for the first metadata; later not, if no topic matches so far.
             return bool(self._keeper.version) and not self._subscriptions.subscription
         return self._keeper.version > self._metadata_asked
 

@@ -13,8 +13,7 @@ class ConsumerRebalanceListener:
     """Base class: override the methods you need; they may be plain functions or coroutines.
 
     They are called inside `poll` (and `close`, `unsubscribe`), never at another time, revocation before assignment.
-    An error in one of them is raised by that `poll`, after the rebalance
-    is complete.
+    An error in one of them is raised by that `poll`, after the rebalance is complete.
 
     Source: Apache Kafka 3.9, `ConsumerRebalanceListener`; KIP-429.
     """
@@ -28,7 +27,7 @@ class ConsumerRebalanceListener:
         return None
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are new; called at the end of every rebalance, even if there are none. May call `seek`."""
+        """These partitions are new; called after every rebalance, even if there are none. `seek` is possible here."""
         return None
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:

@@ -241,7 +241,7 @@ class ProducerCore:
     def _ask_partitioner(
         self, queues: TopicQueues, key: bytes | None, value: bytes | None, original: tuple[Any, Any], size: int
     ) -> int:
-        """Call the user's partitioner; a second time if the batch is full and it has `on_new_batch` (KIP-480)."""
+        """Call the user's partitioner; if the batch is full, call `on_new_batch` and ask it again (KIP-480)."""
         partitioner, name = self._partitioner, queues.metadata.name
         view = ClusterView(self._metadata.topics)
         chosen = partitioner.partition(name, original[0], key, original[1], value, view)
