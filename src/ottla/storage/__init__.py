@@ -1,1 +1,1 @@
-"""The log: segments, indexes, producer state, leader epochs, checkpoints, retention, recovery, log folders."""
+"""Storage: segments, indexes, producer state, leader epochs, checkpoints, retention, recovery, log directories."""

@@ -1,12 +1,12 @@
-"""What compaction leaves of a batch: all of it, some of its records, its bare head, or nothing.
+"""What compaction keeps of a batch: all of it, some of its records, its header alone, or nothing.
 
-The rules are those of Kafka 3.9 (`LogCleaner.scala`, `MemoryRecords.filterTo`): of each key the newest record stays;
-a tombstone stays until the delete horizon of its batch (KIP-534), which is set when it is first cleaned; records of
-aborted transactions go; a marker goes by a horizon of its own, set when nothing of its transaction is left. The head
-of a batch stays where a producer still relies on it, or where it tells how far the segment reaches.
+The rules are those of Kafka 3.9 (`LogCleaner.scala`, `MemoryRecords.filterTo`): the newest record of each key is kept;
+a tombstone is kept until the delete horizon of its batch (KIP-534), which is set when it is first cleaned; records of
+aborted transactions are removed; a marker has a horizon of its own, set when no record of its transaction is left. The
+header of a batch is kept where a producer still relies on it, or where it defines how far the segment reaches.
 
-Records that stay are copied as they are: their offsets and timestamps are relative to fields of the head that stay,
-too (Kafka counts the timestamps anew from the first record that stays; readers see the same).
+Kept records are copied unchanged: their offsets and timestamps are relative to header fields that are kept, too (Kafka
+recomputes the timestamps relative to the first kept record; readers see the same).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _EMPTY_MASK: Final = ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
 
 
 class LastRecord(NamedTuple):
-    """The last that a producer wrote: the offset of its last data (None where its last was a marker), its epoch."""
+    """The last write of a producer: the offset of its last data (None if that was a marker), and its epoch."""
 
     data_offset: int | None
     epoch: int
 
 
 class KeptBatch(NamedTuple):
-    """A batch of the cleaned segment; `data` is the whole of it."""
+    """A batch of the cleaned segment; `data` is the whole batch."""
 
     base_offset: int
     last_offset_delta: int
@@ -62,19 +62,19 @@ class KeptBatch(NamedTuple):
 
 @dataclass(slots=True)
 class FilterRules:
-    """By what a round of cleaning decides; times in milliseconds, the wall clock's."""
+    """The rules of one round of cleaning; times are wall-clock milliseconds."""
 
     offsets: OffsetMap
     transactions: CleanedTransactions
     last_records: Mapping[int, LastRecord]
     now_ms: int
     delete_retention_ms: int
-    #: Whether tombstones of the old formats stay; they have no horizon, the age of their segment decides.
+    #: Whether tombstones of the old formats are kept; they have no horizon, so the age of their segment decides.
     keep_legacy_tombstones: bool = True
 
 
 def filter_batch(batch: ScannedBatch, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
-    """What stays of `batch`, None for nothing; with `must_stay` at least its head. Raises BatchError."""
+    """Filter a batch: what is kept of it, None for nothing; with `must_stay` at least its header. Raises BatchError."""
     if batch.magic != MAGIC:
         return _filter_message(batch, rules, must_stay)
     header = parse_batch_header(batch.data)
@@ -127,7 +127,7 @@ def _filter_records(data: memoryview, header: BatchHeader, rules: FilterRules, m
 
 
 def records_of(data: memoryview, header: BatchHeader) -> bytes:
-    """The uncompressed records of a batch, within the bounds of what its size may expand to. Raises BatchError."""
+    """The uncompressed records of a batch, within the limit on their expanded size. Raises BatchError."""
     if header.records_count > most_records(header.length):
         raise BatchError(f"{header.records_count} records in a batch of {header.length} bytes")
     return batch_payload(data, header, most_bytes(header.length))
@@ -138,7 +138,7 @@ def _whole(data: memoryview, header: BatchHeader) -> KeptBatch:
 
 
 def _rewritten(payload: bytes, header: BatchHeader) -> KeptBatch:
-    """The batch with other records; `payload` is not compressed yet."""
+    """The batch with its records replaced; `payload` is not compressed yet."""
     if header.compression != Compression.NONE:
         payload = compress(header.compression, payload)
     data = frame_batch(payload, header)
@@ -146,14 +146,14 @@ def _rewritten(payload: bytes, header: BatchHeader) -> KeptBatch:
 
 
 def _emptied(header: BatchHeader) -> KeptBatch:
-    """The head of a batch, without records. Its timestamp stays in it, but no record has it any more."""
+    """The header of a batch, without records. It keeps its timestamp, though no record has that timestamp any more."""
     empty = replace(header, attributes=header.attributes & _EMPTY_MASK, base_timestamp=NO_TIMESTAMP, records_count=0)
     data = frame_batch(b"", empty)
     return KeptBatch(header.base_offset, header.last_offset_delta, NO_TIMESTAMP, len(data), data)
 
 
 def _with_horizon(header: BatchHeader, records: Sequence[Record], rules: FilterRules) -> KeptBatch:
-    """The batch with these records and a delete horizon, which takes the place of the base timestamp."""
+    """The batch with these records and a delete horizon, which is stored in the base timestamp field."""
     horizon = rules.now_ms + rules.delete_retention_ms
     payload = encode_records(records, [record.offset - header.base_offset for record in records], horizon)
     largest = header.max_timestamp
@@ -176,9 +176,9 @@ def _with_horizon(header: BatchHeader, records: Sequence[Record], rules: FilterR
 
 
 def message_records(data: memoryview) -> tuple[list[Record], bytes]:
-    """The records of a message of format 0 or 1, several where it is a wrapper, and how format 2 would have them.
+    """The records of a message of format 0 or 1 (several for a wrapper message), and the same records in format 2.
 
-    In the latter offsets are relative to that of the first record. Raises BatchError.
+    In format 2 offsets are relative to that of the first record. Raises BatchError.
     """
     records = decode_message_bounded(data, parse_message_header(data))
     first = records[0]
@@ -208,7 +208,7 @@ def _filter_message(batch: ScannedBatch, rules: FilterRules, must_stay: bool) ->
 
 
 def _empty_batch(first_offset: int, last_offset: int) -> KeptBatch:
-    """A batch without records that says only that the log reaches to `last_offset`."""
+    """A batch without records; it only says that the log reaches to `last_offset`."""
     delta = last_offset - first_offset
     header = BatchHeader(
         base_offset=first_offset,

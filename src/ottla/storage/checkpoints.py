@@ -1,8 +1,8 @@
-"""The small files of log folders, in Kafka's formats: encoding and decoding. Pure.
+"""The small files of log directories, in Kafka's formats: encoding and decoding. Pure.
 
-In a folder of `log.dirs`: `meta.properties`, `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+In a log directory (`log.dirs`): `meta.properties`, `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
 `replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (how far each log was compacted),
-`.kafka_cleanshutdown`. In a partition's folder: `leader-epoch-checkpoint`, `partition.metadata`.
+`.kafka_cleanshutdown`. In a partition directory: `leader-epoch-checkpoint`, `partition.metadata`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TopicPartitionKey = tuple[str, int]
 
 
 class CheckpointError(ValueError):
-    """A file is not what it should be; the message names it and what is wrong."""
+    """A file has invalid contents; the message names the file and the problem."""
 
 
 def encode_entries(lines: Sequence[str]) -> bytes:
@@ -54,7 +54,7 @@ def decode_entries(data: bytes, path: str) -> list[str]:
     if len(entries) != count:
         raise CheckpointError(f"{path}: expected {count} entries, found {len(entries)}")
     if not data.endswith(b"\n"):
-        # A number that was cut off is a number, too.
+        # A truncated number would still parse as a number.
         raise CheckpointError(f"{path}: cut off in the middle of its last line")
     return entries
 
@@ -77,17 +77,19 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartitionKey, int]:
 
 
 def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
-    """The file that says that the last stop was a clean one."""
+    """Encode the marker file of a clean shutdown."""
     return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """The file that ties a partition's folder to the id of its topic (KIP-516)."""
+    """The file that ties a partition directory to the id of its topic (KIP-516)."""
     return f"version: {_VERSION}\ntopic_id: {format_uuid(topic_id)}".encode()
 
 
 def write_partition_metadata(disk: Disk, folder: str, topic_id: UUID) -> str:
-    """Name the topic's id in a partition's folder; returns the file's path, to be forced to disk. Raises DiskError."""
+    """Write the topic's id into a partition directory; returns the file's path, which has yet to be synced. Raises
+    DiskError.
+    """
     path = f"{folder}/{PARTITION_METADATA_FILE}"
     file = disk.open(path, create=True)
     try:
@@ -113,14 +115,14 @@ def decode_partition_metadata(data: bytes, path: str) -> UUID:
 
 @dataclass(slots=True, frozen=True)
 class MetaProperties:
-    """`meta.properties`, version 0 (brokers with ZooKeeper): to which cluster and broker a folder belongs."""
+    """`meta.properties`, version 0 (brokers with ZooKeeper): the cluster and broker that a log directory belongs to."""
 
     cluster_id: str | None
     broker_id: int | None
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    """The file, readable by Java's `Properties`."""
+    """Encode the file, readable by Java's `Properties`."""
     lines = ["#", f"version={_VERSION}"]
     if meta.broker_id is not None:
         lines.append(f"broker.id={meta.broker_id}")
@@ -130,7 +132,7 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
-    """Read the file. Raises CheckpointError where it is no such file or that of another kind of node (version 1)."""
+    """Read the file. Raises CheckpointError if it is malformed, or written by another kind of node (version 1)."""
     lines = [line for line in data.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
     fields = dict(_pairs(lines, "="))
     version = fields.get("version")

@@ -1,4 +1,4 @@
-"""What there is to compact in a log, and how urgent it is. Rules as in Kafka 3.9 (`LogCleanerManager.scala`)."""
+"""What can be compacted in a log, and how urgent it is. Rules as in Kafka 3.9 (`LogCleanerManager.scala`)."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 
 class CleanableLog(NamedTuple):
-    """What a round of cleaning would find; sizes in bytes of whole segments."""
+    """What a round of cleaning would process; sizes in bytes of whole segments."""
 
     log: PartitionLog
-    #: Everything below was cleaned before.
+    #: Everything below has been cleaned.
     first_dirty_offset: int
-    #: Where the first segment begins that must not be cleaned yet.
+    #: Base offset of the first segment that must not be cleaned yet.
     end_offset: int
     clean_bytes: int
     dirty_bytes: int
-    #: Whether a record waits longer than `max.compaction.lag.ms` allows.
+    #: Whether a record has waited longer than `max.compaction.lag.ms` allows.
     overdue: bool
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of what may be cleaned that was not cleaned yet; 0 where nothing may."""
+        """The share of the cleanable bytes that has not been cleaned yet; 0 if nothing is cleanable."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether it is worth a round."""
+        """Whether a round should be started."""
         if not self.dirty_bytes:
             return False
         return self.overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
 def first_dirty_offset(log: PartitionLog, checkpoint: int | None) -> int:
-    """Where cleaning goes on, `checkpoint` being how far it came; from the start where that cannot be."""
+    """Where cleaning continues, given the `checkpoint`; the start of the log if the checkpoint cannot be right."""
     if checkpoint is None or not log.log_start_offset <= checkpoint <= log.log_end_offset:
         return log.log_start_offset
     return checkpoint
 
 
 def examine(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleanableLog:
-    """What a round would find in `log` now. Raises DiskError."""
+    """What a round started now would process in `log`. Raises DiskError."""
     *closed, active = log.segments
     first_dirty = first_dirty_offset(log, checkpoint)
     dirty = _number_of(closed, first_dirty) if first_dirty < active.base_offset else len(closed)
-    # What is not forced to disk yet may be lost with the power; the older value of a key must not be gone by then.
+    # Data that is not synced yet may be lost in a power failure; the older value of a key must still exist then.
     limit = min(log.last_stable_offset, active.base_offset, log.recovery_point)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -72,7 +72,7 @@ def examine(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable
 
 
 def _number_of(segments: Sequence[Segment], offset: int) -> int:
-    """The number of the segment that `offset` belongs to."""
+    """The index of the segment that contains `offset`."""
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
 
@@ -84,7 +84,7 @@ def _is_overdue(log: PartitionLog, dirty: Sequence[Segment], now_ms: int) -> boo
 
 
 def group_segments(log: PartitionLog, below_offset: int) -> list[list[Segment]]:
-    """The closed segments that begin below `below_offset`, in groups that fit into one segment each."""
+    """The closed segments that begin below `below_offset`, in groups that each fit into one segment."""
     config = log.config
     segments = log.segments
     groups: list[list[Segment]] = []

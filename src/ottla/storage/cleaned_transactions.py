@@ -1,6 +1,6 @@
-"""Which batches of a log belong to aborted transactions, and which markers have outlived their transactions' records.
+"""Which batches of a log belong to aborted transactions, and which markers have no records of their transaction left.
 
-The cleaner shows every batch of a stretch of log, in order. Rules as in Apache Kafka's `CleanedTransactionMetadata`.
+The cleaner passes in every batch of a range of the log, in order. Rules as in Kafka's `CleanedTransactionMetadata`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from ottla.storage.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The transactions that are open at the place in the log that the cleaner has reached."""
+    """The transactions that are open at the cleaner's position in the log."""
 
     __slots__ = ("_aborted", "_committed", "_waiting", "kept")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._waiting = [(transaction.first_offset, transaction) for transaction in aborted]
         heapq.heapify(self._waiting)
-        #: Aborted transactions that are open here: [transaction, whether a batch of it was seen].
+        #: Aborted transactions that are open here, and whether a batch of each was seen, by producer id.
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
         #: Producers of other transactions of which a batch was seen.
         self._committed: set[int] = set()
-        #: Aborted transactions whose markers stay, for the new index; taken and emptied by the cleaner.
+        #: Aborted transactions whose markers are kept, for the new index; the cleaner takes and clears them.
         self.kept: list[AbortedTransaction] = []
 
     def batch_is_aborted(self, header: BatchHeader) -> bool:
-        """Take note of a data batch; whether its transaction was aborted, so that its records may go."""
+        """Register a data batch; returns whether its transaction was aborted, so that its records may be removed."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -42,7 +42,7 @@ class CleanedTransactions:
         return True
 
     def marker_is_spent(self, header: BatchHeader, data: memoryview) -> bool:
-        """Take note of a control batch (`data` is the whole of it); whether no batch of its transaction is left."""
+        """Register a control batch (`data` is the whole batch); returns whether no batch of its transaction is left."""
         self._begin_up_to(header.last_offset)
         if not header.records_count:
             return True
@@ -67,6 +67,6 @@ class CleanedTransactions:
             self._aborted.setdefault(transaction.producer_id, (transaction, False))
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """The aborted transactions whose markers stayed since the last call."""
+        """The aborted transactions whose markers were kept since the last call."""
         kept, self.kept = self.kept, []
         return kept

@@ -1,8 +1,8 @@
-"""Compaction of one log, as a disk thread does it: which key is newest where, then segment after segment anew.
+"""Compaction of one log in a disk thread: find the newest offset of each key, then rewrite segment by segment.
 
-Nothing here belongs to the event loop. What is read are segments pinned for the thread; what is written are files
-`….cleaned` beside them, complete and forced to the disk when a function returns. Whoever called puts them in place
-(`ottla.storage.cleaning`).
+Nothing here runs on the event loop. It reads segments that are pinned for the thread and writes `….cleaned` files
+beside them, which are complete and synced when a function returns. The caller (`ottla.storage.cleaning`) puts them in
+place.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from ottla.storage.scan import ScannedBatch, scan_batches
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
 
-#: Kept batches are written when they have so many bytes, or are so many.
+#: Kept batches are written once they reach this size, or this number.
 WRITE_BYTES: Final = 1024 * 1024
 WRITE_BATCHES: Final = 1024
-#: Open files of a cleaning thread's own: those of one segment.
+#: Open files of a cleaning thread: those of one segment.
 _OPEN_FILES: Final = 4
 
 
 @dataclass(slots=True, frozen=True)
 class SourceSegment:
-    """A segment to be read; `size` bytes of its log file hold batches."""
+    """A segment to read; `size` bytes of its log file hold batches."""
 
     base_offset: int
-    #: Where the next segment begins.
+    #: Base offset of the next segment.
     end_offset: int
     size: int
-    #: Where the batches lie that hold offsets of interest, for the map of keys.
+    #: Position of the first batch whose keys go into the offset map.
     position: int
     path: str
 
 
 @dataclass(slots=True, frozen=True)
 class CleaningTask:
-    """What holds for a whole round of one log; times in milliseconds."""
+    """Parameters of a whole round of one log; times in milliseconds."""
 
     disk: Disk
     folder: str
     control: CleaningControl
-    #: The first offset that no round has cleaned yet.
+    #: The first offset that has not been cleaned yet.
     first_dirty_offset: int
     now_ms: int
     delete_retention_ms: int
-    #: Segments of old formats that were last written to later keep their tombstones.
+    #: Segments of old formats that were modified later than this keep their tombstones.
     legacy_horizon_ms: int
     index_interval_bytes: int
     #: Bytes read at a time.
@@ -66,11 +66,11 @@ class CleaningTask:
 
 @dataclass(slots=True, frozen=True)
 class CleanedSegment:
-    """A segment written anew; its files end in `.cleaned` and are on the disk."""
+    """A rewritten segment; its files end in `.cleaned` and are synced."""
 
     base_offset: int
     size: int
-    #: Entries of the offset index and of the time index.
+    #: Number of entries of the offset index and of the time index.
     index_entries: tuple[int, int]
     max_timestamp: int
     max_timestamp_offset: int
@@ -78,11 +78,11 @@ class CleanedSegment:
     suffixes: tuple[str, ...]
 
 
-# -- the map of keys
+# -- the offset map
 
 
 def build_offset_map(task: CleaningTask, sources: Sequence[SourceSegment], offsets: OffsetMap) -> None:
-    """Take the keys of the dirty segments into `offsets`, as far as there is room.
+    """Add the keys of the dirty segments to `offsets`, as far as there is room.
 
     Raises DiskError, BatchError at a damaged batch, CleaningAborted.
     """
@@ -91,12 +91,12 @@ def build_offset_map(task: CleaningTask, sources: Sequence[SourceSegment], offse
         for batch in _batches(task, source, source.position):
             if not _take_keys(batch, task.first_dirty_offset, transactions, offsets):
                 return
-        # Offsets behind the last batch are taken by nothing any more.
+        # Offsets after the last batch will never be assigned.
         offsets.latest_offset = source.end_offset - 1
 
 
 def _take_keys(batch: ScannedBatch, start: int, transactions: CleanedTransactions, offsets: OffsetMap) -> bool:
-    """Take in a batch's keys; False where they find no room."""
+    """Add a batch's keys; False if there is no room for them."""
     if batch.magic == MAGIC:
         header = parse_batch_header(batch.data)
         if header.is_control:
@@ -115,7 +115,7 @@ def _take_keys(batch: ScannedBatch, start: int, transactions: CleanedTransaction
 
 
 def _batches(task: CleaningTask, source: SourceSegment, position: int) -> Iterator[ScannedBatch]:
-    """The batches of a segment; BatchError where one is damaged."""
+    """The batches of a segment; raises BatchError at a damaged one."""
     take = task.control.take
     file = task.disk.open(source.path)
     try:
@@ -129,11 +129,11 @@ def _batches(task: CleaningTask, source: SourceSegment, position: int) -> Iterat
         raise BatchError(f"{source.path}: damaged batch at position {position}")
 
 
-# -- the segments anew
+# -- rewriting segments
 
 
 def filter_rules(task: CleaningTask, offsets: OffsetMap) -> FilterRules:
-    """The rules of a round whose map is complete; the groups of the round share them, in order."""
+    """The rules of a round whose map is complete; shared by all groups of the round, in order."""
     return FilterRules(
         offsets,
         CleanedTransactions(task.aborted),
@@ -144,10 +144,10 @@ def filter_rules(task: CleaningTask, offsets: OffsetMap) -> FilterRules:
 
 
 def clean_group(task: CleaningTask, sources: Sequence[SourceSegment], rules: FilterRules) -> CleanedSegment:
-    """Write what stays of `sources` into one segment. The last batch stays at least as a bare head, so that the new
-    segment tells which old ones it replaces, whenever the broker is killed.
+    """Write what is kept of `sources` into one segment. At least the header of the last batch is kept, so that the new
+    segment defines which old ones it replaces, whenever the broker is killed.
 
-    Raises DiskError, BatchError, CleaningAborted; files `….cleaned` are left behind then.
+    Raises DiskError, BatchError, CleaningAborted; `….cleaned` files are left behind then.
     """
     modified_ms = 0
     writer = _Writer(task, sources[0].base_offset)
@@ -194,7 +194,7 @@ class _Writer:
         self._task.control.take(length)
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> CleanedSegment:
-        """Complete the files and force them to the disk."""
+        """Complete and sync the files."""
         self._write()
         disk, segment = self._task.disk, self._segment
         log = segment.log
@@ -235,5 +235,5 @@ class _Writer:
             file.close()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         self._segment.close()

@@ -1,6 +1,6 @@
-"""Compaction as the event loop drives it: which log is next, and how far each was cleaned.
+"""Compaction, as scheduled by the event loop: which log is next, and how far each has been cleaned.
 
-The loop decides which log is next and hands the steps of its round (`ottla.storage.cleaning_round`) to disk threads.
+The loop chooses the next log and passes the steps of its round (`ottla.storage.cleaning_round`) to disk threads.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ottla.storage.offset_map import new_map
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-#: The most threads that may clean at one time, whatever `log.cleaner.threads` says.
+#: Upper limit of threads that clean at the same time, whatever `log.cleaner.threads` is.
 MOST_THREADS: Final = 16
-#: Where the disk was full, or its threads had too much to do, cleaning is tried again after this time.
+#: Delay before cleaning is retried after the disk was full or the disk threads were overloaded.
 POSTPONED_MS: Final = 60_000
-#: Bytes read at a time are never fewer.
+#: Lower limit of the bytes read at a time.
 _LEAST_READ_BYTES: Final = 4096
 
 
 @dataclass(slots=True)
 class CleanerSettings:
-    """Settings of compaction, by Kafka's names; they may be changed while the broker runs."""
+    """Settings of compaction, by Kafka's names; they can be changed while the broker runs."""
 
     enabled: bool = True
     threads: int = 1
@@ -60,10 +60,10 @@ class CleanerSettings:
 
 
 class LogCleaner:
-    """Compacts the logs whose `cleanup.policy` says so, the one with the largest share of dirty bytes first.
+    """Compacts the logs with `cleanup.policy=compact`, the one with the largest share of dirty bytes first.
 
-    Used from the loop. `on_cleaned` is told each log whose round went to its end, `discard` gets renamed files to be
-    removed after the log's `file.delete.delay.ms`, `note` what the operator should know.
+    Used from the event loop. `on_cleaned` is called for each log whose round is complete, `discard` receives renamed
+    files to be removed after the log's `file.delete.delay.ms`, `note` receives messages to the operator.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class LogCleaner:
         pause: Callable[[float], None] = pause_ms,
         randomness: Randomness | None = None,
     ) -> None:
-        #: For secrets of tables of keys.
+        #: Source of the hash secrets of offset maps.
         self._randomness = randomness or Randomness()
         self._disk = disk
         self._clock = clock
@@ -88,22 +88,22 @@ class LogCleaner:
         self._on_cleaned = on_cleaned
         self._note = note
         self._pause = pause
-        #: How far each log was cleaned: the content of `cleaner-offset-checkpoint`.
+        #: How far each log has been cleaned: the content of `cleaner-offset-checkpoint`.
         self.checkpoints: dict[TopicPartitionKey, int] = {}
-        #: Logs that cannot be cleaned until the broker is started anew, and why.
+        #: Logs that cannot be cleaned until the broker is restarted, and why.
         self.uncleanable: dict[TopicPartitionKey, str] = {}
         self._rounds: dict[TopicPartitionKey, CleaningRound] = {}
-        #: Logs that are not looked at before a time, since the disk was full, or its threads were.
+        #: Logs that are skipped until a time, since the disk was full or its threads were overloaded.
         self._postponed: dict[TopicPartitionKey, int] = {}
         self._next_check_ms = 0
         self._closed = False
 
     def is_cleaning(self, key: TopicPartitionKey) -> bool:
-        """Whether a round of this log goes on: its segments must not be taken away then."""
+        """Whether a round of this log is under way: its segments must not be removed then."""
         return key in self._rounds
 
     def apply_settings(self, settings: CleanerSettings) -> None:
-        """From now on these settings hold, for rounds that go on as far as the throttle is concerned."""
+        """Apply new settings; rounds under way take over the throttle only."""
         self.settings = settings
         for round_ in self._rounds.values():
             round_.control.bytes_per_second = self._rate()
@@ -112,11 +112,11 @@ class LogCleaner:
         return max(1.0, self.settings.bytes_per_second / max(1, self.settings.threads))
 
     def maintain(self, logs: Mapping[TopicPartitionKey, PartitionLog], now_ms: int) -> None:
-        """Begin rounds where they are due and threads are free; after none was, look again after the backoff."""
+        """Start rounds where they are due and threads are free; if none is due, check again after the backoff."""
         settings = self.settings
         if self._closed or not settings.enabled:
             return
-        # A wall clock that was set back must not put work off by more than the backoff.
+        # A wall clock that was set back must not delay work by more than the backoff.
         if now_ms < self._next_check_ms <= now_ms + settings.backoff_ms:
             return
         while len(self._rounds) < settings.threads:
@@ -155,7 +155,7 @@ class LogCleaner:
                 (self._randomness.below(1 << 64), self._randomness.below(1 << 64)),
             )
         except (OSError, MemoryError, OverflowError) as error:
-            # More than the system gives: `log.cleaner.dedupe.buffer.size` may be set to any size.
+            # Not enough memory: `log.cleaner.dedupe.buffer.size` may be set to any size.
             self._postpone(key, error)
             return
         round_ = self._rounds[key] = CleaningRound(self._disk, cleanable, control, offsets, self._discard)
@@ -168,8 +168,8 @@ class LogCleaner:
         self._advance(key, round_)
 
     def _advance(self, key: TopicPartitionKey, round_: CleaningRound) -> None:
-        """Hand the next piece of work to a thread."""
-        # An executor that works at once has called `_worked` when `call` returns: no deeper calls, however many steps.
+        """Pass the next step of the round to a thread."""
+        # A synchronous executor has called `_worked` by the time `call` returns: avoids recursion, one level per step.
         round_.detached = False
         while (work := round_.next_work()) is not None:
             round_.answered = False
@@ -194,7 +194,7 @@ class LogCleaner:
         if error is None:
             self.checkpoints[key] = round_.cleaned_to
             self._on_cleaned(key)
-            # There may be more to do at once.
+            # More logs may be due now.
             self._next_check_ms = 0
         elif isinstance(error, NoThread) or (isinstance(error, DiskError) and error.disk_full):
             self._postpone(key, error)
@@ -213,19 +213,19 @@ class LogCleaner:
         )
 
     def abort(self, key: TopicPartitionKey) -> None:
-        """The log goes away or is cut: its round ends without a trace, before this returns as far as names go."""
+        """The log is being removed or truncated: end its round. Its files are renamed away before this returns."""
         round_ = self._rounds.get(key)
         if round_ is not None:
             round_.abort()
 
     def forget(self, key: TopicPartitionKey) -> None:
-        """The partition is no more."""
+        """Forget a deleted partition."""
         self.abort(key)
         self.checkpoints.pop(key, None)
         self.uncleanable.pop(key, None)
 
     def close(self) -> None:
-        """End all rounds; their threads notice soon."""
+        """Abort all rounds; their threads notice soon."""
         self._closed = True
         for round_ in self._rounds.values():
             round_.abort()

@@ -1,10 +1,10 @@
-"""One round of compaction of one log, step by step between the event loop and disk threads.
+"""One round of compaction of one log, alternating between the event loop and disk threads.
 
-A thread makes the map of keys. Then, for each group of segments, a thread writes one new segment (`….cleaned`), the
-loop renames it to `….swap`, a thread forces the names to the disk, and the loop puts it in the place of the old ones.
-A broker that is killed on the way finds at its next start either the old segments or the whole new one
-(`ottla.storage.recovery`). Whenever the loop gets the round back, the log may have changed: then the round ends, and
-what it wrote and did not put in place is removed.
+A thread builds the offset map. Then, for each group of segments, a thread writes one new segment (`….cleaned`), the
+loop renames it to `….swap`, a thread syncs the directory, and the loop replaces the old segments by it. A broker that
+is killed in between finds at its next start either the old segments or the complete new one (`ottla.storage.recovery`).
+Between two steps the log may have changed on the loop: then the round ends, and what it wrote and did not put in place
+is removed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ottla.storage.segment import Segment
 
 
 class CleaningRound:
-    """Ask for `next_work`, run it in a thread, give its outcome to `take`, until there is no more work."""
+    """Call `next_work`, run the work in a thread, pass its result to `take`, until there is no more work."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class CleaningRound:
         self._discard = discard
         self._offsets = offsets
         self.control = control
-        #: For whoever runs the work: whether its outcome has come, and whether that will come by itself.
+        #: For the caller that runs the work: whether its result has arrived, and whether it will arrive in a callback.
         self.answered = self.detached = False
-        #: Why the round came to nothing.
+        #: Why the round failed.
         self.error: BaseException | None = None
-        #: Up to where the log is clean when the round is over.
+        #: The log is clean up to here when the round is over.
         self.cleaned_to = cleanable.first_dirty_offset
         self._task: CleaningTask
         self._rules: FilterRules
@@ -61,13 +61,13 @@ class CleaningRound:
         self._groups: list[list[Segment]] = []
         self._group: list[Segment] = []
         self._sources: list[SourceSegment] = []
-        #: What was written for the group, while it is not in place.
+        #: The segment written for the current group, until it is in place.
         self._swapping: CleanedSegment | None = None
         self._work: Callable[[], object] | None = None
         self._then: Callable[[object], None] = self._map_is_made
 
     def prepare(self, now_ms: int, read_bytes: int) -> None:
-        """Gather what the threads have to know. Raises DiskError."""
+        """Collect the threads' input. Raises DiskError."""
         log, first_dirty, end = self._log, self._cleanable.first_dirty_offset, self._cleanable.end_offset
         config = log.config
         segments = log.segments
@@ -99,12 +99,12 @@ class CleaningRound:
         self._work = partial(build_offset_map, self._task, dirty, self._offsets)
 
     def next_work(self) -> Callable[[], object] | None:
-        """What a thread is to do now; None where the round is over."""
+        """The next step for a thread; None if the round is over."""
         work, self._work = self._work, None
         return work if self.error is None else None
 
     def take(self, result: object, error: BaseException | None) -> None:
-        """What the work came to; on the loop."""
+        """Handle the result of a step, on the loop."""
         if self.control.aborted:
             error = CleaningAborted()
         if error is None:
@@ -118,7 +118,7 @@ class CleaningRound:
             self._remove_files(self._group[0].base_offset)
 
     def abort(self) -> None:
-        """End the round; nothing of it is put in place any more, not even by the next start."""
+        """End the round; nothing more of it is put in place, not even at the next start."""
         self.control.aborted = True
         if self._swapping is not None:
             self._remove_files(self._swapping.base_offset)
@@ -143,7 +143,7 @@ class CleaningRound:
     def _group_is_written(self, result: object) -> None:
         assert isinstance(result, CleanedSegment)
         self._check_log()
-        # The log first: while other files still end in `.cleaned`, the next start takes none of them.
+        # The log file first: while other files still end in `.cleaned`, the next start uses none of them.
         for suffix in result.suffixes:
             path = f"{self._folder}/{offset_file_name(result.base_offset, suffix)}"
             self._disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
@@ -158,19 +158,19 @@ class CleaningRound:
         new = self._log.create_compacted(cleaned.base_offset, cleaned.size, cleaned.index_entries)
         new.max_timestamp, new.max_timestamp_offset = cleaned.max_timestamp, cleaned.max_timestamp_offset
         group, self._group, self._swapping = self._group, [], None
-        # Should this fail half-way, the new files are all there is, and the next start puts them in place.
+        # If this fails half-way, only the new files are complete, and the next start puts them in place.
         renamed = self._log.replace_segments(group, new)
         self._discard(self._log, renamed)
         self._next_group()
 
     def _check_log(self) -> None:
-        """Raise CleaningAborted where the log is not what was read any more."""
+        """Raise CleaningAborted if the log has changed since it was read."""
         same = [segment.size for segment in self._group] == [source.size for source in self._sources]
         if not same or not self._log.holds(self._group):
             raise CleaningAborted
 
     def _remove_files(self, base_offset: int) -> None:
-        """Remove what was written for a group and is not in place. Where that fails, the next start does it."""
+        """Remove files written for a group that are not in place. If that fails, the next start removes them."""
         for suffix in SEGMENT_SUFFIXES:
             path = f"{self._folder}/{offset_file_name(base_offset, suffix)}"
             for end in (SWAP_SUFFIX, CLEANED_SUFFIX):

@@ -1,9 +1,9 @@
-"""Damaged places in a log file: where the next sound batch begins behind one, and keeping the damaged bytes aside.
+"""Damaged ranges in a log file: finding the next intact batch behind one, and saving the damaged bytes.
 
-A batch may be damaged without those behind it being so. Its length, if that is sound, says where the next one begins;
-else the next one is looked for. Bytes within a batch that look like one (a record may hold a copy of a log) are not
-taken for one: batches found there must follow each other without a gap up to where the outer one ends, which the
-contents of a record never do, as something of the record always comes behind its value.
+Batches behind a damaged one may be intact. Its length field, if intact, leads to the next one; otherwise the next one
+is searched for. Bytes within a batch that look like a batch (a record may hold a copy of a log) are not mistaken for
+one: batches found there must follow each other without a gap up to the end of the outer batch, which the contents of a
+record never do, as part of the record always follows its value.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ottla.storage.files import DAMAGED_SUFFIX
 from ottla.storage.scan import LOOKUP_BYTES, ScannedBatch, scan_batches
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
-#: Read at a time when the next batch is looked for, and when sound batches are copied.
+#: Bytes read at a time when the next batch is searched for, and when intact batches are copied.
 SEARCH_BYTES: Final = 1024 * 1024
-#: The search behind one damaged place reads so many times the bytes that it searches, and so many more, for the
-#: checksums of what looks like a batch: bytes made for it could ask for the square of them.
+#: Limit of the bytes that the search behind one damaged range reads for the checksums of candidates: this many times
+#: the bytes searched, plus the allowance. Without it crafted data could make the search quadratic.
 SEARCH_RATIO: Final = 8
 SEARCH_ALLOWANCE_BYTES: Final = 64 * 1024 * 1024
 #: Bytes of the high half of an offset.
@@ -31,7 +31,7 @@ _HIGH_BYTES: Final = 4
 
 
 class Damage(NamedTuple):
-    """Bytes of a log file that are no sound batch, and the first of the offsets that may be missing for it."""
+    """Bytes of a log file that are no intact batch, and the first of the offsets that may be missing for it."""
 
     position: int
     length: int
@@ -46,10 +46,10 @@ class Damage(NamedTuple):
 def batches_and_damage(
     file: DiskFile, position: int, end: int, base_offset: int, next_offset: int, limit_offset: int | None
 ) -> Iterator[ScannedBatch | Damage]:
-    """What the bytes from `position` (where a batch begins) to `end` are: sound batches in order, and damage between.
+    """Split the bytes from `position` (where a batch begins) to `end` into intact batches and damaged ranges.
 
-    Offsets grow, are at least `next_offset` and below `limit_offset` (where the following segment begins; None: the
-    file is the last), and lie within what a segment that begins at `base_offset` can hold. Raises DiskError.
+    Offsets increase, are at least `next_offset` and below `limit_offset` (base offset of the next segment; None: this
+    is the last one), and within the range of a segment that begins at `base_offset`. Raises DiskError.
     """
     limit = base_offset + MAX_RELATIVE_OFFSET + 1 if limit_offset is None else limit_offset
     held: ScannedBatch | None = None
@@ -84,14 +84,14 @@ def batches_and_damage(
 
 
 def segment_batches(segment: Segment, from_offset: int, following: int | None) -> Iterator[ScannedBatch | Damage]:
-    """The batches of a segment from the one that holds `from_offset` on, and the damaged places between.
+    """The batches of a segment from the one that contains `from_offset` on, and the damaged ranges between them.
 
-    `following` is where the next segment begins, None for the last one. Raises DiskError.
+    `following` is the base offset of the next segment, None for the last one. Raises DiskError.
     """
     try:
         position = segment.locate(from_offset)
     except BatchError:
-        # Damage lies between the last batch that the index names and the offset.
+        # Damage lies between the last indexed batch and the offset.
         position = 0
     if position is None:
         return
@@ -106,7 +106,7 @@ def segment_batches(segment: Segment, from_offset: int, following: int | None) -
 
 
 def _comes_too_late(batch: ScannedBatch, behind: ScannedBatch, next_offset: int) -> bool:
-    """Which of two batches whose offsets overlap is the wrong one (offsets lie outside the checksum).
+    """Which of two batches with overlapping offsets is wrong (offsets are not covered by the checksum).
 
     True: the first, whose offset is too large; `next_offset` is the end of what lies before it.
     """
@@ -117,7 +117,9 @@ def _comes_too_late(batch: ScannedBatch, behind: ScannedBatch, next_offset: int)
 
 
 def find_next_batch(file: DiskFile, position: int, end: int, next_offset: int, limit: int, old_format: bool) -> int:
-    """Where the next sound batch begins behind the damaged one at `position`; `end` where there is none. DiskError."""
+    """The position of the next intact batch behind the damaged one at `position`; `end` if there is none. Raises
+    DiskError.
+    """
     boundary = _end_by_length(file, position, end, next_offset, limit)
     stop = end if boundary is None else boundary
     broken: set[int] = set()
@@ -134,7 +136,7 @@ def find_next_batch(file: DiskFile, position: int, end: int, next_offset: int, l
 
 
 def _end_by_length(file: DiskFile, position: int, end: int, next_offset: int, limit: int) -> int | None:
-    """Where the damaged batch ends by its own length, if a sound batch or the end of the file is there."""
+    """Where the damaged batch ends by its length field, if an intact batch or the end of the file is there."""
     length = int.from_bytes(file.pread(4, position + 8), "big", signed=True) + LOG_OVERHEAD
     after = position + length
     if length < SMALLEST_MESSAGE or after > end:
@@ -148,7 +150,7 @@ def _is_batch(file: DiskFile, position: int, end: int, next_offset: int, limit: 
 
 
 def _chain_reaches(file: DiskFile, position: int, target: int, broken: set[int]) -> bool:
-    """Whether sound batches follow each other from `position` to exactly `target`."""
+    """Whether intact batches follow each other from `position` to exactly `target`."""
     passed = []
     for batch in scan_batches(file, position, target):
         if batch.position in broken:
@@ -164,9 +166,9 @@ def _candidates(
     file: DiskFile, position: int, end: int, next_offset: int, old_format: bool
 ) -> Iterator[tuple[int, int]]:
     """Positions at which a batch might begin, and its length: the high half of its offset, its format and the unused
-    bits of its attributes are what they must be.
+    bits of its attributes have valid values.
     """
-    # Two where the offsets pass a multiple of 2^32.
+    # Two if the offsets cross a multiple of 2^32.
     highs = {offset >> 32 for offset in (next_offset, next_offset + MAX_RELATIVE_OFFSET)}
     high = b"|".join(re.escape(number.to_bytes(_HIGH_BYTES, "big")) for number in sorted(highs))
     pattern = re.compile(
@@ -192,10 +194,10 @@ def _candidates(
 
 
 def keep_aside(disk: Disk, path: str, file: DiskFile, damage: Damage) -> str | None:
-    """Copy damaged bytes of the log file at `path` into a file of their own, forced to the disk; returns its path.
+    """Copy damaged bytes of the log file at `path` into a separate, synced file; returns its path.
 
-    Its name is that of the log file, their position, and `.damaged`. None where they are all zeros, as the system
-    leaves what it had no time to write. Raises DiskError.
+    Its name is that of the log file, the position, and `.damaged`. None if the bytes are all zeros, as file systems
+    leave pages that were never written. Raises DiskError.
     """
     target = f"{path}.{damage.position}{DAMAGED_SUFFIX}"
     copy = disk.open(target, create=True)
@@ -215,9 +217,9 @@ def keep_aside(disk: Disk, path: str, file: DiskFile, damage: Damage) -> str | N
 
 
 def rewrite_without(disk: Disk, path: str, file: DiskFile, size: int, damages: list[Damage]) -> int:
-    """Replace the log file at `path`, at once, by one without the damaged places; returns its new size. DiskError.
+    """Atomically replace the log file at `path` by one without the damaged ranges; returns its new size. DiskError.
 
-    Its indexes must be empty on the disk by then: their positions are not those of the new file.
+    Its indexes must be empty on disk by then: their positions do not fit the new file.
     """
     temporary = f"{path}.sound{TEMPORARY_SUFFIX}"
     copy = disk.open(temporary, create=True)

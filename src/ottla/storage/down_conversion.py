@@ -1,11 +1,11 @@
-"""Ranges of the log turned into message sets of formats 0 and 1, for clients of Fetch 0-3 (KIP-31, KIP-32, KIP-283).
+"""Down-conversion: ranges of the log as message sets of formats 0 and 1, for Fetch 0-3 (KIP-31, KIP-32, KIP-283).
 
-As Apache Kafka does it (`LazyDownConversionRecords`): the size of the answer is fixed before all of it is converted, as
-that of the range, or of its first converted batch if that is larger; what is converted beyond is cut off, and what is
-missing is filled with the head of a message that is too large for the rest, which clients leave aside. So nothing but
-the batches at hand is ever in memory.
+As in Apache Kafka (`LazyDownConversionRecords`): the size of the response is fixed before all of it is converted, as
+that of the range, or of its first converted batch if that is larger. Converted data beyond that size is cut off; a
+shortfall is filled with the head of a message that is too large for the rest, which clients ignore. So only the current
+batches are ever in memory.
 
-A conversion belongs to one thread at a time. Headers, transaction markers and the bounds of batches are lost in it.
+A conversion is used by one thread at a time. Headers, transaction markers and batch boundaries are lost.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ottla.records.errors import BatchError, UnsupportedCompressionError
 from ottla.records.message_set import encode_messages, parse_message_header
 from ottla.storage.bounded import decode_bounded, decode_message_bounded
 
-#: Bytes of the log that are converted at a time, but for a batch that is larger.
+#: Bytes of the log that are converted at a time; a larger batch is converted whole.
 CHUNK_BYTES: Final = 128 * 1024
 _HEAD_BYTES: Final = MAGIC_AT + 1
 _OVERFLOW_HEAD: Final = struct.Struct(">qi")
 
 
 def down_convert(data: memoryview, magic: int, first_offset: int) -> bytes:
-    """One batch as messages of format `magic`, empty where nothing of it is left.
+    """Convert one batch to messages of format `magic`; empty if nothing of it is left.
 
     Records below `first_offset` are left out unless the batch is compressed. Raises UnsupportedCompressionError for
     zstd, and BatchError where the batch is malformed.
@@ -71,12 +71,13 @@ def down_convert(data: memoryview, magic: int, first_offset: int) -> bytes:
             log_append_time_ms=log_append_time_ms,
         )
     except (ValueError, struct.error) as error:
-        # Offsets that do not rise, times beyond 64 bits: clients can write them, since their records are not read.
+        # Offsets that do not increase, timestamps beyond 64 bits: clients can write them, since records are not
+        # checked.
         raise BatchError(f"the records cannot be written in format {magic}: {error}") from error
 
 
 class DownConversion:
-    """A range of a segment, converted chunk by chunk: `prepare` once, then `next_chunk` until all is taken."""
+    """A range of a segment, converted chunk by chunk: call `prepare` once, then `next_chunk` until all is taken."""
 
     __slots__ = ("_ahead", "_end", "_file", "_first_offset", "_magic", "_position", "left_bytes")
 
@@ -87,13 +88,13 @@ class DownConversion:
         self._magic = magic
         self._first_offset = first_offset
         self._ahead = b""
-        #: Bytes of the answer that were not taken yet; what they are is known after `prepare`.
+        #: Bytes of the response that have not been taken yet; known after `prepare`.
         self.left_bytes = 0
 
     def prepare(self, keep_bytes: int) -> int:
-        """Fix the size of the answer, by converting up to the first batch of which something is left.
+        """Fix the size of the response, by converting up to the first batch of which something is left.
 
-        The outcome is kept where it has at most `keep_bytes`, else it is made again when it is needed; returns the
+        The converted data is kept if it has at most `keep_bytes`, else it is converted again when needed; returns the
         bytes kept. Raises DiskError, and as `down_convert`.
         """
         start = self._position
@@ -102,28 +103,28 @@ class DownConversion:
         if self._ahead:
             self.left_bytes = max(length, len(self._ahead))
         else:
-            # With nothing to show for whole batches, a client has to see that there was something.
+            # If whole batches convert to nothing, the client must still see that there was data.
             self.left_bytes = _OVERFLOW_HEAD.size if self._position > start else 0
         if len(self._ahead) > keep_bytes:
             self._position, self._ahead = start, b""
         return len(self._ahead)
 
     def next_chunk(self) -> bytes:
-        """The next bytes of the answer, at least one while any are left. Raises DiskError."""
+        """The next bytes of the response, at least one while any are left. Raises DiskError."""
         chunk = self._ahead
         self._ahead = b""
         if not chunk:
             try:
                 chunk = self._convert(one_batch=False)
             except BatchError:
-                # The client finds out when it reads on from there, and gets the batches before it now.
+                # Return the batches converted so far; the client meets the error when it reads on from there.
                 self._position = self._end
         chunk = chunk[: self.left_bytes] if chunk else _overflow(self.left_bytes)
         self.left_bytes -= len(chunk)
         return chunk
 
     def _convert(self, *, one_batch: bool) -> bytes:
-        """The next batches converted, as many as a chunk holds; empty at the end of the range."""
+        """Convert the next batches, as many as fit into a chunk; empty at the end of the range."""
         converted: list[bytes] = []
         read = 0
         while True:
@@ -144,7 +145,7 @@ class DownConversion:
                     return messages
 
     def _next_batch(self, most_bytes: int | None) -> memoryview | None:
-        """The next whole batch, None where there is none or where it has more than `most_bytes`."""
+        """The next whole batch; None if there is none or it has more than `most_bytes`."""
         left = self._end - self._position
         if left < _HEAD_BYTES:
             return None
@@ -163,6 +164,6 @@ class DownConversion:
 
 
 def _overflow(missing: int) -> bytes:
-    """The beginning of a message that says it is larger than the `missing` bytes."""
+    """The beginning of a message that claims to be larger than the `missing` bytes."""
     size = min(missing, CHUNK_BYTES)
     return (_OVERFLOW_HEAD.pack(-1, max(missing + 1, BATCH_OVERHEAD)) + bytes(max(0, size - 12)))[:size]

@@ -1,6 +1,6 @@
-"""Files of segments: opened when needed, and never more of them open than a limit.
+"""Segment files: opened on demand, with a limit on how many are open.
 
-Storage runs on the event loop; disk threads only force files to disk and read ahead, on handles pinned for them.
+Storage runs on the event loop; disk threads only sync files and read ahead, on handles pinned for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TXN_INDEX_SUFFIX: Final = ".txnindex"
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
-#: How files end that keep bytes which were taken out of another.
+#: Suffix of files that keep bytes taken out of a damaged file.
 DAMAGED_SUFFIX: Final = ".damaged"
 
 #: The files of one segment.
@@ -27,24 +27,24 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, T
 
 #: Digits of a base offset in the names of files.
 OFFSET_DIGITS: Final = 20
-#: How many files of segments are kept open where nobody says otherwise.
+#: Default limit of open segment files.
 DEFAULT_OPEN_FILES: Final = 8192
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
-    """The name of a file of the segment that begins at `offset`: 20 digits, as Kafka writes them."""
+    """The file name for the segment that begins at `offset`: 20 digits and the suffix, as Kafka writes them."""
     return f"{offset:020d}{suffix}"
 
 
 def offsets_of(names: Iterable[str], suffix: str) -> Iterator[int]:
-    """The base offsets of those names that are a segment's file with this suffix."""
+    """The base offsets in those names that are segment files with this suffix."""
     for name in names:
         if name.endswith(suffix) and len(name) == OFFSET_DIGITS + len(suffix) and name[:OFFSET_DIGITS].isdigit():
             yield int(name[:OFFSET_DIGITS])
 
 
 class OpenFiles:
-    """The open handles of one disk. Beyond the limit, one that was not used lately and is not pinned is closed."""
+    """The open handles of one disk. Beyond the limit, one that was not used recently and is not pinned is closed."""
 
     __slots__ = ("_ring", "disk", "limit")
 
@@ -64,11 +64,11 @@ class OpenFiles:
         return handle
 
     def forget(self, file: SegmentFile) -> None:
-        """`file` closed its handle itself."""
+        """Remove `file`, which has closed its handle itself."""
         del self._ring[file]
 
     def close_all(self) -> None:
-        """Close every handle; one that is pinned once it is released."""
+        """Close every handle; a pinned one is closed once it is released."""
         for file in list(self._ring):
             file.drop()
 
@@ -103,7 +103,7 @@ class SegmentFile:
 
     @property
     def path(self) -> str:
-        """Where the file is now."""
+        """The current path of the file."""
         return f"{self.folder}/{self.base_offset:020d}{self.suffix}"
 
     @property
@@ -112,7 +112,7 @@ class SegmentFile:
         return self._handle is not None
 
     def modified_ms(self) -> int:
-        """When the file was last written to, milliseconds since the Unix epoch. Raises DiskError."""
+        """Modification time, milliseconds since the Unix epoch. Raises DiskError."""
         return self._files.disk.modified_ms(self.path)
 
     def get(self, create: bool = False) -> DiskFile:
@@ -125,7 +125,7 @@ class SegmentFile:
         return handle
 
     def pin(self) -> DiskFile:
-        """The open handle, which stays open until `unpin` was called as often as `pin`. Raises DiskError."""
+        """The open handle, which stays open until `unpin` has been called as often as `pin`. Raises DiskError."""
         handle = self._handle
         if handle is None:
             handle = self.get()
@@ -133,23 +133,23 @@ class SegmentFile:
         return handle
 
     def unpin(self) -> None:
-        """One use of the handle is over."""
+        """Release one pin of the handle."""
         self.pins -= 1
         if self._dropped and not self.pins:
             self._close()
 
     def move_to(self, files: OpenFiles) -> None:
-        """From now on opened there; it must not be open or pinned."""
+        """Open the file through `files` from now on; it must not be open or pinned."""
         self._files = files
 
     def evict(self) -> None:
-        """Close the handle; `OpenFiles` has taken it off its list already."""
+        """Close the handle; `OpenFiles` has already removed it from its list."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.close()
 
     def drop(self) -> None:
-        """The handle is not needed any more: close it as soon as nobody has it pinned."""
+        """The handle is no longer needed: close it as soon as it is not pinned."""
         if self._handle is None:
             return
         if self.pins:
@@ -163,7 +163,7 @@ class SegmentFile:
         self.evict()
 
     def swap_in(self) -> None:
-        """Rename the file from `….swap` to what it is called in service; a missing one is not renamed. DiskError."""
+        """Rename the file from `….swap` to its final name; a missing file is skipped. Raises DiskError."""
         source = self.path
         suffix = self.suffix.removesuffix(SWAP_SUFFIX)
         disk = self._files.disk
@@ -174,7 +174,7 @@ class SegmentFile:
     def mark_deleted(self) -> str | None:
         """Rename the file to `….deleted`, as Kafka does before it removes one later.
 
-        Returns the new path, None where there is no such file. Raises DiskError.
+        Returns the new path, None if there is no such file. Raises DiskError.
         """
         source = self.path
         target = source + DELETED_SUFFIX

@@ -1,4 +1,4 @@
-"""The flushes of all logs: which are to be forced to the disk, and how they get to the disk threads."""
+"""Queue of logs to flush, and their distribution to the disk threads."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from ottla.env.executor import Executor
     from ottla.storage.log import PartitionLog
 
-#: Disk threads that force logs at one time, so that another is left for reads.
+#: Disk threads that flush logs at the same time, so that one is left for reads.
 ROUNDS: Final = 3
-#: Logs that one of them forces before anybody is told; each has its open segments pinned meanwhile.
+#: Logs that one of them flushes before it reports; the open segments of each stay pinned meanwhile.
 LOGS_PER_ROUND: Final = 16
 
-#: Told of the end of every flush: the log, bytes of batches that were forced, and the error, where it failed.
+#: Callback at the end of every flush: the log, bytes of batches flushed, and the error if it failed.
 Flushed = Callable[["PartitionLog", int, BaseException | None], None]
 
 
 class FlushQueue:
-    """Logs that wait for a disk thread. Belongs to the event loop.
+    """Logs that wait for a disk thread. Used from the event loop.
 
-    A log is forced by one thread at a time; what is appended meanwhile shares its next flush, which begins when this
+    A log is flushed by one thread at a time; what is appended meanwhile shares its next flush, which begins when this
     one has ended.
     """
 
@@ -35,7 +35,7 @@ class FlushQueue:
         self._now_ms = clock_now_ms
         self._on_flushed = on_flushed
         self._queue: deque[PartitionLog] = deque()
-        #: The logs in the queue, those being forced, and those to be forced again after that.
+        #: The logs in the queue, those being flushed, and those to be flushed again after that.
         self._queued: set[PartitionLog] = set()
         self._flushing: set[PartitionLog] = set()
         self._again: set[PartitionLog] = set()
@@ -43,7 +43,7 @@ class FlushQueue:
         self._starting = False
 
     def add(self, logs: Iterable[PartitionLog]) -> None:
-        """Force these logs as soon as may be."""
+        """Flush these logs as soon as possible."""
         for log in logs:
             if log in self._flushing:
                 self._again.add(log)
@@ -57,8 +57,8 @@ class FlushQueue:
             self._queue.append(log)
 
     def _start(self) -> None:
-        """Give what is queued to the disk threads, in so few rounds that a busy broker hands over many logs at once."""
-        # A round whose outcome comes at once, since no thread takes it, starts no other: a long queue is no recursion.
+        """Pass queued logs to the disk threads, in few rounds, so that a busy broker passes many logs at once."""
+        # A round that completes synchronously starts no other: a long queue must not become a deep recursion.
         if self._starting:
             return
         self._starting = True

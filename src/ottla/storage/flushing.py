@@ -1,5 +1,5 @@
-"""Forcing a log to the disk away from the event loop: what is to be done is gathered on the loop, done in a thread,
-and its outcome taken in on the loop again.
+"""Flushing a log outside the event loop: the job is prepared on the loop, run in a thread, and its result is handled on
+the loop.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from ottla.env.disk import Disk, DiskError, DiskFile
 from ottla.env.executor import NoThread
 from ottla.storage.files import SegmentFile
 
-#: The process has too many files open: a file could not be forced because it could not be opened.
+#: The process has too many open files: a file could not be synced because it could not be opened.
 _TOO_MANY_FILES = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 def may_be_repeated(error: BaseException) -> bool:
-    """Whether a flush failed before the system was asked to force anything that it then may have forgotten."""
+    """Whether a flush failed before any fsync was called, whose failure the system may forget."""
     return isinstance(error, NoThread) or (isinstance(error, DiskError) and error.errno in _TOO_MANY_FILES)
 
 
@@ -27,27 +27,27 @@ class FlushJob:
 
     def __init__(self, disk: Disk, folder: str | None, end_offset: int, unflushed_bytes: int) -> None:
         self._disk = disk
-        #: The folder whose names, and whose own name, are to be forced too, where files came or went.
+        #: The directory to sync, with its entry in its parent, if files were created or removed.
         self.folder = folder
         self.end_offset = end_offset
-        #: Bytes of batches that this flush forces.
+        #: Bytes of batches that this flush covers.
         self.unflushed_bytes = unflushed_bytes
         self._pinned: list[SegmentFile] = []
         self._handles: list[DiskFile] = []
-        #: Small files to be forced, too.
+        #: Small files to sync as well.
         self.paths: list[str] = []
 
     def add(self, file: SegmentFile) -> None:
-        """Force this file too. Raises DiskError where it cannot be opened."""
+        """Sync this file too. Raises DiskError if it cannot be opened."""
         self._handles.append(file.pin())
         self._pinned.append(file)
 
     def add_paths(self, paths: list[str]) -> None:
-        """Force these small files too; one that is gone by then needs no forcing."""
+        """Sync these small files too; one that no longer exists is skipped."""
         self.paths.extend(paths)
 
     def run(self) -> None:
-        """Force everything; in a disk thread. Raises DiskError."""
+        """Sync everything; in a disk thread. Raises DiskError."""
         for handle in self._handles:
             handle.flush()
         for path in self.paths:
@@ -69,7 +69,7 @@ class FlushJob:
             file.close()
 
     def release(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         for file in self._pinned:
             file.unpin()
         self._pinned.clear()
@@ -77,7 +77,7 @@ class FlushJob:
 
 
 def run_jobs(jobs: Sequence[FlushJob]) -> list[Exception | None]:
-    """Run one after the other, in a disk thread; the exception of each that failed."""
+    """Run the jobs one after the other, in a disk thread; returns the exception of each that failed."""
     outcomes: list[Exception | None] = []
     for job in jobs:
         try:

@@ -1,4 +1,4 @@
-"""One folder of `log.dirs`: its lock, whose it is, how the last stop went, its checkpoints."""
+"""One log directory of `log.dirs`: its lock, its owner, the clean-shutdown marker, its checkpoints."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.results import StorageRefusal
 
-#: Ends of folder names that are no partitions in service: being deleted, moving between folders, stray.
+#: Suffixes of directories that are not partitions in service: being deleted, moving between log directories, stray.
 DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
 STRAY_SUFFIX: Final = "-stray"
-#: A small file that comes and goes where a folder is suspected of not working any more.
+#: A small file that is written and removed to probe a log directory that may have failed.
 PROBE_FILE: Final = "ottla-probe"
 PROBE: Final = b"ottla\n"
 _CHECKPOINTS: Final = (META_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE)
-#: Longest name of a folder that file systems take.
+#: Longest directory name that file systems accept.
 LONGEST_NAME: Final = 255
 
 
 def parse_partition_folder(name: str) -> TopicPartitionKey | None:
-    """Topic and partition of a folder `<topic>-<partition>`; None for any other name."""
+    """Topic and partition of a directory `<topic>-<partition>`; None for any other name."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not (number.isascii() and number.isdigit()):
         return None
@@ -48,13 +48,13 @@ def parse_partition_folder(name: str) -> TopicPartitionKey | None:
 
 
 def renamed_folder_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """What a partition's folder is called that is out of service, to be removed or kept; long topic names are cut."""
+    """The name of a partition directory that is out of service, to be removed or kept; long topic names are cut."""
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: LONGEST_NAME - len(tail)] + tail
 
 
 def remove_all(disk: Disk, paths: Sequence[str]) -> list[str]:
-    """Remove files and (deleted) folders, in a disk thread; what could not be removed, and why."""
+    """Remove files and (deleted) directories, in a disk thread; returns what could not be removed, and why."""
     problems = []
     for path in paths:
         try:
@@ -65,7 +65,7 @@ def remove_all(disk: Disk, paths: Sequence[str]) -> list[str]:
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint file is to hold; the numbers say which of them is newer."""
+    """Contents of a checkpoint file to write; the higher number is the newer one."""
 
     name: str
     data: bytes
@@ -73,7 +73,7 @@ class Checkpoint(NamedTuple):
 
 
 class LogFolder:
-    """A folder that holds partitions. Its checkpoints are read once and written whole."""
+    """A log directory. Its checkpoints are read once and written whole."""
 
     __slots__ = (
         "_asked",
@@ -100,28 +100,28 @@ class LogFolder:
         self._lock: Lock | None = None
         #: Why it is out of service; None while it works.
         self.failure: str | None = None
-        #: Whether the broker that used the folder last stopped cleanly.
+        #: Whether the broker that last used the log directory stopped cleanly.
         self.clean = False
         self.meta = MetaProperties(None, None)
         self.recovery: dict[TopicPartitionKey, int] = {}
         self.log_starts: dict[TopicPartitionKey, int] = {}
         self.high_watermarks: dict[TopicPartitionKey, int] = {}
-        #: Up to where each log was compacted.
+        #: How far each log has been compacted.
         self.cleaner_offsets: dict[TopicPartitionKey, int] = {}
-        #: The checkpoints as they are on the disk, and the newest of each that was asked for; threads write them.
+        #: The checkpoints as they are on disk, and the newest requested version of each; threads write them.
         self._written: dict[str, bytes] = {}
         self._asked: dict[str, Checkpoint] = {}
-        #: The partitions that these name, by which of the two and the file's name.
+        #: The partitions named in these, by which of the two and the file's name.
         self._named: dict[tuple[str, str], tuple[bytes, frozenset[bytes]]] = {}
         self._number = 0
-        #: The number of the newest of each that a thread began to write; one thread writes at a time.
+        #: The newest version of each that a thread began to write; one thread writes at a time.
         self._begun: dict[str, int] = {}
         self._writing = one_at_a_time()
 
     def lock(self) -> StorageRefusal | None:
-        """Make the folder and lock it, as Apache Kafka does; locking twice does nothing.
+        """Create the log directory and lock it, as Apache Kafka does; locking twice does nothing.
 
-        One that the disk does not give is out of service; one that is in use refuses.
+        On a disk error it is out of service; if it is in use, the result is a refusal.
         """
         if self._lock is not None or self.failure is not None:
             return None
@@ -140,7 +140,7 @@ class LogFolder:
         return None
 
     def _make(self) -> None:
-        """Make the folder where it is missing, and force its name, and those above it that are new, to the disk."""
+        """Create the log directory if it is missing, and sync it and its new parents."""
         above: list[str] = []
         path = self.path
         while path and not self._disk.is_dir(path):
@@ -151,9 +151,9 @@ class LogFolder:
             self._disk.fsync_dir(path)
 
     def open(self) -> StorageRefusal | None:
-        """Read what the folder says of itself. From here on a stop is an unclean one until `mark_clean`.
+        """Read the log directory's own files. From here on a stop is an unclean one until `mark_clean`.
 
-        One that cannot be read is out of service; one that says what cannot be understood refuses.
+        If they cannot be read it is out of service; if they cannot be understood, the result is a refusal.
         """
         if self.failure is not None:
             return None
@@ -163,7 +163,7 @@ class LogFolder:
             self.clean = self._disk.exists(marker)
             if self.clean:
                 self._disk.remove(marker)
-                # A loss of power that brought it back would have half-written logs taken for whole ones.
+                # If a power failure restored the marker, incomplete logs would be taken for complete ones.
                 self._disk.fsync_dir(self.path)
             for name in self._disk.listdir(self.path):
                 if name.endswith(TEMPORARY_SUFFIX) and name.startswith(_CHECKPOINTS):
@@ -175,7 +175,7 @@ class LogFolder:
         return None
 
     def probe(self) -> None:
-        """Find out, from any thread, whether the folder still takes and gives data. Raises DiskError."""
+        """Check, from any thread, whether the log directory can still be written and read. Raises DiskError."""
         path = f"{self.path}/{PROBE_FILE}"
         self._disk.write_atomic(path, PROBE)
         if self._disk.read_bytes(path) != PROBE:
@@ -189,13 +189,13 @@ class LogFolder:
         return decode_meta_properties(self._disk.read_bytes(path), path)
 
     def write_meta(self, meta: MetaProperties) -> None:
-        """Write `meta.properties`, where it says something else. Raises DiskError."""
+        """Write `meta.properties`, if its contents differ. Raises DiskError."""
         if meta != self.meta:
             self._disk.write_atomic(f"{self.path}/{META_FILE}", encode_meta_properties(meta))
             self.meta = meta
 
     def read_checkpoints(self) -> list[str]:
-        """Read the checkpoints of offsets; a damaged one counts as empty, and is told in what is returned."""
+        """Read the offset checkpoints; a damaged one counts as empty, and is reported in the result."""
         notes: list[str] = []
         self.recovery = self._read_offsets(RECOVERY_POINT_FILE, notes)
         self.log_starts = self._read_offsets(LOG_START_FILE, notes)
@@ -216,7 +216,7 @@ class LogFolder:
             return {}
 
     def names(self, key: TopicPartitionKey) -> bool:
-        """Whether a checkpoint that the next start may believe says something of the partition."""
+        """Whether a checkpoint that the next start may trust names the partition."""
         line = f"{key[0]} {key[1]}".encode()
         for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE):
             asked = self._asked.get(name)
@@ -227,7 +227,7 @@ class LogFolder:
         return False
 
     def _partitions_in(self, which: tuple[str, str], data: bytes) -> frozenset[bytes]:
-        """The partitions that a checkpoint names, looked up again only when it has become another."""
+        """The partitions that a checkpoint names, parsed again only when it has changed."""
         known = self._named.get(which)
         if known is None or known[0] is not data:
             known = self._named[which] = data, frozenset(line.rpartition(b" ")[0] for line in data.splitlines())
@@ -236,7 +236,7 @@ class LogFolder:
     def changed_checkpoint(
         self, name: str, offsets: Mapping[TopicPartitionKey, int], *, is_on_disk: bool = False
     ) -> Checkpoint | None:
-        """What a checkpoint file is to hold; None where that was asked for before, or also `is_on_disk`."""
+        """The checkpoint to write; None if these contents were requested before and, with `is_on_disk`, written."""
         data = encode_offsets(offsets)
         asked, written = self._asked.get(name), self._written.get(name)
         newest = asked.data if asked is not None else written
@@ -247,7 +247,7 @@ class LogFolder:
         return self._asked[name]
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint file, from any thread, unless a newer one was written. Raises DiskError."""
+        """Write a checkpoint file, from any thread, unless a newer version was written. Raises DiskError."""
         name, data, number = checkpoint
         with self._writing:
             if number < self._begun.get(name, 0):
@@ -256,18 +256,18 @@ class LogFolder:
             try:
                 self._disk.write_atomic(f"{self.path}/{name}", data)
             except DiskError:
-                # It is to be asked for again.
+                # Let it be requested again.
                 if self._asked.get(name) is checkpoint:
                     del self._asked[name]
                 raise
             self._written[name] = data
 
     def mark_clean(self) -> None:
-        """Say that everything is complete and on the disk. Raises DiskError."""
+        """Write the clean-shutdown marker: everything is complete and synced. Raises DiskError."""
         self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown())
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None

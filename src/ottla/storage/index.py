@@ -1,12 +1,12 @@
 """The two sparse indexes of a segment, in Kafka's formats.
 
-`.index` holds 8-byte entries: offset relative to the segment's base, position in the log file; an entry names the
-last offset of the batch that starts at the position. `.timeindex` holds 12-byte entries: timestamp, relative offset;
-an entry says that no record up to that offset is newer than that timestamp. Entries only grow.
+`.index` holds 8-byte entries: offset relative to the segment's base, position in the log file; an entry names the last
+offset of the batch that starts at the position. `.timeindex` holds 12-byte entries: timestamp, relative offset; an
+entry says that no record up to that offset is newer than that timestamp. Entries are strictly increasing.
 
-New entries gather in memory and are written out in pieces, and when the segment is forced to disk, rolled or closed;
-after a crash the tail is rebuilt from the log. (Kafka maps a preallocated file instead and trims it on close; such a
-file, left by a crash, ends in zeros, which are cut off here.)
+New entries are buffered in memory and written in pieces, and when the segment is flushed, rolled or closed; after a
+crash the tail is rebuilt from the log. (Kafka maps a preallocated file instead and trims it on close; such a file, left
+by a crash, ends in zeros, which are truncated here.)
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ OFFSET_ENTRY: Final = struct.Struct(">II")
 TIME_ENTRY: Final = struct.Struct(">qI")
 NO_TIMESTAMP: Final = -1
 
-#: Pending bytes of an index that are written out in one piece.
+#: Buffered bytes of an index that are written in one piece.
 SPILL_BYTES: Final = 4096
-#: Memory for offset indexes that were read lately (a full index of a 1 GiB segment takes 2 MiB).
+#: Memory for recently read offset indexes (a full index of a 1 GiB segment takes 2 MiB).
 DEFAULT_INDEX_MEMORY: Final = 64 * 1024 * 1024
 
 
 class IndexMemory:
-    """Bounds the memory that loaded offset indexes take; the least used are dropped and read again when needed."""
+    """Limits the memory of loaded offset indexes; the least recently used are dropped and read again when needed."""
 
     __slots__ = ("_loaded", "limit_bytes", "used_bytes")
 
@@ -44,7 +44,7 @@ class IndexMemory:
         self._loaded: OrderedDict[OffsetIndex, None] = OrderedDict()
 
     def add(self, index: OffsetIndex) -> None:
-        """`index` was loaded: make room for it."""
+        """Register a loaded index, dropping others to make room for it."""
         self.used_bytes += index.entries * OFFSET_ENTRY.size
         loaded = self._loaded
         for _ in range(2 * len(loaded)):
@@ -59,19 +59,19 @@ class IndexMemory:
         loaded[index] = None
 
     def remove(self, index: OffsetIndex) -> None:
-        """`index` goes away."""
+        """Remove an index."""
         del self._loaded[index]
         index.unload()
 
 
 class _SparseIndex:
-    """Entries of a fixed size: those in the file, then those that wait to be written."""
+    """Entries of a fixed size: those in the file, then those buffered."""
 
     __slots__ = ("_pending", "entries", "file")
 
     def __init__(self, file: SegmentFile, entries: int) -> None:
         self.file = file
-        #: How many entries there are in all.
+        #: Number of entries, buffered ones included.
         self.entries = entries
         self._pending: bytearray | None = None
 
@@ -83,11 +83,11 @@ class _SparseIndex:
 
     @property
     def spill_due(self) -> bool:
-        """Whether enough entries wait to be worth a write."""
+        """Whether enough entries are buffered to be worth a write."""
         return self._pending is not None and len(self._pending) >= SPILL_BYTES
 
     def spill(self) -> None:
-        """Write the waiting entries to the file. Raises DiskError; they then go on waiting."""
+        """Write the buffered entries to the file. Raises DiskError; they then stay buffered."""
         if self._pending:
             self.file.get(create=True).append([self._pending])
             self._pending = None
@@ -112,7 +112,7 @@ class _SparseIndex:
         self.entries = count
 
     def finish(self) -> None:
-        """Write out what waits, make the file where there is none yet, and close it. Raises DiskError."""
+        """Write the buffered entries, create the file if it is missing, and close it. Raises DiskError."""
         self.spill()
         self.file.get(create=True)
         self.file.drop()
@@ -152,19 +152,19 @@ class OffsetIndex(_SparseIndex):
         return self._offsets, self._positions
 
     def unload(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         if self._offsets is not None:
             self._memory.used_bytes -= self.entries * OFFSET_ENTRY.size
         self._offsets = self._positions = None
 
     def floor(self, offset: int) -> int:
-        """The number of the last entry for `offset` or less, -1 where there is none."""
+        """The number of the last entry for `offset` or less, -1 if there is none."""
         if not self.entries or offset < self.base_offset:
             return -1
         return bisect_right(self._load()[0], offset - self.base_offset) - 1
 
     def floor_of_position(self, position: int) -> int:
-        """The number of the last entry of a batch that starts at or before `position`, -1 where there is none."""
+        """The number of the last entry of a batch that starts at or before `position`, -1 if there is none."""
         return bisect_right(self._load()[1], position) - 1 if self.entries else -1
 
     def loaded_entry(self, number: int) -> tuple[int, int]:
@@ -191,7 +191,7 @@ class OffsetIndex(_SparseIndex):
     def valid_entries(self) -> int:
         """How many entries from the start on are in order: a preallocated file ends in zeros.
 
-        0 where the others are not all in order.
+        0 if the remaining entries are not all in order.
         """
         offsets, positions = self._load()
         low, high = 1, len(offsets)
@@ -209,11 +209,11 @@ class OffsetIndex(_SparseIndex):
         return high
 
     def count_in(self, memory: IndexMemory) -> None:
-        """From now on its memory is counted there; it must have been dropped before."""
+        """Account for its memory in `memory` from now on; it must have been dropped before."""
         self._memory = memory
 
     def drop(self) -> None:
-        """Forget the memory and the handle."""
+        """Release the memory and the handle."""
         if self._offsets is not None:
             self._memory.remove(self)
         self.file.drop()
@@ -286,5 +286,5 @@ class TimeIndex(_SparseIndex):
         return low
 
     def drop(self) -> None:
-        """Forget the handle."""
+        """Release the handle."""
         self.file.drop()

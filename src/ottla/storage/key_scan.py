@@ -1,4 +1,4 @@
-"""The columns of a batch's records that compaction looks at, with where each record ends."""
+"""The columns of a batch's records that compaction needs, with the end of each record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.records.walked import KeyScan
 
 
 def scan_keys(records: bytes, count: int) -> KeyScan:
-    """Take `count` uncompressed records apart; they must fill `records` to the last byte, else BatchError."""
+    """Parse `count` uncompressed records; they must fill `records` to the last byte, else BatchError."""
     if walk.COMPILED:
         return walk.scan_keys(records, count)
     # In plain Python this is faster than the walk.

@@ -12,7 +12,7 @@ UNKNOWN: Final = -1
 
 
 class LeaderEpochs:
-    """(epoch, first offset) pairs, both growing. `dirty` says that the file is behind."""
+    """(epoch, first offset) pairs, both increasing. `dirty` says that the file is out of date."""
 
     __slots__ = ("dirty", "entries")
 
@@ -22,16 +22,16 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 where there is none."""
+        """The newest epoch, -1 if there is none."""
         return self.entries[-1][0] if self.entries else UNKNOWN
 
     @property
     def earliest(self) -> int:
-        """The oldest epoch, -1 where there is none."""
+        """The oldest epoch, -1 if there is none."""
         return self.entries[0][0] if self.entries else UNKNOWN
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` begins at `start_offset`; entries that contradict are dropped. Says whether anything changed."""
+        """`epoch` begins at `start_offset`; conflicting entries are dropped. Returns whether anything changed."""
         entries = self.entries
         if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
             return False
@@ -86,7 +86,7 @@ class LeaderEpochs:
 
 
 def decode_leader_epochs(data: bytes, path: str) -> LeaderEpochs:
-    """Read a checkpoint file (an empty one is none); raises CheckpointError, whose message names `path`."""
+    """Read a checkpoint file (an empty one holds no epochs); raises CheckpointError, whose message names `path`."""
     entries: list[tuple[int, int]] = []
     for line in decode_entries(data, path):
         words = line.split()

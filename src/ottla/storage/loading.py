@@ -1,4 +1,4 @@
-"""Opening many logs at one time: some threads for each folder of `log.dirs`, each thread with files of its own."""
+"""Opening many logs in parallel: some threads per log directory, each thread with its own open files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ FILES_PER_THREAD: Final = 16
 #: Memory for indexes that a thread may use.
 INDEX_MEMORY_PER_THREAD: Final = DEFAULT_INDEX_MEMORY // 16
 
-#: What the system answers to what was read, not for the sake of the disk: a position before a file's begin, a folder
-#: where a file should be.
+#: Errors caused by the contents of one partition rather than by the disk: a negative file position, a directory in
+#: place of a file.
 _OF_ONE_PARTITION: Final = frozenset({errno.EINVAL, errno.EOVERFLOW, errno.EISDIR, errno.ENOTDIR})
 
 
 class Unreadable(Exception):
-    """A partition's folder cannot be opened, and the others beside it can; the text names it and says why."""
+    """A partition directory cannot be opened, though the others of the log directory can; the message names it and the
+    cause.
+    """
 
 
 Loaded = PartitionLog | DiskError | Unreadable | None
@@ -35,10 +37,11 @@ Loaded = PartitionLog | DiskError | Unreadable | None
 def load_logs(
     resources: LogResources, executor: Executor, folders: Sequence[Sequence[LogPlace]], threads: int, now_ms: int
 ) -> list[list[Loaded]]:
-    """Open the logs of each folder, with `threads` threads a folder, and wait for them.
+    """Open the logs of each log directory, with `threads` threads for each, and wait for them.
 
-    In the order of `folders`: each log, or why it could not be opened. A DiskError is the whole folder's, and those
-    behind it are None; what the contents of one partition's files lead to is its own (Unreadable).
+    Results are in the order of `folders`: each log, or why it could not be opened. A DiskError affects the whole log
+    directory, and the logs after it are None; an error caused by one partition's files affects that partition only
+    (Unreadable).
     """
     outcomes: list[list[Loaded]] = [[None] * len(places) for places in folders]
     works = []
@@ -55,7 +58,7 @@ def load_logs(
 def _load(
     resources: LogResources, places: Sequence[LogPlace], waiting: deque[int], loaded: list[Loaded], now_ms: int
 ) -> None:
-    """What one thread does: open what waits until nothing does, or something of the folder cannot be read."""
+    """Body of one thread: open queued logs until none is left, or the log directory cannot be read."""
     scratch = LogResources(resources.disk, FILES_PER_THREAD, INDEX_MEMORY_PER_THREAD, resources.producer_expiration_ms)
     while waiting:
         try:
@@ -71,7 +74,7 @@ def _load(
                 loaded[number] = error
                 waiting.clear()
         except Exception as error:
-            # Whatever bytes lie in a folder: they must not keep the broker from serving the others.
+            # Arbitrary contents of one partition directory must not keep the broker from serving the others.
             loaded[number] = _unreadable(places[number], error)
 
 

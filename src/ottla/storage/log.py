@@ -1,7 +1,7 @@
-"""The log of one partition: what is appended to it, read from it, and known about it.
+"""The log of one partition: appends, reads, and its state.
 
-A log belongs to the event loop: it is used from there only. Disk threads force its files to disk (`begin_flush`) and
-read ranges that are pinned for them (`FileSlice`), nothing else.
+A log is used from the event loop only. Disk threads sync its files (`begin_flush`) and read ranges that are pinned for
+them (`FileSlice`), nothing else.
 """
 
 from __future__ import annotations
@@ -120,43 +120,46 @@ class PartitionLog:
         self.config = config
         self.log_start_offset = segments[0].base_offset
         self.log_end_offset = segments[-1].base_offset
-        #: Records below it are on all in-sync replicas. Kept for reads, retention and checkpoints: whoever knows the
-        #: replica's role moves it, the log itself only keeps it between its start and its end.
+        #: Records below it are on all in-sync replicas. Needed for reads, retention and checkpoints. The replica's
+        #: owner moves it; the log only keeps it between its start and its end.
         self.high_watermark = self.log_start_offset
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
-        #: Everything below is known to be on the disk.
+        #: Everything below is known to be synced.
         self.recovery_point = self.log_start_offset
-        #: Offset of the newest producer snapshot, 0 where there is none.
+        #: Offset of the newest producer snapshot, 0 if there is none.
         self.snapshot_offset = 0
-        #: Where the log ended when all its indexes were last complete in their files, -1 where they never were.
+        #: The log's end offset when all its indexes were last complete in their files, -1 if they never were.
         self.indexed_end_offset = -1
         self.unflushed_bytes = 0
         self._unflushed_records = 0
         self.last_flush_ms = 0
-        #: Small files written since the last flush and not forced to disk yet.
+        #: Small files written since the last flush and not synced yet.
         self._unsynced: list[str] | None = None
         self._folder_changed = False
-        #: How far the flush under way can reach: the log may be truncated meanwhile, and grow again.
+        #: Upper limit of the offset that the flush under way can cover: the log may be truncated meanwhile, and grow
+        #: again.
         self._forced_at_most = self.log_end_offset
-        #: After a failed fsync the system may forget what it could not write, and the next one says nothing of it.
+        #: After a failed fsync the system may drop dirty pages, and the next fsync succeeds nevertheless.
         self._flush_failed = False
-        #: Renamed files of dropped segments that nobody was told of yet.
+        #: Renamed files of dropped segments that have not been returned to a caller yet.
         self._renamed: list[str] = []
-        #: Why nothing can be appended any more, until the log is opened anew.
+        #: Why appends are refused, until the log is reopened.
         self.failure: str | None = None
         self.closed = False
 
-    # -- what is known
+    # -- state
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch that the log knows, -1 where it knows none."""
+        """The newest leader epoch in the log, -1 if there is none."""
         return self.epochs.latest
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a `read_committed` consumer has to stop: the oldest open transaction, at most the high watermark."""
+        """Where a `read_committed` consumer has to stop: start of the oldest open transaction, at most the high
+        watermark.
+        """
         high_watermark, producers = self.high_watermark, self.producers
         if not producers.open_transactions and not producers.unreplicated:
             return high_watermark
@@ -167,16 +170,16 @@ class PartitionLog:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments, oldest first; the last one is written to."""
+        """The segments, oldest first; the last one is active."""
         return self._segments.all()
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all batches."""
+        """Size of all batches, in bytes."""
         return self._segments.size_bytes
 
     def update_high_watermark(self, offset: int) -> int:
-        """The high watermark is now `offset`, as far as the log reaches; returns what it became."""
+        """Move the high watermark to `offset`, limited to the log's range; returns the new high watermark."""
         self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
         return self.high_watermark
 
@@ -192,11 +195,11 @@ class PartitionLog:
         origin: int = CLIENT,
         records_checked: bool = False,
     ) -> AppendInfo | AppendRefusal:
-        """Check the batches in `buf`, give them offsets and `leader_epoch` in place, and write them.
+        """Check the batches in `buf`, assign offsets and `leader_epoch` in place, and write them.
 
-        `buf` must be writable; it and `headers` (its batches in order, parsed here where None) are changed.
-        `records_checked` says that the records inside were looked at already (`ottla.storage.rewriting`).
-        After a refusal nothing of it is in the log.
+        `buf` must be writable; it and `headers` (its batches in order, parsed here if None) are changed.
+        `records_checked` says that the records inside have been validated already (`ottla.storage.rewriting`). After a
+        refusal nothing has been appended.
         """
         if self.failure is not None:
             return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
@@ -282,7 +285,7 @@ class PartitionLog:
     def _write(
         self, buf: memoryview, headers: list[BatchHeader], end_offset: int, leader_epoch: int, now_ms: int
     ) -> AppendRefusal | None:
-        """Write batches that have their offsets, and take note of them."""
+        """Write batches that have their offsets, and update the log's state."""
         length = len(buf)
         segment = self._segments.active
         try:
@@ -309,7 +312,7 @@ class PartitionLog:
         return None
 
     def _end_transaction(self, segment: Segment, header: BatchHeader, data: memoryview) -> None:
-        """A marker was written to `segment`: take note, and put an aborted transaction into the segment's index."""
+        """Update the state for a marker written to `segment`; an aborted transaction goes into the segment's index."""
         ended = self.producers.end_transaction(header, data)
         if ended is None:
             return
@@ -324,13 +327,13 @@ class PartitionLog:
                 f"{error}; an aborted transaction could not be noted. The partition takes no more records until the "
                 f"disk works again and the broker was restarted"
             )
-            # The recovery point must not pass the marker, from which the note is made anew.
+            # The recovery point must stay below the marker, from which the index entry is rebuilt.
             self._flush_failed = True
             return
         self._note_unsynced(segment.txn_index.file.path)
 
     def _storage_failed(self, error: DiskError) -> AppendRefusal:
-        """Refuse an append that the disk did not take. Where its remains could not be cut off, refuse all others."""
+        """Refuse an append that failed on disk. If a partial write could not be truncated, refuse all later ones."""
         try:
             damaged = self._segments.active.log.get().damaged
         except DiskError:
@@ -345,7 +348,7 @@ class PartitionLog:
     # -- rolling
 
     def _roll_due(self, headers: list[BatchHeader], length: int, end_offset: int, now_ms: int) -> bool:
-        """Whether the next append needs a new segment: by size, age, full index, or offsets too far apart."""
+        """Whether the next append needs a new segment: by size, age, full index, or offset range."""
         segment, config = self._segments.active, self.config
         if segment.size > config.segment_bytes - length:
             return True
@@ -365,12 +368,12 @@ class PartitionLog:
         return waited > longest_ms - (config.segment_jitter_ms and self._jitter_ms())
 
     def _jitter_ms(self) -> int:
-        """How much earlier this segment rolls: spread evenly, and the same whenever asked."""
+        """How much earlier this segment rolls: uniformly distributed, and constant for a segment."""
         spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return crc32(f"{self.name}/{self._segments.active.base_offset}".encode()) % spread if spread > 0 else 0
 
     def _roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the log's end. Raises DiskError; the old one then stays the active one."""
+        """Start a new segment at the log's end. Raises DiskError; the old one then stays active."""
         old = self._segments.active
         old.finish()
         self._note_unsynced(old.offset_index.file.path)
@@ -382,14 +385,14 @@ class PartitionLog:
         return segment
 
     def roll(self, now_ms: int) -> bool:
-        """Begin a new segment, where the active one holds anything; says whether. Raises DiskError."""
+        """Start a new segment, unless the active one is empty; returns whether it did. Raises DiskError."""
         if not self._segments.active.size:
             return False
         self._roll(now_ms)
         return True
 
     def _take_snapshot(self) -> None:
-        """Write the producers' state as of the log's end, unless there is a snapshot of it. Raises DiskError."""
+        """Write a producer snapshot as of the log's end, unless there is one. Raises DiskError."""
         offset = self.producers.end_offset
         if offset > self.snapshot_offset:
             path = f"{self.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
@@ -398,19 +401,19 @@ class PartitionLog:
             self._note_unsynced(path)
 
     def note_rebuilt(self, paths: list[str]) -> None:
-        """Files that recovery has made anew: to be forced to disk with the next flush."""
+        """Register files that recovery has rebuilt: the next flush syncs them."""
         for path in paths:
             self._note_unsynced(path)
 
     def _note_unsynced(self, path: str) -> None:
-        """The next flush has to force a small file that was just written, and its name, to the disk."""
+        """The next flush has to sync this small file, which was just written, and its directory entry."""
         self._folder_changed = True
         if self._unsynced is None:
             self._unsynced = []
         self._unsynced.append(path)
 
     def doubt_folder(self) -> None:
-        """The names of files may not be on the disk: the next flush has to force them, too."""
+        """Directory entries may not be synced: the next flush syncs the directory, too."""
         self._folder_changed = True
 
     # -- reading
@@ -423,10 +426,10 @@ class PartitionLog:
         up_to_offset: int | None = None,
         min_one_batch: bool = True,
     ) -> LogRead | ReadRefusal:
-        """A range of one segment that begins with the batch holding `offset`, to be released by whoever sends it.
+        """A range of one segment that begins with the batch holding `offset`; the caller that sends it releases it.
 
-        It holds at most `max_bytes`, but for a first batch that is larger, which is given whole where `min_one_batch`
-        and not at all else; the last batch may be cut off. Nothing from `up_to_offset` on is given.
+        It has at most `max_bytes`; a first batch that is larger is returned whole with `min_one_batch`, and not at all
+        without. The last batch may be truncated. Nothing from `up_to_offset` on is returned.
         """
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
@@ -456,18 +459,18 @@ class PartitionLog:
     def read_batches(
         self, from_offset: int, unreadable: Callable[[UnreadableRange], None] | None = None
     ) -> Iterator[memoryview]:
-        """Each sound batch from the one that holds `from_offset` on, up to the log's end as it is now.
+        """Each intact batch from the one that holds `from_offset` on, up to the log's current end.
 
-        For loading internal topics. `unreadable` is told of each damaged place that is passed over; without it that
-        is a BatchError. Raises DiskError.
+        For loading internal topics. `unreadable` is called for each damaged range that is skipped; without it damage
+        raises BatchError. Raises DiskError.
         """
         told = _refuse if unreadable is None else unreadable
         return self._segments.read_batches(max(from_offset, self.log_start_offset), self.log_end_offset, told)
 
-    # -- finding offsets
+    # -- offset lookups
 
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetTimestamp | ReadRefusal | None:
-        """The first record whose timestamp is at least `timestamp_ms`; None where there is none."""
+        """The first record whose timestamp is at least `timestamp_ms`; None if there is none."""
         try:
             return lookups.first_at_or_after(self._segments.all(), timestamp_ms, self.log_start_offset)
         except DiskError as error:
@@ -476,7 +479,7 @@ class PartitionLog:
             return ReadRefusal(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def offset_of_max_timestamp(self) -> OffsetTimestamp | ReadRefusal | None:
-        """The first record that has the largest timestamp of all; None where there is none."""
+        """The first record that has the largest timestamp of all; None if there is none."""
         try:
             return lookups.newest(self._segments.all())
         except DiskError as error:
@@ -493,12 +496,12 @@ class PartitionLog:
         return self.epochs.end_of(epoch, self.log_end_offset)
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """Take note that this broker became leader with `epoch`: the epoch begins at the log's end."""
+        """Register that this broker became leader with `epoch`: the epoch begins at the log's end."""
         if self.epochs.assign(epoch, self.log_end_offset):
             self._save_epochs()
 
     def _save_epochs(self) -> None:
-        """Write the epochs' file, if the disk lets us; else the next flush tries again."""
+        """Write the leader epoch checkpoint; if that fails the next flush tries again."""
         if not self.epochs.dirty:
             return
         path = f"{self.folder}/{LEADER_EPOCH_FILE}"
@@ -510,7 +513,7 @@ class PartitionLog:
         self._note_unsynced(path)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach into the offsets from `from_offset` to before `to_offset`. DiskError."""
+        """The aborted transactions that overlap [`from_offset`, `to_offset`). Raises DiskError."""
         return self._segments.aborted(from_offset, to_offset)
 
     # -- removing records
@@ -518,7 +521,7 @@ class PartitionLog:
     def delete_records(self, offset: int) -> int | DeleteRefusal:
         """Move the log's start to `offset` (-1: to the high watermark), as DeleteRecords does; returns the new start.
 
-        Segments that lie wholly below go with the next `delete_old_segments`.
+        Segments that lie wholly below are removed by the next `delete_old_segments`.
         """
         if "delete" not in self.config.cleanup_policy:
             return DeleteRefusal(
@@ -538,7 +541,7 @@ class PartitionLog:
         return self.log_start_offset
 
     def raise_log_start(self, offset: int) -> None:
-        """Records below `offset` are not served any more."""
+        """Stop serving records below `offset`."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.high_watermark = max(self.high_watermark, offset)
@@ -546,10 +549,10 @@ class PartitionLog:
             self._save_epochs()
 
     def drop_segments(self, count: int) -> list[str]:
-        """Take the first `count` segments out of the log; returns their renamed files, to be removed later.
+        """Remove the first `count` segments from the log; returns their renamed files, to be deleted later.
 
-        Their ranges that are being sent stay readable. The last segment is never taken. Raises DiskError; what was
-        renamed until then is given with the next call.
+        Ranges of them that are being sent stay readable. The last segment is never removed. Raises DiskError; files
+        renamed by then are returned by the next call.
         """
         for _ in range(min(count, len(self._segments) - 1)):
             self._drop_first()
@@ -561,22 +564,24 @@ class PartitionLog:
         try:
             self._renamed.extend(segment.mark_deleted())
         finally:
-            # It goes with its log file, which is renamed first; other files left behind the next start removes.
+            # A segment is removed once its log file, the first to be renamed, is; the next start deletes its other
+            # files.
             if segment.log.suffix.endswith(DELETED_SUFFIX):
                 self._segments.pop_first()
                 base_offset = self._segments.first.base_offset
                 self.raise_log_start(base_offset)
                 self._folder_changed = True
-                # Not to the log's start: what lies below it in this segment tells where the log ends after a crash.
+                # Not to the log's start: after a crash the records below it in this segment are needed to find the
+                # log's end.
                 self.recovery_point = max(self.recovery_point, base_offset)
         self._renamed.extend(self._drop_snapshot(segment.base_offset))
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> list[str]:
-        """Put `new`, whose files end in `.swap` and are on the disk, in the place of `old`, which the log must hold.
+        """Replace the segments `old`, which must be in the log, by `new`, whose files end in `.swap` and are synced.
 
-        Returns the renamed files of the old ones, to be removed later; their ranges that are being sent stay readable.
-        A stop at any step leaves what the next start completes. Raises DiskError; nothing can be appended then until
-        the log is opened anew.
+        Returns the renamed files of the old segments, to be deleted later; ranges of them that are being sent stay
+        readable. If the broker stops at any step, the next start completes the replacement. Raises DiskError; appends
+        are then refused until the log is reopened.
         """
         renamed: list[str] = []
         try:
@@ -593,11 +598,11 @@ class PartitionLog:
         return renamed
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether the log still has these segments, one behind the other."""
+        """Whether the log still has these segments, consecutively."""
         return not self.closed and self._segments.holds(segments)
 
     def create_compacted(self, base_offset: int, size: int, entries: tuple[int, int]) -> Segment:
-        """A segment of the log whose files end in `.swap` yet; `entries` are those of the two indexes."""
+        """A segment of the log whose files still end in `.swap`; `entries` are the entry counts of the two indexes."""
         resources = self._resources
         segment = Segment(resources.files, resources.index_memory, self.folder, base_offset, size, 0, SWAP_SUFFIX)
         segment.offset_index.entries, segment.time_index.entries = entries
@@ -612,9 +617,9 @@ class PartitionLog:
         return [path + DELETED_SUFFIX]
 
     def truncate_to(self, offset: int, now_ms: int) -> list[str]:
-        """Drop the records from `offset` on, as a follower does; returns renamed files, to be removed later.
+        """Remove the records from `offset` on, as a follower does; returns renamed files, to be deleted later.
 
-        Raises DiskError and BatchError; nothing can be appended then until the log is opened anew.
+        Raises DiskError and BatchError; appends are then refused until the log is reopened.
         """
         if offset >= self.log_end_offset:
             return []
@@ -642,7 +647,7 @@ class PartitionLog:
         self.producers.end_offset = self.log_end_offset
         self.snapshot_offset = snapshots.newest
 
-    # -- to the disk
+    # -- flushing
 
     @property
     def unflushed_records(self) -> int:
@@ -650,31 +655,31 @@ class PartitionLog:
         return self._unflushed_records
 
     def note_created(self) -> None:
-        """The folder was just made: its files are forced to disk with the first flush."""
+        """The directory was just created: the first flush syncs its files."""
         self._folder_changed = True
         if self.topic_id is not None:
             self._note_unsynced(f"{self.folder}/{PARTITION_METADATA_FILE}")
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """The topic has this id; from now on the folder, which named none, does so, too. Raises DiskError."""
+        """Set the topic's id, and write it to the directory, which had none. Raises DiskError."""
         self._note_unsynced(write_partition_metadata(self._resources.disk, self.folder, topic_id))
         self.topic_id = topic_id
 
     @property
     def closed_unflushed(self) -> bool:
-        """Whether records of closed segments are not on the disk: as in Kafka they are forced soon after a roll."""
+        """Whether closed segments have unflushed records: as in Kafka they are flushed soon after a roll."""
         return self.recovery_point < self._segments.active.base_offset
 
     def flush_needed(self) -> bool:
-        """Whether there is anything to force to the disk; never after a flush has failed."""
+        """Whether there is anything to flush; never after a flush has failed."""
         if self._flush_failed:
             return False
         return self.recovery_point < self.log_end_offset or self._folder_changed or self._unsynced is not None
 
     def begin_flush(self) -> FlushJob | None:
-        """What has to be forced to the disk; None where nothing has. Run it in a thread, then `end_flush`.
+        """The job for a flush; None if there is nothing to flush. Run it in a thread, then call `end_flush`.
 
-        Raises DiskError where a file cannot be opened.
+        Raises DiskError if a file cannot be opened.
         """
         if not self.flush_needed():
             return None
@@ -696,7 +701,7 @@ class PartitionLog:
         return job
 
     def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
-        """Take in the outcome of a flush. After a failed one nobody knows what is on the disk: no more appends."""
+        """Handle the result of a flush. After a failure it is unknown what is on disk: refuse appends."""
         job.release()
         if error is not None and may_be_repeated(error):
             self._unsynced = [*job.paths, *(self._unsynced or ())] or None
@@ -715,7 +720,7 @@ class PartitionLog:
         self.last_flush_ms = now_ms
 
     def flush(self, now_ms: int = 0) -> int:
-        """Force everything to the disk, here and now; returns the bytes forced. Raises DiskError."""
+        """Flush everything synchronously; returns the bytes flushed. Raises DiskError."""
         job = self.begin_flush()
         if job is None:
             return 0
@@ -728,11 +733,13 @@ class PartitionLog:
         return job.unflushed_bytes
 
     def apply_config(self, config: LogConfig) -> None:
-        """From now on these settings hold."""
+        """Apply new settings."""
         self.config = config
 
     def prepare_close(self) -> None:
-        """Complete indexes and producer snapshot, so that the next start needs no recovery. Raises DiskError."""
+        """Complete the indexes and write a producer snapshot, so that the next start needs no recovery. Raises
+        DiskError.
+        """
         is_indexed = self.indexed_end_offset == self.log_end_offset
         if self.flush_needed() or self.producers.end_offset > self.snapshot_offset or not is_indexed:
             active = self._segments.active
@@ -750,7 +757,7 @@ class PartitionLog:
         self._segments.close()
 
     def close(self, now_ms: int = 0) -> int:
-        """Complete and flush everything, and close the files; returns the bytes forced. Raises DiskError."""
+        """Complete and flush everything, and close the files; returns the bytes flushed. Raises DiskError."""
         if self.closed:
             return 0
         try:

@@ -26,12 +26,12 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start_offset:
             found = _search(segment, segment.indexed_position(from_offset), timestamp, start_offset)
             if found is not None:
                 return found
-            # Only records below the log's start were late enough (Apache Kafka gives up here).
+            # Only records below the log's start were late enough (Apache Kafka gives up here, too).
     return None
 
 
 def newest(segments: Sequence[Segment]) -> OffsetTimestamp | None:
-    """The first record that has the largest timestamp of all; None where no record has a timestamp. Raises as above."""
+    """The first record that has the largest timestamp of all; None if no record has a timestamp. Raises as above."""
     best: Segment | None = None
     largest = NO_TIMESTAMP
     for segment in segments:
@@ -67,7 +67,7 @@ def _in_batch(file: DiskFile, place: Place, timestamp: int, start_offset: int) -
         )
     header = parse_batch_header(data)
     if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
-        # Every record has the batch's timestamp, and the caller saw that it is late enough.
+        # Every record has the batch's timestamp, which the caller found to be late enough.
         return OffsetTimestamp(
             header.max_timestamp, max(header.base_offset, start_offset), header.partition_leader_epoch
         )

@@ -1,4 +1,4 @@
-"""All logs of a broker: opening and closing them, creating and deleting, and the work that goes on behind them."""
+"""All logs of a broker: opening and closing, creating and deleting, and their background work."""
 
 from __future__ import annotations
 
@@ -48,35 +48,35 @@ from ottla.storage.topic_settings import TopicSettingsKeeper
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
-#: Logs that are forced together when all are closed.
+#: Logs that are flushed in parallel when all are closed.
 FLUSHES_AT_CLOSE: Final = 16
-#: Told when a folder has failed: the keys of its partitions, and whether it was the last one that worked.
+#: Callback for a failed log directory: the keys of its partitions, and whether it was the last working one.
 FolderFailed = Callable[[list[TopicPartitionKey], bool], None]
-#: A folder that is suspected again within this time is not probed again.
+#: A log directory is probed at most once in this time.
 PROBE_AGAIN_MS: Final = 1_000
-#: Retention is looked at for the first time so long after the start, as in Kafka.
+#: Delay of the first retention check after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000
-#: So often retention of a log waits for the disk to tell it of old segments, before it waits on the loop.
+#: Times that retention of a log lets a disk thread read cold segments first, before it reads them on the loop.
 MOST_COLD_ROUNDS: Final = 8
-#: What recovery and background work had to say, kept until somebody takes it.
+#: Messages of recovery and background work that are kept until they are taken.
 NOTES_KEPT: Final = 1_000
-#: Open files of segments: never fewer than this, and at most half of what the process may have open.
+#: Lower limit of open segment files; the upper one is half of what the process may have open.
 LEAST_OPEN_FILES: Final = 64
 
 
 @dataclass(slots=True, frozen=True)
 class FoundPartition:
-    """A partition whose folder was there at the start."""
+    """A partition whose directory existed at the start."""
 
     topic: str
     topic_id: UUID | None
     partition: int
-    #: The newest leader epoch in its log, -1 where there is none: whoever adopts it leads with a later one.
+    #: The newest leader epoch in its log, -1 if there is none: a broker that adopts it leads with a later one.
     leader_epoch: int = -1
 
 
 class FolderContent(NamedTuple):
-    """A folder as it is now: where it is, why it is out of service (None: it is not), its logs."""
+    """The present state of a log directory: its path, why it is out of service (None: in service), its logs."""
 
     path: str
     absolute_path: str
@@ -85,10 +85,10 @@ class FolderContent(NamedTuple):
 
 
 class LogManager:
-    """The logs of one broker, in one or several folders.
+    """The logs of one broker, in one or several log directories.
 
-    `config_of` tells a topic's settings. Use it from the event loop only; `maintain` hands what takes long to
-    `executor`. `open` must be called first, `close` last.
+    `config_of` returns a topic's settings. Use it from the event loop only; `maintain` passes slow work to `executor`.
+    `open` must be called first, `close` last.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class LogManager:
         self._folders = [LogFolder(disk, path.rstrip("/") or "/") for path in log_dirs]
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
         self._homes: dict[TopicPartitionKey, LogFolder] = {}
-        #: How many logs each folder holds, by its path.
+        #: How many logs each log directory holds, by its path.
         self._homes_count: Counter[str] = Counter()
         self._resources = LogResources(
             disk,
@@ -121,7 +121,7 @@ class LogManager:
         self._removals = Removals(disk, executor, self._note)
         self._flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         self.on_flushed: Flushed = lambda log, size, error: None
-        #: Told of the partitions that went with a folder, and whether another folder is left.
+        #: Called with the partitions of a failed log directory, and whether that was the last working one.
         self.on_folder_failed: FolderFailed = lambda gone, is_last: None
         self._probing: set[str] = set()
         self._probed_ms: dict[str, int] = {}
@@ -129,7 +129,7 @@ class LogManager:
         self._deletions = 0
         self._opened = False
         self._cleaner_executor = cleaner_executor
-        #: Compaction; its threads are its own where `cleaner_executor` is given.
+        #: Compaction; it has threads of its own if `cleaner_executor` is given.
         self.cleaner = LogCleaner(
             disk,
             clock,
@@ -140,19 +140,19 @@ class LogManager:
             self._note,
             randomness=randomness,
         )
-        #: Keeps the topics' settings beside their records.
+        #: Stores the topics' settings beside their records.
         self.topic_settings = TopicSettingsKeeper(disk, executor, self._logs, self._note)
-        #: What the operator should know (what recovery cut, what failed in the background); take and clear it.
+        #: Messages to the operator (what recovery removed, what failed in the background); take and clear them.
         self.notes: list[str] = []
-        #: Partitions whose folders are there and could not be opened, each for what lies in it.
+        #: Partitions whose directories exist but cannot be opened because of their contents.
         self.unreadable: set[TopicPartitionKey] = set()
 
     # -- start
 
     def lock(self) -> StorageRefusal | None:
-        """Lock all folders; `open` does it too. After a refusal none is locked.
+        """Lock all log directories; `open` does it too. After a refusal none is locked.
 
-        A folder that the disk does not give is left alone, as long as another is there; one that is in use refuses.
+        One with a disk error is left out, as long as another works; one that is in use leads to a refusal.
         """
         paths: dict[str, str] = {}
         for folder in self._folders:
@@ -179,13 +179,13 @@ class LogManager:
         )
 
     def open(self) -> StorageRefusal | None:
-        """Lock the folders and open every log in them, recovering those that were not closed cleanly."""
+        """Lock the log directories and open every log in them, recovering those that were not closed cleanly."""
         refusal = self.lock() or self._open_folders()
         if refusal is not None:
             self._release_folders()
             return refusal
         if self._settings.flush_on_ack:
-            # What a killed process left in the page cache may be served, and so must not be lost any more.
+            # Data that a killed process left in the page cache may be served, and must not be lost any more.
             self._flush_all(set(), closing=False)
         now_ms = self._clock.now_ms()
         settings = self._settings
@@ -225,7 +225,9 @@ class LogManager:
         return refusal
 
     def _find_partitions(self, folder: LogFolder) -> list[tuple[TopicPartitionKey, LogPlace]]:
-        """The logs in a folder, and what its checkpoints say of them; what was being deleted is removed soon."""
+        """The logs in a log directory, with their checkpoints; directories whose deletion was interrupted are removed
+        soon.
+        """
         now_ms = self._clock.now_ms()
         for note in folder.read_checkpoints():
             self._note(note)
@@ -237,7 +239,7 @@ class LogManager:
                     self._removals.add(now_ms, path)
                 elif not name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
                     key = parse_partition_folder(name)
-                    # The log of a KRaft quorum is no partition of a topic; Apache Kafka's LogManager skips it, too.
+                    # The log of a KRaft quorum is not a topic's partition; Apache Kafka's LogManager skips it, too.
                     is_partition = key is not None and key[0] != CLUSTER_METADATA_TOPIC
                     if key is not None and is_partition and self._disk.is_dir(path):
                         found.append((key, self._place(folder, key, path)))
@@ -259,7 +261,7 @@ class LogManager:
         )
 
     def _load(self, places: list[list[LogPlace]]) -> None:
-        """Open the logs of all folders; a folder of which something cannot be read is out of service."""
+        """Open the logs of all log directories; one with a read error is out of service."""
         loaded = load_logs(
             self._resources, self._executor, places, self._settings.recovery_threads, self._clock.now_ms()
         )
@@ -282,7 +284,7 @@ class LogManager:
                 self._drop_logs(folder)
 
     def _drop_logs(self, folder: LogFolder) -> list[TopicPartitionKey]:
-        """Take the logs of a folder out of service; ranges that are being sent stay readable."""
+        """Take the logs of a log directory out of service; ranges that are being sent stay readable."""
         gone = [key for key, home in self._homes.items() if home is folder]
         for key in gone:
             self._leave_home(key)
@@ -307,11 +309,11 @@ class LogManager:
         for folder in self._folders:
             folder.release()
 
-    # -- whose folders these are
+    # -- ownership of log directories
 
     @property
     def stored_identity(self) -> MetaProperties:
-        """Cluster and broker id that the folders' `meta.properties` name; None where they name none. After `open`."""
+        """Cluster and broker id in the log directories' `meta.properties`; None if they name none. After `open`."""
         metas = [folder.meta for folder in self._folders]
         return MetaProperties(
             next((meta.cluster_id for meta in metas if meta.cluster_id is not None), None),
@@ -320,11 +322,11 @@ class LogManager:
 
     @property
     def was_clean(self) -> bool:
-        """Whether all folders were closed cleanly the last time (or are new)."""
+        """Whether all log directories were closed cleanly the last time (or are new)."""
         return all(folder.clean or not folder.recovery for folder in self._folders)
 
     def claim(self, cluster_id: str, broker_id: int) -> StorageRefusal | None:
-        """Write the ids into the folders that name none; refuse where a folder belongs to others."""
+        """Write the ids into log directories that name none; refuse if one belongs to another cluster or broker."""
         for folder in self._folders:
             meta = folder.meta
             if meta.cluster_id is not None and meta.cluster_id != cluster_id:
@@ -347,18 +349,18 @@ class LogManager:
                 self._fail(folder, str(error))
         return self._refuse_if_all_failed()
 
-    # -- folders that fail
+    # -- failing log directories
 
     def _live(self) -> list[LogFolder]:
         return [folder for folder in self._folders if folder.failure is None]
 
     @property
     def failed_folders(self) -> list[str]:
-        """The folders that are out of service."""
+        """The log directories that are out of service."""
         return [folder.path for folder in self._folders if folder.failure is not None]
 
     def contents(self) -> list[FolderContent]:
-        """Each folder with its logs."""
+        """Each log directory with its logs."""
         by_folder: dict[str, list[PartitionLog]] = {folder.path: [] for folder in self._folders}
         for key, home in self._homes.items():
             by_folder[home.path].append(self._logs[key])
@@ -368,7 +370,7 @@ class LogManager:
         ]
 
     def suspect(self, log: PartitionLog) -> None:
-        """The disk refused something of this log: find out, in a disk thread, whether its whole folder is gone."""
+        """Handle a disk error of this log: probe its log directory in a disk thread."""
         home = self._homes.get((log.topic, log.partition))
         if home is not None:
             self._probe_soon(home)
@@ -391,7 +393,7 @@ class LogManager:
         self._executor.call(folder.probe, done)
 
     def _fail(self, folder: LogFolder, reason: str) -> None:
-        """A folder goes, with what lies in it; the others stay."""
+        """Take a log directory and its partitions out of service; the others stay."""
         if folder.failure is not None:
             return
         folder.failure = reason
@@ -403,12 +405,12 @@ class LogManager:
 
     @property
     def found(self) -> list[FoundPartition]:
-        """Every partition that there is, with the topic id its folder names: for adoption into the cluster."""
+        """Every partition, with the topic id that its directory names: for adoption into the cluster."""
         return [FoundPartition(log.topic, log.topic_id, log.partition, log.leader_epoch) for log in self._logs.values()]
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id that any log remembers, -1 where none does."""
+        """The highest producer id in any log, -1 if there is none."""
         return max((entry.producer_id for log in self._logs.values() for entry in log.producers), default=-1)
 
     def logs(self) -> Iterable[PartitionLog]:
@@ -416,18 +418,20 @@ class LogManager:
         return self._logs.values()
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """A partition's log; None where this broker has none."""
+        """A partition's log; None if this broker has none."""
         return self._logs.get((topic, partition))
 
     @property
     def unflushed_bytes(self) -> int:
-        """Bytes of batches that are not known to be on the disk."""
+        """Size of the batches that are not known to be synced, in bytes."""
         return sum(log.unflushed_bytes for log in self._logs.values())
 
     def create(
         self, topic: str, topic_id: UUID | None, partition: int, log_config: LogConfig | None = None
     ) -> PartitionLog:
-        """Make a partition's log in the folder that holds the fewest, or give the one that is there. DiskError."""
+        """Create a partition's log in the log directory that holds the fewest, or return the existing one. Raises
+        DiskError.
+        """
         key = (topic, partition)
         log = self._logs.get(key)
         if log is not None:
@@ -436,7 +440,7 @@ class LogManager:
             return log
         self.unreadable.discard(key)
         if any(home.names(key) for home in self._live()):
-            # Of a former partition of this name; after a kill it would be taken to be about the new one.
+            # Entries of a deleted partition of this name; after a kill they would be applied to the new one.
             self._checkpoint(RECOVERY_POINT_FILE, wait=True)
             self._checkpoint(LOG_START_FILE, wait=True)
             self._checkpoint(CLEANER_FILE, wait=True)
@@ -456,8 +460,8 @@ class LogManager:
         return log
 
     def _make_room(self, folder: LogFolder, topic: str, partition: int) -> None:
-        """What has a new partition's name, since it could not be renamed when it was deleted, goes aside: with another
-        of that name in another folder the broker would not start any more.
+        """Rename a directory with a new partition's name, left because it could not be renamed on deletion: with a
+        second one of that name in another log directory the broker would refuse to start.
         """
         path = f"{folder.path}/{topic}-{partition}"
         if not self._disk.exists(path):
@@ -477,7 +481,7 @@ class LogManager:
         return f"{folder.path}/{renamed_folder_name(topic, partition, unique, suffix)}"
 
     def set_aside(self, topic: str, topic_id: UUID, partition: int) -> bool:
-        """Leave a log alone, where its folder names another topic's id: it is closed, and nothing in it changes.
+        """Close a log whose directory names another topic's id, and leave its contents alone.
 
         Raises DiskError.
         """
@@ -493,7 +497,7 @@ class LogManager:
         return True
 
     def set_stray_aside(self, topic: str, partition: int) -> None:
-        """Leave the log of a partition alone that the cluster does not place here. Raises DiskError."""
+        """Close a stray log (the cluster does not place its partition here) and leave it alone. Raises DiskError."""
         log = self._logs.get((topic, partition))
         if log is None:
             return
@@ -512,7 +516,7 @@ class LogManager:
         log.close(self._clock.now_ms())
 
     def _undo_create(self, folder: LogFolder, path: str, error: DiskError) -> None:
-        """Raises the error, unless the folder as a whole has failed and another is left to be tried."""
+        """Raise the error, unless the whole log directory has failed and another one can be tried."""
         try:
             self._disk.remove_tree(path)
         except DiskError as also:
@@ -535,9 +539,9 @@ class LogManager:
         return min(self._live() or self._folders, key=lambda folder: self._homes_count[folder.path])
 
     def delete(self, topic: str, partition: int) -> bool:
-        """Take a partition's log out of service and rename its folder, which is removed later; False: no such log.
+        """Take a partition's log out of service and rename its directory, which is removed later; False: no such log.
 
-        Raises DiskError where the folder cannot be renamed; the log is out of service then, too.
+        Raises DiskError if the directory cannot be renamed; the log is out of service then, too.
         """
         key = (topic, partition)
         log = self._logs.pop(key, None)
@@ -553,12 +557,12 @@ class LogManager:
         return True
 
     def apply_settings(self, settings: StorageSettings) -> None:
-        """From now on these settings hold, but for the number of open files, which is settled at the start."""
+        """Apply new settings, except for the number of open files, which is fixed at the start."""
         self._settings = settings
         self._resources.producer_expiration_ms = settings.producer_expiration_ms
 
     def apply_config(self, topic: str, log_config: LogConfig) -> None:
-        """From now on these settings hold for the topic's logs."""
+        """Apply new settings to the topic's logs."""
         for log in self._logs.values():
             if log.topic == topic:
                 log.apply_config(log_config)
@@ -566,7 +570,7 @@ class LogManager:
     # -- background work
 
     def maintain(self, now_ms: int) -> None:
-        """Do what is due: flushes, retention, checkpoints, removals, forgetting of producers. Call it every second."""
+        """Do what is due: flushes, retention, checkpoints, removals, expiry of producers. Call it every second."""
         if not self._opened:
             return
         settings = self._settings
@@ -590,27 +594,27 @@ class LogManager:
                 self._checkpoint(name, wait=False)
 
     def _is_due(self, name: str, now_ms: int, interval_ms: int) -> bool:
-        # A wall clock that was set back must not put work off by more than its interval.
+        # A wall clock that was set back must not delay work by more than its interval.
         if now_ms < self._due[name] <= now_ms + interval_ms:
             return False
         self._due[name] = now_ms + interval_ms
         return True
 
     def apply_retention(self, now_ms: int) -> None:
-        """Delete the segments whose time is over, in all logs."""
+        """Delete the segments that are past retention, in all logs."""
         for key, log in self._logs.items():
-            # What is being compacted must stay until that is done; then it is its turn.
+            # Segments being compacted must stay until the round is over; retention comes after it.
             if not self.cleaner.is_cleaning(key):
                 self._delete_old_segments(log, now_ms)
 
     def _delete_old_segments(self, log: PartitionLog, now_ms: int, rounds_left: int = MOST_COLD_ROUNDS) -> None:
-        """Delete them here and now, or once a disk thread has read what tells their age."""
+        """Delete them now, or once a disk thread has read the timestamps that determine their age."""
         try:
             cold = without_waiting(lambda: confirm_expired(log, now_ms)) if rounds_left else ()
             if cold:
                 self._executor.call(
                     partial(bring, self._disk, cold),
-                    # Where no thread reads them, they have time until the next check.
+                    # If no thread can read them, they wait for the next check.
                     lambda _, error: None if error else self._again(log, now_ms, rounds_left - 1),
                 )
                 return
@@ -624,20 +628,20 @@ class LogManager:
             self._delete_old_segments(log, now_ms, rounds_left)
 
     def _discard(self, log: PartitionLog, renamed: list[str]) -> None:
-        """Remove these files of the log when `file.delete.delay.ms` is over."""
+        """Remove these files of the log after `file.delete.delay.ms`."""
         due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
         for path in renamed:
             self._removals.add(due_ms, path)
 
     def _on_cleaned(self, key: TopicPartitionKey) -> None:
-        """A log was compacted: take note how far, and delete what is too old now if it is to be deleted, too."""
+        """A log was compacted: store how far, and apply retention if its policy also says delete."""
         log = self._logs.get(key)
         if log is not None and not log.closed:
             self._checkpoint(CLEANER_FILE, wait=False)
             self._delete_old_segments(log, self._clock.now_ms())
 
     def _in_background(self, work: Callable[[], None], folder: LogFolder | None = None) -> None:
-        """Do it in a disk thread; where that fails, look whether the folder it concerns still works."""
+        """Run it in a disk thread; if that fails, probe the log directory concerned."""
 
         def done(_: None, error: BaseException | None) -> None:
             if error is None:
@@ -650,7 +654,7 @@ class LogManager:
         self._executor.call(work, done)
 
     def flush_soon(self, log: PartitionLog) -> None:
-        """Force a log to the disk in a disk thread, and tell `on_flushed`."""
+        """Flush a log in a disk thread, and call `on_flushed`."""
         self._flushes.add([log])
 
     def _flushed(self, log: PartitionLog, size: int, error: BaseException | None) -> None:
@@ -663,7 +667,7 @@ class LogManager:
     # -- checkpoints
 
     def checkpoint(self) -> None:
-        """Write all checkpoints, here and now. Raises DiskError."""
+        """Write all checkpoints synchronously. Raises DiskError."""
         for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
             self._checkpoint(name, wait=True)
 
@@ -693,9 +697,9 @@ class LogManager:
     # -- stop
 
     def close(self) -> int:
-        """Complete, force and close all logs, and mark the stop as clean; returns the bytes that were forced.
+        """Complete, flush and close all logs, and mark the stop as clean; returns the bytes flushed.
 
-        Waits for the disk. What fails is told in `notes`; its folder is then recovered at the next start.
+        Blocks on the disk. Failures are reported in `notes`; their log directory is then recovered at the next start.
         """
         if not self._opened:
             self._release_folders()
@@ -721,7 +725,7 @@ class LogManager:
         return forced
 
     def _flush_all(self, failed: set[LogFolder], *, closing: bool) -> int:
-        """Force everything to the disk with all disk threads, some logs at a time."""
+        """Flush everything with all disk threads, some logs at a time."""
         forced = 0
         now_ms = self._clock.now_ms()
         waiting = list(self._logs.items())

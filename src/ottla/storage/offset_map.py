@@ -1,9 +1,9 @@
-"""The newest offset of each key of a stretch of log, within a bound of memory.
+"""The newest offset of each key in a range of the log, within a memory limit.
 
-There are two kinds of map. A `TableMap` is one as Kafka's: 24 bytes a key in one buffer, a digest of 16 and the offset.
-It needs compiled code (`ottla.records.keys`). Without that, a `DictMap` is faster by far than anything else that Python
-can do per key, but takes more memory for each: what an entry takes is counted, so that
-`log.cleaner.dedupe.buffer.size` holds, and a round of cleaning covers fewer keys.
+There are two kinds of map. A `TableMap` is like Kafka's: 24 bytes per key in one buffer, a digest of 16 and the offset.
+It needs compiled code (`ottla.records.keys`). Without that, a `DictMap` is by far the fastest that Python can do per
+key, but uses more memory for each: the memory of an entry is counted, so that `log.cleaner.dedupe.buffer.size` holds,
+and a round of cleaning covers fewer keys.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from typing import Final, NamedTuple, Protocol
 from ottla.records import keys as keys_of_records
 from ottla.storage.key_scan import scan_keys
 
-#: A dict keeps longer keys as a digest, which is longer than any key that is kept as it is.
+#: Longer keys are stored as a digest, which is longer than any key that is stored as it is.
 LONGEST_KEPT_KEY: Final = 32
 _DIGEST_BYTES: Final = LONGEST_KEPT_KEY + 1
-#: What CPython takes per entry: its share of the dict at the moment when that grows (20 bytes for each of 2^k places,
-#: two thirds of them used, and twice as many in the new one), the offset, the head of the bytes object and its padding.
+#: What CPython needs per entry: its share of the dict while that grows (20 bytes for each of 2^k slots, two thirds of
+#: them used, and twice as many in the new one), the offset, the bytes object's header and padding.
 ENTRY_BYTES: Final = 90 + 32 + 33 + 8
-#: What a place of a table takes: a digest of 16 bytes, an offset of 8.
+#: Size of a slot of a table: a digest of 16 bytes, an offset of 8.
 PLACE_BYTES: Final = 24
 
-#: The setting may be any number, as in Apache Kafka; a map that is never filled would clean nothing.
+#: The setting may be any number, as in Apache Kafka; a map with no usable slots would clean nothing.
 LEAST_LOAD_FACTOR: Final = 0.01
 
 Keys = Sequence[bytes | None]
 
 
 class Sieved(NamedTuple):
-    """Which of a batch's records stay."""
+    """Which of a batch's records are kept."""
 
-    #: How many stay, and how many of those are tombstones.
+    #: How many are kept, and how many of those are tombstones.
     kept: int
     tombstones: int
-    #: The largest timestamp delta of those that stay; of no meaning where none does.
+    #: The largest timestamp delta of those kept; undefined if none is.
     largest_delta: int
-    #: For each record 1 where it stays, 0 else.
+    #: For each record 1 if it is kept, 0 otherwise.
     stays: bytes | bytearray
-    #: Begin and end of each stretch of records that stay, one after the other, in bytes of the uncompressed records.
+    #: Begin and end of each run of kept records, in order, in bytes of the uncompressed records.
     stretches: Sequence[int]
 
 
 class OffsetMap(Protocol):
-    """Keys and the newest offset of each, taken from uncompressed records of format 2. Not for two threads at once."""
+    """Keys and the newest offset of each, from uncompressed records of format 2. Not thread-safe."""
 
     latest_offset: int
-    """The last offset that was taken in, -1 before."""
+    """The last offset added, -1 before."""
 
     def __len__(self) -> int:
         """How many keys there are."""
@@ -59,19 +59,20 @@ class OffsetMap(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """About how many bytes of memory it takes."""
+        """Estimated memory, in bytes."""
         ...
 
     def has_room(self, count: int) -> bool:
-        """Whether so many keys more fit in; an empty map takes any one batch, so that cleaning goes on."""
+        """Whether this many more keys fit; an empty map accepts any one batch, so that cleaning makes progress."""
         ...
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
-        """Take in the keys of those records whose offsets are at least `start_offset`. Raises BatchError."""
+        """Add the keys of the records whose offsets are at least `start_offset`. Raises BatchError."""
         ...
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
-        """Which records stay: those above `latest_offset` and the newest of each key, but no tombstone when `expired`.
+        """Which records to keep: those above `latest_offset` and the newest of each key, but no tombstones if
+        `expired`.
 
         Raises BatchError.
         """
@@ -79,7 +80,7 @@ class OffsetMap(Protocol):
 
 
 def new_map(memory_bytes: int, load_factor: float, most_keys: int, secret: tuple[int, int]) -> OffsetMap:
-    """A map for at most `most_keys` keys; `secret` is two random numbers of 64 bits that nobody can guess."""
+    """A map for at most `most_keys` keys; `secret` is two unpredictable random numbers of 64 bits."""
     load_factor = min(1.0, max(LEAST_LOAD_FACTOR, load_factor))
     if keys_of_records.COMPILED:
         return TableMap(memory_bytes, load_factor, most_keys, secret)
@@ -87,7 +88,7 @@ def new_map(memory_bytes: int, load_factor: float, most_keys: int, secret: tuple
 
 
 class TableMap:
-    """A table in one buffer."""
+    """A hash table in one buffer."""
 
     __slots__ = ("_limit", "_secret", "_table", "_used", "latest_offset")
 
@@ -99,9 +100,9 @@ class TableMap:
         self._limit = self._make(places, load_factor)
 
     def _make(self, places: int, load_factor: float) -> int:
-        # The system gives the pages, all zero, as they are written to; a bytearray would be filled at once.
+        # The system allocates zeroed pages on first write; a bytearray would be filled at once.
         self._table = memoryview(mmap(-1, places * PLACE_BYTES)).cast("Q")
-        # One place stays free, so that a search ends.
+        # One slot stays free, so that a probe ends.
         return min(int(places * load_factor), places - 1)
 
     def __len__(self) -> int:
@@ -137,7 +138,7 @@ class DictMap:
     def __init__(self, memory_bytes: int, load_factor: float = 1.0) -> None:
         self._bytes_limit = int(memory_bytes * load_factor)
         self._offsets: dict[bytes, int] = {}
-        #: About how many bytes the kept keys have.
+        #: Estimated size of the stored keys, in bytes.
         self.keys_bytes = 0
         self.latest_offset = -1
 
@@ -173,7 +174,7 @@ class DictMap:
             self.keys_bytes += new * sum(map(len, filter(None, kept))) // len(kept) + 1
 
     def finder(self) -> Callable[[Keys], list[int]]:
-        """A function that gives the newest offset of each of the keys, -1 for one that is not known."""
+        """A function that returns the newest offset of each of the keys, -1 for unknown ones."""
         get = self._offsets.get
 
         def find(keys: Keys) -> list[int]:
@@ -214,16 +215,16 @@ class DictMap:
 
 
 def _offsets(base_offset: int, offset_deltas: Sequence[int]) -> Sequence[int]:
-    """The records' offsets, from their distances to the batch's base offset."""
+    """The records' offsets, from their deltas to the batch's base offset."""
     count = len(offset_deltas)
     if offset_deltas and offset_deltas[-1] - offset_deltas[0] == count - 1:
-        # They rise, so none is left out.
+        # They increase, so none is left out.
         return range(base_offset + offset_deltas[0], base_offset + offset_deltas[0] + count)
     return [base_offset + delta for delta in offset_deltas]
 
 
 def _kept(keys: Keys) -> Keys:
-    """The keys as a dict keeps them: long ones as their digests."""
+    """The keys as the dict stores them: long ones as digests."""
     try:
         longest = max(map(len, keys), default=0)  # type: ignore[arg-type]
     except TypeError:

@@ -1,4 +1,4 @@
-"""Snapshot files of producer state in a partition's folder, and making the state anew from them and the log."""
+"""Producer snapshot files in a partition directory, and rebuilding the producers' state from them and the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.storage.producer_state import ProducerState
 from ottla.storage.scan import ScannedBatch
 from ottla.storage.segment import Segment
 
-#: An expiration time that is never over.
+#: An expiration time that never passes.
 NEVER_MS: Final = 2**63 - 1
 
 #: Producer epoch and first sequence number.
@@ -30,25 +30,25 @@ _ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_AT + 1
 
 
 class ProducerSnapshots:
-    """The snapshot files of one partition, by the offsets they stand for."""
+    """The snapshot files of one partition, by their offsets."""
 
     __slots__ = ("_disk", "_folder", "offsets")
 
     def __init__(self, disk: Disk, folder: str, names: Sequence[str]) -> None:
         self._disk = disk
         self._folder = folder
-        #: In order.
+        #: Increasing.
         self.offsets = sorted(offsets_of(names, SNAPSHOT_SUFFIX))
 
     @property
     def newest(self) -> int:
-        """Offset of the newest snapshot, 0 where there is none."""
+        """Offset of the newest snapshot, 0 if there is none."""
         return self.offsets[-1] if self.offsets else 0
 
     def load_newest(self, state: ProducerState, at_most: int, now_ms: int, expiration_ms: int) -> None:
-        """Set `state` from the newest whole snapshot up to `at_most`; newer and damaged ones are removed. DiskError.
+        """Load `state` from the newest intact snapshot up to `at_most`; newer and damaged ones are removed. DiskError.
 
-        Where there is none, the state is empty, with end offset 0.
+        If there is none, the state is empty, with end offset 0.
         """
         state.clear()
         while self.offsets:
@@ -60,9 +60,9 @@ class ProducerSnapshots:
             self._disk.remove(path)
 
     def peek(self, state: ProducerState, at_most: int, now_ms: int) -> None:
-        """Set `state` from the newest whole snapshot up to `at_most`, or empty; no file is touched. Raises DiskError.
+        """Load `state` from the newest intact snapshot up to `at_most`, or empty; no file is changed. Raises DiskError.
 
-        Nobody is forgotten for having been silent.
+        No producer is expired.
         """
         state.clear()
         for offset in reversed(self.offsets):
@@ -72,7 +72,7 @@ class ProducerSnapshots:
 
 
 def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:
-    """Take a batch of the log into the state, unless it is in it already."""
+    """Apply a batch of the log to the state, unless it is included already."""
     if batch.magic == MAGIC and batch.last_offset >= state.end_offset:
         data = batch.data
         if batch.producer_id < 0:
@@ -89,8 +89,8 @@ def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:
 def sound_batches(
     segments: Sequence[Segment], from_offset: int, to_number: int | None = None
 ) -> Iterator[tuple[Segment, ScannedBatch]]:
-    """The sound batches from the one that holds `from_offset` on, up to the segment of that number; damaged ones are
-    passed over. Raises DiskError.
+    """The intact batches from the one that holds `from_offset` on, up to the segment of that number; damaged ones are
+    skipped. Raises DiskError.
     """
     for number, segment in enumerate(segments[:to_number]):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
@@ -101,6 +101,6 @@ def sound_batches(
 
 
 def replay_log(state: ProducerState, segments: Sequence[Segment], from_offset: int) -> None:
-    """Take the batches from `from_offset` on into the state. Raises DiskError."""
+    """Apply the batches from `from_offset` on to the state. Raises DiskError."""
     for _, batch in sound_batches(segments, from_offset):
         replay_batch(state, batch)

@@ -1,8 +1,7 @@
-"""What a partition remembers of idempotent and transactional producers (KIP-98), and its snapshot files.
+"""Producer state of a partition: idempotent and transactional producers (KIP-98), and their snapshot files.
 
 Per producer id: the epoch, the last five batches (a client may have five requests in flight, so each of them may be
-sent again), and the start of a transaction that is open. Rules and messages are those of Kafka 3.9
-(`ProducerAppendInfo.java`).
+retried), and the start of an open transaction. Rules and messages are those of Kafka 3.9 (`ProducerAppendInfo.java`).
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from ottla.storage.snapshot_format import SnapshotProblem, SnapshotProducer, dec
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.errors import ErrorCode
 
-#: Batches remembered per producer: as many as a client may have in flight.
+#: Batches kept per producer: as many as a client may have in flight.
 BATCHES_REMEMBERED: Final = 5
 NO_TRANSACTION: Final = -1
 
 
 class AppendedBatch(NamedTuple):
-    """What is remembered of a batch."""
+    """What is kept of a batch."""
 
     first_sequence: int
     last_sequence: int
@@ -51,17 +50,17 @@ class ProducerEntry:
         #: The last batches of this epoch, oldest first.
         self.batches: list[AppendedBatch] = []
         self.coordinator_epoch = -1
-        #: First offset of the open transaction, -1 without.
+        #: First offset of the open transaction, -1 if none is open.
         self.transaction_start = NO_TRANSACTION
         self.last_timestamp = -1
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence number, -1 where no batch is known."""
+        """The last sequence number, -1 if no batch is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def add(self, epoch: int, batch: AppendedBatch) -> None:
-        """A batch was appended."""
+        """Register an appended batch."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -72,7 +71,7 @@ class ProducerEntry:
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that ended: its producer, its extent (`last_offset` is its marker's), whether it was aborted."""
+    """A completed transaction: its producer, its extent (`last_offset` is its marker's), whether it was aborted."""
 
     producer_id: int
     first_offset: int
@@ -80,14 +79,14 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
     def entry(self, state: ProducerState) -> AbortedTransaction:
-        """Its entry in the transaction index, where `state` has taken in its end and nothing behind it."""
+        """Its entry in the transaction index, if `state` includes its end and nothing behind it."""
         unstable = next(iter(state.open_transactions.values()), None)
         stable = self.last_offset + 1 if unstable is None else unstable
         return AbortedTransaction(self.producer_id, self.first_offset, self.last_offset, stable)
 
 
 class ProducerState:
-    """The producers of one partition. `end_offset` is the offset up to which appends are known here."""
+    """The producers of one partition; all appends below `end_offset` are included."""
 
     __slots__ = ("_entries", "end_offset", "open_transactions", "unreplicated")
 
@@ -95,7 +94,7 @@ class ProducerState:
         self._entries: dict[int, ProducerEntry] = {}
         #: First offsets of open transactions by producer id, in the order of the offsets.
         self.open_transactions: dict[int, int] = {}
-        #: Transactions that ended while their end was above the high watermark: not stable until it has passed them.
+        #: Transactions that ended with markers above the high watermark: not stable until it has passed them.
         self.unreplicated: list[CompletedTransaction] = []
         self.end_offset = 0
 
@@ -106,11 +105,13 @@ class ProducerState:
         return iter(self._entries.values())
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of a producer."""
+        """The state of a producer id."""
         return self._entries.get(producer_id)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction begins that is open, or whose end is not below `high_watermark`; None: none."""
+        """Start of the oldest transaction that is open, or whose end is not below `high_watermark`; None if there is
+        none.
+        """
         self.settle(high_watermark)
         first = next(iter(self.open_transactions.values()), None)
         for ended in self.unreplicated:
@@ -174,7 +175,7 @@ class ProducerState:
         )
 
     def update(self, header: BatchHeader) -> None:
-        """A data batch was appended, with its final offsets and timestamps."""
+        """Register an appended data batch, with its final offsets and timestamps."""
         producer_id = header.producer_id
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -190,7 +191,9 @@ class ProducerState:
             self.open_transactions[producer_id] = header.base_offset
 
     def end_transaction(self, header: BatchHeader, data: memoryview) -> CompletedTransaction | None:
-        """A control batch was appended or read: it ends the producer's transaction. `data` is the whole batch."""
+        """Register an appended or replayed control batch: it ends the producer's transaction. `data` is the whole
+        batch.
+        """
         try:
             record = decode_batch(data, header)[0]
             kind = control_record_type(record.key)
@@ -215,7 +218,7 @@ class ProducerState:
         return CompletedTransaction(producer_id, first, header.base_offset, kind == ControlRecordType.ABORT)
 
     def replay(self, header: BatchHeader, data: memoryview) -> CompletedTransaction | None:
-        """Take in a batch that is in the log already; returns the transaction that it ended."""
+        """Apply a batch that is in the log already; returns the transaction that it ended."""
         ended = None
         if header.producer_id >= 0:
             if header.is_control:
@@ -228,7 +231,7 @@ class ProducerState:
     def replay_plain(
         self, producer_id: int, epoch: int, first_sequence: int, first_offset: int, last_offset: int, timestamp: int
     ) -> None:
-        """`replay` of a data batch that belongs to no transaction, by what its header says."""
+        """`replay` of a non-transactional data batch, from its header fields."""
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id)
@@ -238,7 +241,7 @@ class ProducerState:
         self.end_offset = last_offset + 1
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that wrote nothing for so long; returns how many."""
+        """Remove producers without an open transaction that wrote nothing for this long; returns how many."""
         gone = [
             entry.producer_id
             for entry in self._entries.values()
@@ -249,18 +252,18 @@ class ProducerState:
         return len(gone)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all producers."""
         self._entries.clear()
         self.open_transactions.clear()
         self.unreplicated.clear()
         self.end_offset = 0
 
     def encode(self) -> bytes:
-        """The snapshot file: of each producer its last batch only, as in Kafka."""
+        """Encode the snapshot file: only the last batch of each producer, as in Kafka."""
         return encode_snapshot(map(_snapshot_of, self._entries.values()))
 
     def load(self, data: bytes, end_offset: int, now_ms: int, expiration_ms: int) -> bool:
-        """Take the state over from a snapshot file; False, and nothing changed, where it is damaged."""
+        """Load the state from a snapshot file; False, and nothing changed, if it is damaged."""
         try:
             producers = decode_snapshot(data)
         except SnapshotProblem:

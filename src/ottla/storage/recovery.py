@@ -1,9 +1,9 @@
-"""Opening a partition's folder: after a clean stop at once, after any other by checking what was not forced to disk.
+"""Opening a partition directory: immediate after a clean stop; otherwise what was not synced is checked.
 
-Everything below the recovery point is known to be on the disk and is trusted. From there on (or from the newest
-producer snapshot, if that is older) batches are read in order. Bytes that are no whole batch, and batches whose
-checksum or offset is wrong, are taken out and kept aside; sound batches behind them stay. On the way the indexes of
-that part, the producers' state and the leader epochs are made anew. Folders that Apache Kafka wrote are opened alike.
+Everything below the recovery point is known to be synced and is trusted. From there on (or from the newest producer
+snapshot, if that is older) batches are read in order. Bytes that are no whole batch, and batches with a wrong checksum
+or offset, are taken out and kept aside; intact batches behind them stay. In the same pass the indexes of that part, the
+producers' state and the leader epochs are rebuilt. Directories written by Apache Kafka are opened alike.
 """
 
 from __future__ import annotations
@@ -54,30 +54,30 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LogPlace:
-    """Which log is opened, where, and what the checkpoints say of it."""
+    """Which log to open, where, and its checkpoints."""
 
     folder: str
     topic: str
     partition: int
     config: LogConfig
-    #: Whether the broker that used the folder last stopped cleanly.
+    #: Whether the broker that last used the log directory stopped cleanly.
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
-    #: What was found and mended, for the operator.
+    #: What was found and repaired, for the operator.
     notes: list[str] = field(default_factory=list)
 
 
 def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, now_ms: int) -> PartitionLog:
-    """Make the folder of a new partition. Raises DiskError."""
+    """Create the directory of a new partition. Raises DiskError."""
     disk = resources.disk
     disk.mkdirs(place.folder)
     segment = Segment(resources.files, resources.index_memory, place.folder, place.log_start_offset, 0, now_ms)
     segment.max_timestamp = -1
     segment.create_files()
     if topic_id is not None:
-        # Nobody reads it before the first flush forces it to disk, so it need not be replaced at once.
+        # Not read before the first flush has synced it, so it need not be written atomically.
         write_partition_metadata(disk, place.folder, topic_id)
     log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, [segment])
     log.producers.end_offset = place.log_start_offset
@@ -88,10 +88,10 @@ def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, 
 def load_log(
     resources: LogResources, place: LogPlace, now_ms: int, scratch: LogResources | None = None
 ) -> PartitionLog:
-    """Open the folder of a partition. Raises DiskError.
+    """Open a partition directory. Raises DiskError.
 
-    With `scratch`, the files are opened there, and all of them are closed at the end: in a thread of its own nothing
-    else of `resources` is used.
+    With `scratch`, the files are opened there, and all of them are closed at the end: a thread that passes its own uses
+    nothing else of `resources`.
     """
     if scratch is None:
         return _Loader(resources, place, now_ms).load(resources)
@@ -102,7 +102,7 @@ def load_log(
 
 
 class _Loader:
-    """The steps of opening one folder."""
+    """The steps of opening one partition directory."""
 
     def __init__(self, resources: LogResources, place: LogPlace, now_ms: int) -> None:
         self._resources = resources
@@ -113,15 +113,15 @@ class _Loader:
         self._snapshots = ProducerSnapshots(resources.disk, place.folder, ())
         self._producers = ProducerState()
         self._epochs = LeaderEpochs()
-        #: Whether the segment that is being recovered holds markers that end transactions.
+        #: Whether the segment being recovered holds markers that end transactions.
         self._has_markers = False
-        #: Transaction indexes that were made anew.
+        #: Rebuilt transaction indexes.
         self._rebuilt: list[str] = []
-        #: A newer leader epoch that was just met in the log, and the offset where.
+        #: A newer leader epoch that was just found in the log, and the offset of its batch.
         self._next_epoch: tuple[int, int] | None = None
 
     def load(self, resources: LogResources) -> PartitionLog:
-        """The log, whose files are opened by `resources` from then on."""
+        """Load the log; from then on its files are opened by `resources`."""
         place = self._place
         self._names = self._disk.listdir(place.folder)
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)) for name in self._names):
@@ -133,7 +133,7 @@ class _Loader:
         start = max(place.log_start_offset, segments[0].base_offset)
         end = self._end_of_sound_log(segments) if place.clean and sound else None
         if end is not None and end < start:
-            # The log is whole, so that it is the checkpoint which is wrong.
+            # The log is intact, so the checkpoint is wrong.
             place.notes.append(
                 f"{place.folder}: the log ends at {end}, so that it cannot start at {start}, as the checkpoint of log "
                 f"starts says: it starts at {segments[0].base_offset}"
@@ -157,7 +157,7 @@ class _Loader:
         if place.clean and sound:
             log.indexed_end_offset = end
         if log.recovery_point < end:
-            # Whoever made the newer segments may have ended before it forced their names.
+            # The process that created the newer segments may have ended before it synced the directory.
             log.doubt_folder()
         log.last_flush_ms = self._now_ms
         self._epochs.truncate_end(end)
@@ -172,11 +172,11 @@ class _Loader:
     # -- small files
 
     def _finish_interrupted_work(self) -> None:
-        """Remove what was being deleted or cleaned; complete the swap of cleaned segments that was under way."""
+        """Remove files of interrupted deletions and cleanings; complete an interrupted swap of cleaned segments."""
         folder, disk = self._place.folder, self._disk
         unfinished = min((name[:OFFSET_DIGITS] for name in self._names if name.endswith(CLEANED_SUFFIX)), default="~")
         for name in self._names:
-            # As in Kafka: a swap from the first `.cleaned` file on was not complete when the broker stopped.
+            # As in Kafka: a swap from the first `.cleaned` file on was incomplete when the broker stopped.
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)) or (
                 name.endswith(SWAP_SUFFIX) and name[:OFFSET_DIGITS] >= unfinished
             ):
@@ -185,13 +185,13 @@ class _Loader:
         for base_offset in offsets_of(self._names, LOG_SUFFIX + SWAP_SUFFIX):
             self._complete_swap(base_offset)
         swapped = [name for name in self._names if name.endswith(SWAP_SUFFIX)]
-        # The log first: as long as it ends in `.swap`, the files that have the names of the others are old ones.
+        # The log file first: as long as it ends in `.swap`, other files without that suffix are old ones.
         for name in sorted(swapped, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
             disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
         self._names = disk.listdir(folder)
 
     def _complete_swap(self, base_offset: int) -> None:
-        """A `.log.swap` is a whole cleaned segment: it replaces the ones it was made from."""
+        """A `.log.swap` is a complete cleaned segment: it replaces the segments it was made from."""
         folder, disk = self._place.folder, self._disk
         file = disk.open(f"{folder}/{offset_file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)}")
         last = max((batch.last_offset for batch in scan_batches(file, 0, file.size)), default=base_offset)
@@ -229,7 +229,7 @@ class _Loader:
     # -- segments
 
     def _open_segments(self) -> tuple[list[Segment], bool]:
-        """All segments, and whether their indexes are as they were left; at least one segment."""
+        """All segments (at least one), and whether their indexes are intact."""
         place, resources, disk = self._place, self._resources, self._disk
         names = set(self._names)
         segments: list[Segment] = []
@@ -250,7 +250,7 @@ class _Loader:
         return segments, sound
 
     def _open_indexes(self, segment: Segment, names: set[str]) -> bool:
-        """Take the sizes of the index files; False where they cannot be right, and then they count as empty."""
+        """Set the sizes of the index files; False if they cannot be right: then they count as empty."""
         sound = True
         for index, entry in ((segment.offset_index, OFFSET_ENTRY.size), (segment.time_index, TIME_ENTRY.size)):
             name = offset_file_name(segment.base_offset, index.file.suffix)
@@ -272,7 +272,7 @@ class _Loader:
         return sound
 
     def _begin_anew(self, segments: list[Segment], start: int, end: int) -> list[Segment]:
-        """The log lost its end, up to beyond its start: what is left was deleted, unless the checkpoint is wrong."""
+        """The log ends before its start: delete what is left, unless the checkpoint is wrong."""
         aside = []
         for segment in segments:
             path = segment.log.path
@@ -298,13 +298,13 @@ class _Loader:
     # -- after a clean stop
 
     def _end_of_sound_log(self, segments: list[Segment]) -> int | None:
-        """The log's end after a clean stop; None where the files say otherwise, so that it must be recovered."""
+        """The log's end after a clean stop; None if the files contradict that, so that it must be recovered."""
         active = segments[-1]
         end = _end_of_segment(active)
         if end is None:
             return None
         if not self._snapshots.offsets:
-            # As Kafka: a cleanly closed log without any snapshot has no producers to remember.
+            # As in Kafka: a cleanly closed log without any snapshot has no producers.
             return end
         self._load_snapshot(end)
         if self._producers.end_offset < end:
@@ -318,7 +318,7 @@ class _Loader:
     # -- after any other stop
 
     def _recover(self, segments: list[Segment]) -> int:
-        """Check the log from the recovery point on, take out what is damaged; returns its end."""
+        """Check the log from the recovery point on, take out damage; returns the log's end."""
         place = self._place
         self._load_snapshot(max(segments[-1].base_offset, place.recovery_point))
         from_offset = min(place.recovery_point, self._producers.end_offset) if self._snapshots.offsets else 0
@@ -338,13 +338,13 @@ class _Loader:
                 self._rebuilt.append(segment.txn_index.file.path)
         self._settle_epoch(None)
         if self._producers.end_offset > end:
-            # A snapshot of records that are not there any more.
+            # A snapshot of records that no longer exist.
             self._load_snapshot(end)
             replay_log(self._producers, segments, self._producers.end_offset)
         return end
 
     def _recover_segment(self, segment: Segment, start: int, trusted: int, following: int | None) -> int:
-        """Check a segment whose index entries below `trusted` may be kept, take out what is damaged; returns its end.
+        """Check a segment, keeping index entries below `trusted`, and take out damage; returns its end.
 
         `start` is the end of the log before it, `following` the start of the segment behind it.
         """
@@ -352,11 +352,11 @@ class _Loader:
         end, damages = self._scan(segment, position, start if not position else segment.base_offset, following)
         if damages:
             if position and damages[0].position == position:
-                # The last batch that the index names is damaged, so that it does not tell where the log goes on.
+                # The last indexed batch is damaged, so the position behind it is unknown.
                 return self._recover_segment(segment, start, 0, following)
             self._take_out(segment, damages)
             if any(damage.end < segment.size for damage in damages):
-                # The batches behind have moved: their positions are found anew.
+                # The batches behind have moved: index their new positions.
                 segment.size = segment.log.get().size
                 return max(end, self._recover_segment(segment, start, 0, following))
             segment.size = segment.log.get().size
@@ -368,7 +368,7 @@ class _Loader:
     def _scan(
         self, segment: Segment, position: int, next_offset: int, following: int | None
     ) -> tuple[int, list[Damage]]:
-        """Take in the sound batches from `position` on; returns the offset after the last, and what is damaged."""
+        """Process the intact batches from `position` on; returns the offset after the last, and the damaged ranges."""
         interval = self._place.config.index_interval_bytes
         damages: list[Damage] = []
         end = next_offset
@@ -385,7 +385,7 @@ class _Loader:
         return end, sorted(damages)
 
     def _take(self, segment: Segment, batch: ScannedBatch, interval: int) -> None:
-        """Note a sound batch: indexes, timestamps, leader epoch, producers."""
+        """Register an intact batch: indexes, timestamps, leader epoch, producers."""
         if batch.max_timestamp > segment.largest_timestamp_so_far():
             segment.max_timestamp = batch.max_timestamp
             segment.max_timestamp_offset = batch.last_offset
@@ -399,9 +399,9 @@ class _Loader:
             replay_batch(self._producers, batch)
 
     def _settle_epoch(self, batch: ScannedBatch | None) -> None:
-        """Believe a new leader epoch once the batch behind (None: there is none) is not of an older one.
+        """Accept a new leader epoch once the next batch (None: there is none) is not of an older one.
 
-        It lies outside the checksum, and a damaged one must not make the log's epoch a huge number.
+        The epoch is not covered by the checksum, and a damaged one must not raise the log's epoch to a huge number.
         """
         if self._next_epoch is not None:
             epoch, offset = self._next_epoch
@@ -432,7 +432,7 @@ class _Loader:
             if len(damages) == 1 and damages[0].end == size:
                 file.truncate(damages[0].position)
                 return
-            # Their positions hold for the old file only; on the disk they must be gone before the new one is there.
+            # Their positions refer to the old file; they must be removed on disk before the new file is there.
             segment.offset_index.keep(0)
             segment.time_index.keep(0)
             segment.offset_index.file.get(create=True).flush()
@@ -444,7 +444,7 @@ class _Loader:
 
 
 def _end_of_segment(segment: Segment) -> int | None:
-    """The offset after the last batch, found from the last index entry on; None where the files do not fit."""
+    """The offset after the last batch, found from the last index entry on; None if index and log do not match."""
     if not segment.size:
         return segment.base_offset
     position = 0
@@ -469,7 +469,7 @@ def _end_of_segment(segment: Segment) -> int | None:
 
 
 def _bytes_from(segments: list[Segment], offset: int, end: int) -> int:
-    """About how many bytes lie from `offset` on: whole segments, since that is what a flush forces."""
+    """Estimated bytes from `offset` on: whole segments, since that is what a flush syncs."""
     if offset >= end:
         return 0
     count = 0
@@ -480,9 +480,9 @@ def _bytes_from(segments: list[Segment], offset: int, end: int) -> int:
 
 
 def _keep_trusted_entries(segment: Segment, trusted: int) -> int:
-    """Drop the index entries at and above offset `trusted`, and all where they do not fit the log.
+    """Drop the index entries at and above offset `trusted`, or all if they do not match the log.
 
-    Returns the position of the last batch that is still indexed, from where the rest is made anew.
+    Returns the position of the last batch that is still indexed, from which the rest is rebuilt.
     """
     offsets, times = segment.offset_index, segment.time_index
     segment.max_timestamp = None

@@ -1,4 +1,4 @@
-"""Files and folders that are to be removed when their time has come, by disk threads."""
+"""Delayed removal of files and directories, by disk threads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ottla.env.disk import Disk
     from ottla.env.executor import Executor
 
-#: Files and folders that a disk thread removes before others have their turn.
+#: Files and directories that a disk thread removes before other jobs have their turn.
 REMOVALS_PER_JOB: Final = 1_000
 
 
 class Removals:
-    """What is to be removed, by when. `note` gets what could not be."""
+    """Queue of paths to remove, with due times. `note` receives failures."""
 
     def __init__(self, disk: Disk, executor: Executor, note: Callable[[str], None]) -> None:
         self._disk = disk
@@ -30,11 +30,11 @@ class Removals:
         self._is_closed = False
 
     def add(self, due_ms: int, path: str) -> None:
-        """Remove this file or folder from `due_ms` on."""
+        """Remove this file or directory from `due_ms` on."""
         heapq.heappush(self._waiting, (due_ms, path))
 
     def remove_due(self, now_ms: int) -> None:
-        """One job at a time: a hundred thousand files that are due together must not crowd the disk threads."""
+        """One job at a time: a hundred thousand files due at once must not crowd out other work of the disk threads."""
         if self._is_removing:
             return
         waiting = self._waiting
@@ -59,5 +59,5 @@ class Removals:
         self._executor.call(partial(remove_all, self._disk, paths), removed)
 
     def close(self) -> None:
-        """Begin no more of them; the next start removes what is left."""
+        """Start no more removals; the next start removes the rest."""
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""What the logs of a broker share."""
+"""Resources shared by the logs of a broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
 
 class LogResources:
-    """The disk, the open files, the memory for indexes, and the settings that hold for all logs alike."""
+    """The disk, the open files, the index memory, and the settings common to all logs."""
 
     __slots__ = ("disk", "files", "index_memory", "producer_expiration_ms")
 

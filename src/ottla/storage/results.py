@@ -1,4 +1,4 @@
-"""What the log answers with. Refusals are values: what a client or an operator caused is no exception."""
+"""Results of log operations. Refusals are values: a mistake of a client or operator is not an exception."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AppendInfo:
-    """An append that was done, or, where `duplicate` is set, had been done before by the same producer."""
+    """A successful append or, with `duplicate`, an earlier append of the same batch."""
 
     first_offset: int
     last_offset: int
-    #: When the broker appended, milliseconds, where the topic stamps that time; else -1.
+    #: Append time in milliseconds if the topic uses LogAppendTime; else -1.
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False
-    #: The leader epoch it was done in, of a duplicate the present one.
+    #: Leader epoch of the append; for a duplicate the current one.
     leader_epoch: int = field(default=-1, compare=False)
 
 
 @dataclass(slots=True)
 class AppendRefusal:
-    """An append that was refused; nothing was written."""
+    """A refused append; nothing was written."""
 
     error: ErrorCode
     message: str
-    #: (index of the record in its batch, reason), where single records were the cause (KIP-467).
+    #: (index of the record in its batch, reason), if single records were the cause (KIP-467).
     record_errors: tuple[tuple[int, str], ...] = ()
-    #: Whether the request was no good, whatever the log: Kafka then tells nothing of the log either.
+    #: Whether the request itself was invalid: Kafka then returns no log offsets either.
     bad_request: bool = False
 
 
 class UnreadableRange(NamedTuple):
-    """Bytes of a log file that are no sound batch, where the log was read on behind them."""
+    """Bytes of a log file that are no intact batch, skipped by a read."""
 
     path: str
     position: int
     length: int
-    #: The offsets that may be missing for it: from the first one to before `next_offset`, which is there.
+    #: The offsets that may be missing: from this one to before `next_offset`, which exists.
     first_offset: int
     next_offset: int
 
 
 @dataclass(slots=True)
 class LogRead:
-    """A range of the log: whole batches, the last of which may be cut off by the limit of bytes."""
+    """A range of the log: whole batches, the last of which may be truncated by the byte limit."""
 
     slice: FileSlice | None
     size: int
-    #: Where to read on, where that is known without looking into the batches; else -1.
+    #: The offset to read next, if known without parsing the batches; else -1.
     next_offset: int = -1
     #: No record in the range has this offset or a higher one.
     bound: int = 0
@@ -62,7 +62,7 @@ class LogRead:
 
 @dataclass(slots=True)
 class ReadRefusal:
-    """A read that was refused."""
+    """A refused read."""
 
     error: ErrorCode
     message: str
@@ -89,7 +89,7 @@ class EpochEnd:
 
 @dataclass(slots=True)
 class DeleteRefusal:
-    """DeleteRecords was refused."""
+    """A refused DeleteRecords."""
 
     error: ErrorCode
     message: str
@@ -97,6 +97,6 @@ class DeleteRefusal:
 
 @dataclass(slots=True)
 class StorageRefusal:
-    """A folder or log that cannot be used: the cause and the cure, fit to be shown to the operator."""
+    """A log directory or log that cannot be used: the cause and the cure, as shown to the operator."""
 
     message: str

@@ -1,4 +1,4 @@
-"""Which segments have had their time (`retention.ms`, `retention.bytes`, the log's start), as Kafka 3.9 decides it."""
+"""Which segments are past retention (`retention.ms`, `retention.bytes`, the log's start), as in Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from ottla.env.warmth import ColdRange, Range
 from ottla.storage.log import PartitionLog
 from ottla.storage.segment import Segment
 
-#: Places in cold segments that are asked of the disk at one time.
+#: Limit of positions in cold segments that are read ahead at one time.
 MOST_COLD: Final = 1_000
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> list[str]:
-    """Take segments out of the log that are too old, too much, or below its start; returns their renamed files.
+    """Remove segments that are too old, exceed the size limit, or lie below the log's start; returns their renamed
+    files.
 
-    What is not below the high watermark stays. A last segment that is too old is closed first, so that what is
-    deleted is never the one written to. Raises DiskError.
+    Segments not below the high watermark stay. If the active segment is too old it is rolled first, so that it is never
+    deleted itself. Raises DiskError.
     """
     renamed: list[str] = []
     if "delete" in log.config.cleanup_policy:
@@ -33,7 +34,7 @@ def _drop(log: PartitionLog, count: int, now_ms: int) -> list[str]:
 
 
 def _deletable(log: PartitionLog) -> list[Segment]:
-    """The segments that lie wholly below the high watermark, oldest first; an empty last one is not worth it."""
+    """The segments that lie wholly below the high watermark, oldest first, without an empty last one."""
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
     return [
@@ -44,9 +45,10 @@ def _deletable(log: PartitionLog) -> list[Segment]:
 
 
 def confirm_expired(log: PartitionLog, now_ms: int) -> None:
-    """Read what tells the age of segments, and delete nothing: whoever must not wait for the disk tries this first.
+    """Read the timestamps that determine the segments' age, and delete nothing: for callers that must not block on the
+    disk.
 
-    Raises DiskError, and ColdRange for all segments that are old by what is known of them so far.
+    Raises DiskError, and ColdRange for all segments that are old by what is known so far.
     """
     limit_ms = log.config.retention_ms
     if "delete" not in log.config.cleanup_policy or limit_ms < 0:

@@ -1,10 +1,10 @@
-"""Batches that cannot be appended as they came, and what is appended in their place (`LogValidator.java`).
+"""Batches that cannot be appended as received, and their replacement (`LogValidator.java`).
 
-That is so for message sets of formats 0 and 1, which Produce 0-2 carries and which are stored in format 2, and where
-the topic's `compression.type` is not what the producer chose. Batches of topics whose settings ask for a look at each
-record (compaction, bounds of timestamps) take the same way, and come out as they are. All this takes time per record:
-callers do it away from the event loop unless there is little to do. Nothing here touches a log; what
-it yields is appended like any other batch.
+These are message sets of formats 0 and 1, which Produce 0-2 carries and which are stored in format 2, and batches whose
+codec differs from the topic's `compression.type`. Batches of topics whose settings require a check of each record
+(compaction, timestamp limits) are processed here too, and come out unchanged. All this takes time per record: callers
+run it outside the event loop unless a batch is small. Nothing here touches a log; the result is appended like any other
+batch.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
-#: Up to this size what is not compressed is rewritten at once, in some hundred microseconds.
+#: Up to this size uncompressed data is rewritten on the loop, in some hundred microseconds.
 SMALL_BYTES: Final = 8 * 1024
 _ATTRIBUTES_LOW: Final = 22
 _LONGEST: Final = 0x7FFFFFFFFFFFFFFF
 _MAGIC_BYTE: Final = bytes((MAGIC,))
-#: The `compression.type` that leaves batches as they come.
+#: The `compression.type` that leaves batches as received.
 AS_PRODUCED: Final = "producer"
 _COMPRESSIONS: Final = {
     "uncompressed": Compression.NONE,
@@ -56,12 +56,12 @@ _COMPRESSIONS: Final = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-#: The level that Java takes for the fast mode of lz4, and gzip's "as you like"; here the codec's own default is meant.
+#: The level that Java uses for the fast mode of lz4, and gzip's default level; here the codec's own default is meant.
 _DEFAULT_LEVELS: Final = {Compression.LZ4: 9, Compression.GZIP: -1}
 
 
 def needs_rewriting(buf: memoryview, config: LogConfig) -> bool:
-    """Whether this batch of format 2 has to be rewritten, or looked into; what is none is the log's to refuse."""
+    """Whether this batch of format 2 has to be rewritten or checked; the log refuses what is no batch."""
     if len(buf) < RECORDS_AT or buf[MAGIC_AT] != MAGIC:
         return False
     attributes, wanted = buf[_ATTRIBUTES_LOW], config.compression_type
@@ -79,9 +79,9 @@ def is_small(buf: memoryview, config: LogConfig) -> bool:
 
 
 def rewrite(buf: memoryview, config: LogConfig, now_ms: int, partition: str) -> bytearray | AppendRefusal | None:
-    """The batch of format 2 to append in place of what a client sent; None where that holds no whole message.
+    """The batch of format 2 to append in place of the received data; None if that holds no whole message.
 
-    The records are checked as the topic's settings ask. Base offset and leader epoch are the log's to set.
+    The records are checked as the topic's settings require. The log sets base offset and leader epoch.
     """
     try:
         if buf[MAGIC_AT : MAGIC_AT + 1] == _MAGIC_BYTE:
@@ -129,7 +129,7 @@ def _convert_up(buf: memoryview, config: LogConfig, now_ms: int, partition: str)
 
 
 def _split(buf: memoryview) -> list[MessageHeader]:
-    """The messages in what a client sent; one that is cut off at the end is left out."""
+    """The messages in the received data; a truncated last one is left out."""
     messages: list[MessageHeader] = []
     position, end = 0, len(buf)
     while position < end and not is_cut_off(buf, position):
@@ -173,7 +173,7 @@ def _check_or_recompress(buf: memoryview, config: LogConfig, now_ms: int, partit
         return refusal
     target = _target(config, header.compression)
     if target == header.compression:
-        # What it says of the newest record is set right in place.
+        # The largest timestamp is corrected in place.
         copy = bytearray(buf)
         return check_contents(memoryview(copy), header, config, now_ms, partition) or copy
     return _recompress(buf, header, target, config, now_ms, partition)
@@ -204,7 +204,7 @@ def _recompress(
 
 
 def _check_times(timestamps: Sequence[int], partition: str) -> AppendRefusal | None:
-    """Times that a batch cannot hold, which Java's builder does not take either."""
+    """Refuse timestamps that a batch cannot hold; Java's builder refuses them too."""
     lowest = min(timestamps)
     if lowest >= NO_TIMESTAMP and max(timestamps) - lowest <= _LONGEST:
         return None

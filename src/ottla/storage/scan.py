@@ -1,8 +1,8 @@
-"""Walks over the batches of a log file by their headers, a few KiB at a time.
+"""Iterating over the batches of a log file by their headers, a few KiB at a time.
 
 Only what is needed to find a batch is read: base offset, length, format and last offset. Message sets of the old
-formats (magic 0 and 1), which folders of Apache Kafka may still hold, are walked too: each of their messages, wrapper
-messages included, carries the offset of its last record.
+formats (magic 0 and 1), which Apache Kafka's log directories may still hold, are supported too: each of their messages,
+wrapper messages included, carries the offset of its last record.
 """
 
 from __future__ import annotations
@@ -42,35 +42,35 @@ SCAN_BYTES: Final = 1024 * 1024
 
 
 class Place(NamedTuple):
-    """Where a batch lies in its file, and the offsets it spans."""
+    """Position and length of a batch in its file, and its offsets."""
 
     position: int
-    #: At least `SMALLEST_MESSAGE`, so that the next position lies behind this one; the file may end before it does.
+    #: At least `SMALLEST_MESSAGE`, so that the next position is larger; the file may end before the batch does.
     length: int
     base_offset: int
     last_offset: int
 
 
 class ScannedBatch(NamedTuple):
-    """A batch met by a scan, with the fields that recovery needs; `data` is the whole batch."""
+    """A batch found by a scan, with the fields that recovery needs; `data` is the whole batch."""
 
     position: int
     length: int
-    #: Of formats 0 and 1, whose messages name their last offset only: that one, too.
+    #: For formats 0 and 1, whose messages name their last offset only: the last offset.
     first_offset: int
     last_offset: int
     max_timestamp: int
     magic: int
-    #: -1 where the format has none, as the producer's id.
+    #: -1 if the format has none; likewise the producer id.
     leader_epoch: int
     producer_id: int
     data: memoryview
 
 
 def find_batch(file: DiskFile, position: int, end: int, offset: int) -> Place | None:
-    """The first batch from `position` on (which must be where one begins) that ends at `offset` or later.
+    """The first batch from `position` on (which must be the start of a batch) that ends at `offset` or later.
 
-    None where there is none before `end`. Raises DiskError, and BatchError where there is no batch.
+    None if there is none before `end`. Raises DiskError, and BatchError at bytes that are no batch.
     """
     need = _PLACE.size
     while position < end:
@@ -106,8 +106,8 @@ def batch_at(file: DiskFile, position: int) -> Place | None:
 
 
 def _padded(file: DiskFile, head: bytes, position: int) -> bytes:
-    """The last bytes of a file, with room for what a short message of format 0 has not. Raises BatchError where they
-    are too few for any.
+    """The last bytes of a file, padded for a short message of format 0. Raises BatchError if they are too few for any
+    message.
     """
     if len(head) < SMALLEST_MESSAGE:
         raise BatchError(f"{file.path}: no record batch at position {position}: {len(head)} bytes are left")
@@ -115,12 +115,12 @@ def _padded(file: DiskFile, head: bytes, position: int) -> bytes:
 
 
 def _no_batch(file: DiskFile, position: int, length: int) -> BatchError:
-    """Whoever steps from batch to batch by their lengths would not get on by this one, or go back."""
+    """A length that is too small for any batch; following it, a scan would not advance."""
     return BatchError(f"{file.path}: no record batch at position {position}: its length would be {length}")
 
 
 def max_timestamp_at(file: DiskFile, position: int) -> int:
-    """The largest timestamp of the batch that begins at `position`, -1 without one. Raises DiskError."""
+    """The largest timestamp of the batch that begins at `position`, -1 if it has none. Raises DiskError."""
     head = pread(file, _TIMESTAMP_END, position)
     if len(head) < SMALLEST_MESSAGE or head[MAGIC_AT] == 0:
         return NO_TIMESTAMP
@@ -130,9 +130,9 @@ def max_timestamp_at(file: DiskFile, position: int) -> int:
 
 
 def scan_batches(file: DiskFile, position: int, end: int, window_bytes: int = SCAN_BYTES) -> Iterator[ScannedBatch]:
-    """All batches from `position` to `end` whose bytes are whole and whose checksums are right.
+    """All intact batches from `position` to `end` (complete, with a correct checksum).
 
-    The scan stops at the first one that is not. `window_bytes` are read at a time, or one batch. Raises DiskError.
+    The scan stops at the first damaged one. `window_bytes` are read at a time, or one batch. Raises DiskError.
     """
     unpack, head_size = _HEAD.unpack_from, BATCH_OVERHEAD
     while position < end:
@@ -159,7 +159,7 @@ def scan_batches(file: DiskFile, position: int, end: int, window_bytes: int = SC
 
 
 def _batch_at(file: DiskFile, position: int, end: int) -> ScannedBatch | None:
-    """One batch of any format, read for itself; None where there is no sound one."""
+    """One batch of any format, read separately; None if it is not intact."""
     head = file.pread(min(BATCH_OVERHEAD, end - position), position)
     if len(head) < SMALLEST_MESSAGE:
         return None
@@ -173,8 +173,8 @@ def _batch_at(file: DiskFile, position: int, end: int) -> ScannedBatch | None:
 
 
 def _is_sound(file: DiskFile, position: int, length: int, head: bytes) -> bool:
-    """Whether the checksum of a large batch is right, read in pieces: a damaged length must not take the memory for
-    all that follows in the file.
+    """Whether the checksum of a large batch is right, read in pieces: a damaged length must not lead to reading the
+    rest of the file into memory.
     """
     if head[MAGIC_AT] == MAGIC:
         wanted_at, start, checksum_on = CRC_AT, ATTRIBUTES_AT, crc32c_on

@@ -1,4 +1,4 @@
-"""A segment: a log file and its two indexes. The rules of when an entry is made are Kafka's (`LogSegment.java`)."""
+"""A segment: a log file and its indexes. Index entries are added by Kafka's rules (`LogSegment.java`)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ottla.storage.index import IndexMemory, OffsetIndex, TimeIndex
 from ottla.storage.scan import Place, batch_at, find_batch, max_timestamp_at
 from ottla.storage.transaction_index import TransactionIndex
 
-#: Positions remembered per segment: where the batch lies that begins at (or, for readers, goes on at) an offset.
+#: Positions cached per segment: where the batch lies that begins (or at which a reader continues) at an offset.
 REMEMBERED_POSITIONS: Final = 64
 #: Offsets of a segment are kept relative to its base, in 31 bits.
 MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 
 
 class PlacedBatch(Protocol):
-    """What a segment has to know of a batch with its final offsets; a `BatchHeader` is one."""
+    """What a segment needs of a batch with its final offsets; a `BatchHeader` is one."""
 
     @property
     def base_offset(self) -> int:
@@ -30,22 +30,22 @@ class PlacedBatch(Protocol):
 
     @property
     def last_offset_delta(self) -> int:
-        """How many offsets further the last record lies."""
+        """Distance from the first to the last offset."""
         ...
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp, milliseconds since the Unix epoch, -1 without."""
+        """The largest timestamp, milliseconds since the Unix epoch, -1 if none."""
         ...
 
     @property
     def length(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch, in bytes."""
         ...
 
 
 class Segment:
-    """One segment of a log. The one at the log's end is written to, the others only read."""
+    """One segment of a log. Only the last one is appended to."""
 
     __slots__ = (
         "_positions",
@@ -72,28 +72,28 @@ class Segment:
         created_ms: int,
         suffix_end: str = "",
     ) -> None:
-        """`suffix_end` comes behind the suffix of each file: `.cleaned` for a segment that is not in place yet."""
+        """`suffix_end` follows the suffix of each file: `.cleaned` for a segment that is not in place yet."""
         self.base_offset = base_offset
         #: Bytes of the log file that hold batches.
         self.size = size
         self.log = SegmentFile(files, folder, base_offset, LOG_SUFFIX + suffix_end)
         self.offset_index = OffsetIndex(files, memory, folder, base_offset)
         self.time_index = TimeIndex(files, folder, base_offset)
-        #: Of transactions that were aborted; there in few segments only.
+        #: Aborted transactions; few segments have any.
         self.txn_index = TransactionIndex(files, folder, base_offset, suffix_end)
         self.offset_index.file.suffix += suffix_end
         self.time_index.file.suffix += suffix_end
-        #: Largest timestamp so far, and the last offset of its batch; None where it was not read yet.
+        #: Largest timestamp so far, and the last offset of its batch; None if not read yet.
         self.max_timestamp: int | None = None
         self.max_timestamp_offset = base_offset
         self.bytes_since_index = 0
-        #: The first batch's timestamp, by which the segment's age is told; None where it was not read yet.
+        #: The first batch's timestamp, from which the segment's age is computed; None if not read yet.
         self.rolling_timestamp: int | None = None
         self.created_ms = created_ms
         self._positions: dict[int, int] | None = None
 
     def create_files(self) -> None:
-        """Make the log file, empty; the indexes follow with their first entries. Raises DiskError."""
+        """Create an empty log file; the indexes follow with their first entries. Raises DiskError."""
         handle = self.log.get(create=True)
         if handle.size:
             handle.truncate(0)
@@ -103,7 +103,7 @@ class Segment:
     def append(
         self, parts: Sequence[Part], headers: Sequence[PlacedBatch], length: int, index_interval_bytes: int
     ) -> None:
-        """Write batches that have their offsets; `length` bytes in all. Raises DiskError, with nothing written."""
+        """Write batches that have their offsets, `length` bytes in all. Raises DiskError, with nothing written."""
         position = self.size
         largest = self.largest_timestamp_so_far()
         self.log.get().append(parts)
@@ -121,7 +121,7 @@ class Segment:
             position += header.length
 
     def index_batch(self, last_offset: int, position: int) -> None:
-        """Make an entry in both indexes for the batch at `position`."""
+        """Add an entry to both indexes for the batch at `position`."""
         self.offset_index.append(last_offset, position)
         self.time_index.append_if_newer(self.largest_timestamp_so_far(), self.max_timestamp_offset)
         self.bytes_since_index = 0
@@ -129,7 +129,7 @@ class Segment:
             self.spill_indexes()
 
     def spill_indexes(self) -> None:
-        """Write out the index entries that wait, if the disk lets us; they can be made again from the log."""
+        """Write the buffered index entries; on a disk error they stay buffered, as they can be rebuilt from the log."""
         try:
             self.offset_index.spill()
             self.time_index.spill()
@@ -137,7 +137,7 @@ class Segment:
             return
 
     def remember(self, offset: int, position: int) -> None:
-        """Keep where reading at `offset` begins."""
+        """Cache the position from which `offset` is read."""
         positions = self._positions
         if positions is None:
             self._positions = {offset: position}
@@ -149,7 +149,7 @@ class Segment:
     # -- timestamps
 
     def largest_timestamp_so_far(self) -> int:
-        """The largest timestamp, -1 where there is none. Raises DiskError."""
+        """The largest timestamp, -1 if there is none. Raises DiskError."""
         largest = self.max_timestamp
         if largest is None:
             largest, self.max_timestamp_offset = self.time_index.last()
@@ -157,7 +157,7 @@ class Segment:
         return largest
 
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, -1 where there is none. Raises DiskError."""
+        """The largest timestamp of the first batch, -1 if there is none. Raises DiskError."""
         if self.rolling_timestamp is None:
             if not self.size:
                 return NO_TIMESTAMP
@@ -165,19 +165,19 @@ class Segment:
         return self.rolling_timestamp
 
     def retention_timestamp(self) -> int:
-        """By what the segment's age is told: its largest timestamp, else when it was last written. DiskError."""
+        """The timestamp for retention: the segment's largest, else its modification time. Raises DiskError."""
         largest = self.largest_timestamp_so_far()
         if largest >= 0:
             return largest
         return self.log.modified_ms() if self.size else self.created_ms
 
-    # -- finding
+    # -- lookups
 
     def locate(self, offset: int) -> int | None:
         """The position of the batch that holds `offset`, or of the first one after it; None beyond the last.
 
-        Raises DiskError, and BatchError where the file does not hold batches, or ends within this one: whoever reads
-        there would get half a batch, again and again.
+        Raises DiskError, and BatchError if the file holds no batches, or ends within this one: a client reading there
+        would get half a batch, again and again.
         """
         if self._positions is not None:
             position = self._positions.get(offset)
@@ -196,9 +196,10 @@ class Segment:
         return find_batch(self.log.get(), position, self.size, offset)
 
     def indexed_position(self, offset: int) -> int:
-        """The position of the last indexed batch that begins at or before `offset`; 0 where there is none. DiskError.
+        """The position of the last indexed batch that begins at or before `offset`; 0 if there is none. Raises
+        DiskError.
 
-        An index has no checksum: an entry that does not fit the log is passed over for the one before it.
+        An index has no checksum: an entry that does not match the log is skipped in favour of the one before it.
         """
         index = self.offset_index
         for number in range(index.floor(offset), -1, -1):
@@ -208,17 +209,19 @@ class Segment:
         return 0
 
     def cut(self, start: int, max_bytes: int) -> Place | None:
-        """The last indexed batch that begins in (`start`, `start + max_bytes`]: where a read may end cleanly."""
+        """The last indexed batch that begins in (`start`, `start + max_bytes`]: a batch boundary at which a read may
+        end.
+        """
         number = self.offset_index.floor_of_position(start + max_bytes)
         if number < 0 or self.offset_index.loaded_entry(number)[1] <= start:
             return None
         return self._indexed(number)
 
     def _indexed(self, number: int) -> Place | None:
-        """The batch that an entry of the index names; None where there is none that the entry fits.
+        """The batch that an index entry points to; None if the entry does not match it.
 
-        The entry's offset may lie behind the batch: Apache Kafka makes one entry for batches that are appended
-        together, with the last offset of all of them.
+        The entry's offset may lie behind the batch: Apache Kafka adds one entry for batches that are appended together,
+        with the last offset of all of them.
         """
         offset, position = self.offset_index.loaded_entry(number)
         try:
@@ -235,7 +238,7 @@ class Segment:
         return batch_at(self.log.get(), position) if position < self.size else None
 
     def check_ends_within(self, place: Place) -> None:
-        """Raise BatchError where a batch, by its own length, reaches beyond the segment: then that is damaged."""
+        """Raise BatchError if a batch, by its length field, extends beyond the segment: then the length is damaged."""
         if place.position + place.length > self.size:
             raise BatchError(
                 f"{self.log.path}: damaged batch at position {place.position}: it says {place.length} bytes, there "
@@ -246,10 +249,10 @@ class Segment:
         """The log file, open until `log.unpin` is called. Raises DiskError."""
         return self.log.pin()
 
-    # -- ending
+    # -- closing
 
     def finish_time_index(self) -> None:
-        """Make the last entry of the time index say the segment's largest timestamp. Raises DiskError."""
+        """Add the segment's largest timestamp as the last entry of the time index. Raises DiskError."""
         if self.size:
             largest = self.largest_timestamp_so_far()
             self.time_index.append_if_newer(largest, self.max_timestamp_offset)
@@ -279,14 +282,14 @@ class Segment:
         return dropped
 
     def _find_largest_timestamp(self) -> None:
-        """Read it from the time index, and from the batches behind the last indexed one. Raises DiskError."""
+        """Find the largest timestamp from the time index and the batches behind the last entry. Raises DiskError."""
         timestamp, offset = self.time_index.last()
         self._find_larger_timestamps(timestamp, offset, self.indexed_position(offset))
 
     def confirm_largest_timestamp(self) -> None:
-        """Ask the log for the largest timestamp, where the time index, which has no checksum, says something else.
+        """Verify the largest timestamp of the time index, which has no checksum, against the log.
 
-        For what cannot be undone. Raises DiskError.
+        For operations that cannot be undone. Raises DiskError.
         """
         largest = self.largest_timestamp_so_far()
         try:
@@ -297,9 +300,9 @@ class Segment:
             self._find_larger_timestamps(NO_TIMESTAMP, self.base_offset, 0)
 
     def _find_larger_timestamps(self, largest: int, largest_offset: int, position: int) -> None:
-        """The largest timestamp is this one of this offset, or a larger one of a batch from `position` on. DiskError.
+        """Set the largest timestamp: the given one, or a larger one of a batch from `position` on. Raises DiskError.
 
-        Where the batches are cold nothing is found: half of them do not tell how old the segment is.
+        If batches are cold nothing is set: part of the batches does not determine the segment's age.
         """
         file = self.log.get()
         try:
@@ -319,14 +322,14 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
 
     def close(self) -> None:
-        """Let go of all handles; what is pinned is closed when released."""
+        """Release all handles; pinned ones are closed when released."""
         self.log.drop()
         self.offset_index.drop()
         self.time_index.drop()
         self.txn_index.file.drop()
 
     def move_to(self, files: OpenFiles, memory: IndexMemory) -> None:
-        """From now on its files are opened there, and its index is counted there. Nothing of it may be pinned."""
+        """From now on open its files through `files`, and account for its index in `memory`. Nothing may be pinned."""
         self.close()
         for file in (self.log, self.offset_index.file, self.time_index.file):
             file.move_to(files)
@@ -334,7 +337,7 @@ class Segment:
         self.offset_index.count_in(memory)
 
     def mark_deleted(self) -> Iterator[str]:
-        """Rename the segment's files to `….deleted`, the log first, and let go of them; each new path once it is that.
+        """Rename the segment's files to `….deleted`, the log file first, and release them; yields each new path.
 
         Raises DiskError.
         """
@@ -345,9 +348,9 @@ class Segment:
                 yield path
 
     def swap_in(self) -> None:
-        """Take `.swap` off the names of the files: the segment is in place. Raises DiskError.
+        """Remove `.swap` from the file names: the segment is in place. Raises DiskError.
 
-        The log comes first: as long as it is not in place, no other file is, and what has their names is old.
+        The log file is first: as long as it is not in place, no other file is, and files with their names are old.
         """
         for file in self._files():
             file.swap_in()

@@ -1,4 +1,4 @@
-"""The segments of one log, oldest first: which of them holds an offset, reading across them, adding and dropping."""
+"""The segments of one log, oldest first: finding offsets, reading across segments, adding and removing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SegmentList:
         return iter(self._segments)
 
     def all(self) -> tuple[Segment, ...]:
-        """The segments as they are now."""
+        """The present segments."""
         return tuple(self._segments)
 
     @property
@@ -55,19 +55,19 @@ class SegmentList:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all batches."""
+        """Size of all batches, in bytes."""
         return sum(segment.size for segment in self._segments)
 
     # -- finding and reading
 
     def number_of(self, offset: int) -> int:
-        """The number of the segment that `offset` belongs to."""
+        """The index of the segment that contains `offset`."""
         if offset >= self.active.base_offset:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
 
     def starting_with(self, offset: int) -> list[Segment]:
-        """The segment that `offset` belongs to, and all behind it."""
+        """The segment that contains `offset`, and all behind it."""
         return self._segments[self.number_of(offset) :]
 
     def read(self, offset: int, max_bytes: int, limit: int, log_end_offset: int, min_one_batch: bool) -> LogRead:
@@ -80,7 +80,7 @@ class SegmentList:
         segment = segments[number]
         start = segment.locate(offset)
         while start is None or self._only_head_left(number, start, limit):
-            # Compaction may have taken the rest of a segment: go on in the next one.
+            # Compaction may have removed the rest of a segment: continue in the next one.
             number += 1
             if number >= len(segments):
                 return EMPTY_READ
@@ -105,10 +105,10 @@ class SegmentList:
         return LogRead(slice_, length, next_offset, bound)
 
     def _only_head_left(self, number: int, start: int, limit: int) -> bool:
-        """Whether a segment holds nothing from `start` on but a batch without records, and the next one has more.
+        """Whether a segment holds nothing from `start` on but an empty batch, and the next one has more.
 
-        Compaction leaves such batches. A client that is given many of them, one by one, may take it that a record is
-        too large for it, as librdkafka does.
+        Compaction leaves empty batches. A client that gets many of them, one by one, may conclude that a record is too
+        large for it, as librdkafka does.
         """
         segment = self._segments[number]
         if segment.size - start != BATCH_OVERHEAD or segment is self.active:
@@ -121,7 +121,7 @@ class SegmentList:
     def read_batches(
         self, from_offset: int, log_end_offset: int, unreadable: Callable[[UnreadableRange], None]
     ) -> Iterator[memoryview]:
-        """Each sound batch from the one that holds `from_offset` on; `unreadable` is told of what lies between them.
+        """Each intact batch from the one that holds `from_offset` on; `unreadable` is called for each damaged range.
 
         Raises DiskError.
         """
@@ -143,9 +143,9 @@ class SegmentList:
                 unreadable(UnreadableRange(segment.log.path, *damage, next_offset))
 
     def aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach into the offsets from `from_offset` to before `to_offset`. DiskError.
+        """The aborted transactions that overlap [`from_offset`, `to_offset`). Raises DiskError.
 
-        The search ends where readers of committed records could not have read on (as `TransactionIndex.java` ends it).
+        The search ends at the last stable offset of that range (as in `TransactionIndex.java`).
         """
         found: list[AbortedTransaction] = []
         for segment in self.starting_with(from_offset):
@@ -159,29 +159,29 @@ class SegmentList:
     # -- changing
 
     def begin(self, base_offset: int, now_ms: int) -> Segment:
-        """Begin a new active segment. Raises DiskError; the old one then stays the active one."""
+        """Start a new active segment. Raises DiskError; the old one then stays active."""
         segment = create_segment(self._resources, self._folder, base_offset, now_ms)
         self._segments.append(segment)
         self.active = segment
         return segment
 
     def pop_first(self) -> Segment:
-        """Take the oldest segment out of the list; there must be another one."""
+        """Remove the oldest segment from the list; there must be another one."""
         return self._segments.pop(0)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether these segments are here, one behind the other, with nothing in between."""
+        """Whether these segments are in the list, consecutively."""
         number = self.number_of(segments[0].base_offset)
         found = self._segments[number : number + len(segments)]
         return len(found) == len(segments) and all(map(operator.is_, found, segments))
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put `new` in the place of `old`, which `holds` knows and which are not the active one."""
+        """Replace `old` by `new`; `holds(old)` must be true, and the active segment is not among them."""
         number = self.number_of(old[0].base_offset)
         self._segments[number : number + len(old)] = [new]
 
     def truncate(self, offset: int, now_ms: int) -> list[str]:
-        """Drop the records from `offset` on; returns renamed files, to be removed later. DiskError, BatchError."""
+        """Remove the records from `offset` on; returns renamed files, to be deleted later. DiskError, BatchError."""
         segments = self._segments
         renamed: list[str] = []
         while len(segments) > 1 and segments[-1].base_offset >= offset:
@@ -195,15 +195,15 @@ class SegmentList:
         return renamed
 
     def close(self) -> None:
-        """Let go of all files; what is pinned is closed when released."""
+        """Release all files; pinned ones are closed when released."""
         for segment in self._segments:
             segment.close()
 
 
 def _shorten(segment: Segment, start: int, max_bytes: int, min_one_batch: bool) -> tuple[int, int]:
-    """(length, offset to read on at or -1) of a read of at most `max_bytes`. Raises BatchError at a damaged length.
+    """(length, next offset or -1) of a read of at most `max_bytes`. Raises BatchError at a damaged length.
 
-    Ending at an indexed batch sends no half batch, and the next read's position is known already.
+    A read that ends at an indexed batch sends no partial batch, and the next read's position is already known.
     """
     cut = segment.cut(start, max_bytes)
     if cut is not None:

@@ -24,9 +24,9 @@ class StorageSettings:
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
     producer_expiration_check_interval_ms: int = 600_000
     open_files: int = DEFAULT_OPEN_FILES
-    #: Threads that open the logs of one folder.
+    #: Threads that open the logs of one log directory.
     recovery_threads: int = 1
-    #: Whether an acknowledgement means that the data is on the disk.
+    #: Whether an acknowledgement means that the data is synced.
     flush_on_ack: bool = False
 
     @classmethod

@@ -20,11 +20,11 @@ _FIRST_ENTRY_AT: Final = _HEAD.size + _COUNT.size
 
 
 class SnapshotProblem(ValueError):
-    """A snapshot is damaged; the message says how."""
+    """A damaged snapshot; the message says what is wrong."""
 
 
 class SnapshotProducer(NamedTuple):
-    """A producer in a snapshot; `last_offset` and `transaction_start` are -1 without."""
+    """A producer in a snapshot; `last_offset` and `transaction_start` are -1 if there is none."""
 
     producer_id: int
     producer_epoch: int
@@ -37,7 +37,7 @@ class SnapshotProducer(NamedTuple):
 
 
 def encode_snapshot(producers: Iterable[SnapshotProducer]) -> bytes:
-    """The file."""
+    """Encode the file."""
     entries = [_ENTRY.pack(*producer) for producer in producers]
     body = b"".join((_COUNT.pack(len(entries)), *entries))
     return _HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body

@@ -1,7 +1,7 @@
-"""Topic settings kept beside the records, so that lost coordination metadata does not cost them.
+"""Topic settings stored beside the records, so that they survive a loss of the coordination metadata.
 
-One file per topic, in the folder of its first partition here. Apache Kafka's `LogLoader` passes over files
-whose suffix it does not know, so the folder stays one that it can serve.
+One file per topic, in the directory of its first partition here. Apache Kafka's `LogLoader` ignores files with unknown
+suffixes, so it can still serve the directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.storage.log import PartitionLog
 
 TOPIC_SETTINGS_FILE: Final = "ottla-topic-settings"
-#: In the first log directory while topics are adopted: whoever finds it goes on with that.
+#: In the first log directory while topics are adopted: an interrupted adoption is continued.
 ADOPTION_FILE: Final = "ottla-adopting"
 #: Topics whose files one disk thread writes before other jobs get their turn.
 TOPICS_PER_JOB: Final = 100
@@ -32,14 +32,14 @@ _VERSION: Final = 1
 
 
 class TopicSettings(NamedTuple):
-    """The id of a topic, and the settings that it has of its own."""
+    """A topic's id and its own settings."""
 
     topic_id: UUID
     configs: Mapping[str, str]
 
 
 def encode_topic_settings(settings: TopicSettings) -> bytes:
-    """The content of the file: JSON."""
+    """Encode the file: JSON."""
     document = {
         "version": _VERSION,
         "topic_id": format_uuid(settings.topic_id),
@@ -49,7 +49,7 @@ def encode_topic_settings(settings: TopicSettings) -> bytes:
 
 
 def decode_topic_settings(data: bytes) -> TopicSettings | None:
-    """The settings; None where the file is damaged or of a newer version."""
+    """The settings; None if the file is damaged or of a newer version."""
     try:
         document = json.loads(data)
         if document["version"] != _VERSION:
@@ -63,7 +63,7 @@ def decode_topic_settings(data: bytes) -> TopicSettings | None:
 
 
 def read_topic_settings(disk: Disk, folder: str) -> TopicSettings | None:
-    """The settings in a partition's folder; None where there are none to be read."""
+    """The settings in a partition directory; None if there are none that can be read."""
     path = f"{folder}/{TOPIC_SETTINGS_FILE}"
     try:
         return decode_topic_settings(disk.read_bytes(path)) if disk.exists(path) else None
@@ -72,7 +72,7 @@ def read_topic_settings(disk: Disk, folder: str) -> TopicSettings | None:
 
 
 class AdoptionMark:
-    """Says in the first log directory that adoption of its topics has begun and is not finished yet."""
+    """Marker file in the first log directory: adoption of its topics has begun and is not finished yet."""
 
     def __init__(self, disk: Disk, log_dir: str) -> None:
         self._disk = disk
@@ -83,20 +83,20 @@ class AdoptionMark:
         return self._disk.exists(self._path) and self._disk.read_bytes(self._path) == cluster_id.encode()
 
     def set(self, cluster_id: str) -> None:
-        """Adoption begins. Raises DiskError."""
+        """Mark the beginning of adoption. Raises DiskError."""
         self._disk.write_atomic(self._path, cluster_id.encode())
 
     def clear(self) -> None:
-        """Adoption has ended. Raises DiskError."""
+        """Mark the end of adoption. Raises DiskError."""
         if self._disk.exists(self._path):
             self._disk.remove(self._path)
 
 
 class TopicSettingsKeeper:
-    """Writes the files, in disk threads, some time after a topic was made or its settings were changed.
+    """Writes the files, in disk threads, some time after a topic was created or its settings were changed.
 
-    `logs` are those of the broker. Settings that could not be written are told to `note`: while the coordination
-    metadata is there nothing is lost by it.
+    `logs` are those of the broker. Failures are reported to `note`: nothing is lost while the coordination metadata
+    exists.
     """
 
     def __init__(
@@ -114,16 +114,16 @@ class TopicSettingsKeeper:
         self._is_writing = False
 
     def keep(self, topic: str, partition: int, settings: TopicSettings) -> None:
-        """These are the topic's settings now, to be kept in the folder of this partition: its first one here."""
+        """Schedule writing the topic's settings to the directory of this partition: its first one here."""
         self._due[topic] = partition, settings
         self._write_next()
 
     def forget(self, topic: str) -> None:
-        """The topic is deleted."""
+        """Forget a deleted topic."""
         self._due.pop(topic, None)
 
     def read(self, topic: str, topic_id: UUID | None, partitions: Iterable[int]) -> Mapping[str, str] | None:
-        """The settings that the topic's folders hold; None where they hold none, or those of another topic."""
+        """The settings in the topic's directories; None if there are none, or those of another topic id."""
         for partition in partitions:
             log = self._logs.get((topic, partition))
             kept = read_topic_settings(self._disk, log.folder) if log is not None else None
@@ -132,7 +132,7 @@ class TopicSettingsKeeper:
         return None
 
     def close(self) -> None:
-        """Write what is due, here and now."""
+        """Write what is due, synchronously."""
         self._is_writing = True
         while self._due:
             for problem in _write_all(self._disk, self._next_files()):
@@ -164,14 +164,14 @@ class TopicSettingsKeeper:
 
 
 def _write_all(disk: Disk, files: Iterable[tuple[str, bytes]]) -> list[str]:
-    """Write the files that say something else; what failed, but for folders that are gone."""
+    """Write the files whose contents differ; returns failures, except for directories that no longer exist."""
     problems = []
     for folder, data in files:
         path = f"{folder}/{TOPIC_SETTINGS_FILE}"
         try:
             is_new = not disk.exists(path)
             if is_new or disk.read_bytes(path) != data:
-                # A new file is written with the first records; one that takes the place of another must not be lost.
+                # A new file is synced with the first records; one that replaces another must not be lost.
                 disk.write_atomic(path, data, sync=not is_new)
         except DiskError as error:
             if not error.missing:

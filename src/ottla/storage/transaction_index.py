@@ -1,6 +1,6 @@
 """The `.txnindex` of a segment: the transactions whose abort markers lie in it, in the order of the markers.
 
-There in few segments only. Kafka's format (`TransactionIndex.java`): entries of 34 bytes, a version and four numbers.
+Few segments have one. Kafka's format (`TransactionIndex.java`): entries of 34 bytes, a version and four numbers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ottla.storage.files import TXN_INDEX_SUFFIX, OpenFiles, SegmentFile
 
 TXN_INDEX_VERSION: Final = 0
 TXN_ENTRY: Final = struct.Struct(">hqqqq")
-#: Entries of a segment that are kept in memory; of an index with more of them what is asked for is read each time.
+#: Entries of a segment that are kept in memory; a larger index is read from disk on each lookup.
 ENTRIES_KEPT: Final = 4096
-#: And so many of them at a time.
+#: Entries read at a time.
 ENTRIES_AT_ONCE: Final = 512
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted.
+    """An aborted transaction.
 
-    `last_offset` is that of its marker, `last_stable_offset` how far readers of committed records could read then.
+    `last_offset` is that of its marker, `last_stable_offset` the last stable offset at that time.
     """
 
     producer_id: int
@@ -34,12 +34,12 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
-        """Its entry."""
+        """Encode its entry."""
         return TXN_ENTRY.pack(TXN_INDEX_VERSION, *self)
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a file; a last one that is cut off is left out, as is what has another version."""
+    """The entries of a file, without a truncated last one and those of another version."""
     whole = len(data) // TXN_ENTRY.size * TXN_ENTRY.size
     return [
         AbortedTransaction(*fields[1:])
@@ -49,7 +49,7 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
 
 
 class TransactionIndex:
-    """The index of one segment. The file is made with its first entry."""
+    """The index of one segment. The file is created with its first entry."""
 
     __slots__ = ("_entries", "_files", "file")
 
@@ -59,7 +59,7 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None
 
     def move_to(self, files: OpenFiles) -> None:
-        """From now on opened there."""
+        """Open the file through `files` from now on."""
         self._files = files
         self.file.move_to(files)
 
@@ -73,8 +73,8 @@ class TransactionIndex:
         return found
 
     def entries_from(self, offset: int) -> Iterator[AbortedTransaction]:
-        """The entries of markers at `offset` and above; of a large index only those are read, and as far as they are
-        taken. Raises DiskError.
+        """The entries of markers at `offset` and above; of a large index only those are read, and only as far as the
+        iterator is consumed. Raises DiskError.
         """
         count = self._size() // TXN_ENTRY.size if self._entries is None else 0
         if count <= ENTRIES_KEPT:
@@ -86,13 +86,15 @@ class TransactionIndex:
             yield from decode_aborted(pread(self.file.get(), length, start * TXN_ENTRY.size))
 
     def _marker_at(self, number: int) -> int:
-        """The offset of the marker that an entry is of."""
+        """The marker offset of an entry."""
         data = pread(self.file.get(), TXN_ENTRY.size, number * TXN_ENTRY.size)
         last_offset: int = TXN_ENTRY.unpack(data)[3]
         return last_offset
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an entry. Raises DiskError where it could not be written; it is known nevertheless, until a restart."""
+        """Add an entry. Raises DiskError if it could not be written; it is kept in memory nevertheless, until a
+        restart.
+        """
         try:
             self.file.get(create=True).append([transaction.encode()])
         except DiskError:
@@ -104,21 +106,21 @@ class TransactionIndex:
                 self._entries = None
 
     def is_sound(self) -> bool:
-        """Whether the file holds whole entries of markers that lie in the segment, in their order. Raises DiskError."""
+        """Whether the file holds complete entries of markers in this segment, in order. Raises DiskError."""
         if self._size() != len(self.entries()) * TXN_ENTRY.size:
             return False
         previous = self.file.base_offset - 1
         for entry in self.entries():
             if not 0 <= entry.first_offset <= entry.last_offset or entry.last_offset <= previous:
                 return False
-            # One that is too large would hide the entries behind it.
+            # A value that is too large would hide the entries behind it.
             if entry.producer_id < 0 or not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
                 return False
             previous = entry.last_offset
         return True
 
     def keep_below(self, offset: int) -> None:
-        """Drop the entries of markers at `offset` and above, and a torn one behind the last. Raises DiskError."""
+        """Drop the entries of markers at `offset` and above, and a truncated last one. Raises DiskError."""
         disk, path = self._files.disk, self.file.path
         if not disk.exists(path):
             self._entries = []
@@ -130,7 +132,7 @@ class TransactionIndex:
         self._entries = kept if len(kept) <= ENTRIES_KEPT else None
 
     def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """Let these be the entries; where there are none and no file either, none is made. Raises DiskError."""
+        """Replace all entries; with no entries and no file, none is created. Raises DiskError."""
         if list(transactions) == list(self.entries()) and self._size() == len(transactions) * TXN_ENTRY.size:
             return
         handle = self.file.get(create=True)

@@ -1,4 +1,4 @@
-"""Making the transaction index of a segment anew from the log, after a stop that was not clean."""
+"""Rebuilding a segment's transaction index from the log, after an unclean stop."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ottla.storage.transaction_index import AbortedTransaction
 
 
 def is_marker(batch: ScannedBatch) -> bool:
-    """Whether a batch may end a transaction."""
+    """Whether a batch can be a transaction marker."""
     return batch.magic == MAGIC and batch.data[ATTRIBUTES_AT + 1] & CONTROL_FLAG != 0
 
 
 def rebuild_transaction_index(
     snapshots: ProducerSnapshots, segments: Sequence[Segment], number: int, now_ms: int
 ) -> None:
-    """Make the index of the segment of this number say what its markers, and the log before them, say.
+    """Rebuild the transaction index of the segment of this number from its markers and the log before them.
 
-    The log is read from the newest producer snapshot at or before the segment's begin. Raises DiskError.
+    The log is read from the newest producer snapshot at or before the segment's base offset. Raises DiskError.
     """
     wanted = segments[number]
     state = ProducerState()

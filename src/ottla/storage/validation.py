@@ -1,9 +1,9 @@
-"""What the log refuses on append, and how it stamps what it takes. As Kafka 3.9 (`UnifiedLog.scala`,
-`LogValidator.java`): batches as a whole, and the records of uncompressed ones by compiled code (`ottla.records.walk`).
-Compressed batches are opened only where the topic's settings demand it: keys on compacted topics, and
-`message.timestamp.before.max.ms` where it is set; without the compiled code, uncompressed ones likewise.
+"""Validation of appends, and timestamping. As in Kafka 3.9 (`UnifiedLog.scala`, `LogValidator.java`): batches as a
+whole, and the records of uncompressed ones by compiled code (`ottla.records.walk`). Compressed batches are decoded only
+where the topic's settings require it: keys on compacted topics, and `message.timestamp.before.max.ms` where it is set;
+without the compiled code, uncompressed ones likewise.
 
-What Kafka checks and this does not, and why that is safe, stands in docs/record-checks.md.
+What Kafka checks and this does not, and why that is safe, is described in docs/record-checks.md.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
-#: Who appends: a client's Produce request, or a coordinator of this broker writing its own records.
+#: Origin of an append: a client's Produce request, or a coordinator of this broker writing its own records.
 CLIENT: Final = 0
 COORDINATOR: Final = 1
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 NO_BOUND: Final = 0x7FFFFFFFFFFFFFFF
-#: Record errors that a message shows.
+#: Record errors listed in a message.
 ERRORS_SHOWN: Final = 3
 _COMPRESSIONS: Final = frozenset(int(compression) for compression in Compression)
 
 
 def split(buf: memoryview) -> list[BatchHeader] | AppendRefusal:
-    """The batches in what a client sent. As in Kafka a last one that is cut off is left out."""
+    """The batches in the received data. As in Kafka a truncated last one is left out."""
     try:
         only = parse_batch_header(buf)
         if only.length == len(buf):
             return [only]
     except BatchError:
-        # It may be cut off, which is no fault, or it is told below what is wrong with it.
+        # It may be truncated, which is no error; anything else is refused below.
         pass
     try:
         return split_batches(buf, partial_tail=True)
@@ -74,7 +74,7 @@ def split(buf: memoryview) -> list[BatchHeader] | AppendRefusal:
 def check_batch(
     buf: memoryview, header: BatchHeader, partition: str, max_message_bytes: int, origin: int
 ) -> AppendRefusal | None:
-    """What a batch must be as a whole, in the order in which Kafka looks: offset, size, checksum, then the rest."""
+    """Check a batch as a whole, in Kafka's order: offset, size, checksum, then the rest."""
     if origin == CLIENT and header.base_offset != 0:
         return AppendRefusal(
             ErrorCode.INVALID_RECORD,
@@ -96,7 +96,7 @@ def check_batch(
 
 
 def _check_client_batch(header: BatchHeader, partition: str) -> AppendRefusal | None:
-    """What clients in particular may not send."""
+    """Check what clients in particular may not send."""
     delta = header.last_offset_delta
     if (
         0 <= delta < MAX_INT32
@@ -133,9 +133,9 @@ def _client_fault(header: BatchHeader, partition: str) -> str:
 def check_contents(
     buf: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, partition: str
 ) -> AppendRefusal | None:
-    """The records' form where compiled code looks at it, timestamps, and the keys that compacted topics need.
+    """Check the records' form where compiled code does so, timestamps, and the keys that compacted topics need.
 
-    As in Kafka the largest timestamp in a batch that is not compressed becomes what its records say, in place.
+    As in Kafka the largest timestamp of an uncompressed batch is set, in place, to that of its records.
     """
     seen: RecordsSummary | None = None
     if walk.COMPILED and not header.attributes & COMPRESSION_MASK:
@@ -166,7 +166,7 @@ def check_contents(
         return AppendRefusal(ErrorCode.INVALID_RECORD, f"Record batch for topic partition {partition}: {error}")
     refusal = check_records(records, stamped, config, now_ms, partition)
     if refusal is None and too_new:
-        # No record is, but the header says so, and the header is what indexes and retention go by.
+        # No record is out of range, but the header's timestamp is, and indexes and retention use the header.
         told = _out_of_range(header.max_timestamp, header.last_offset, now_ms, config)
         return _records_refused(ErrorCode.INVALID_TIMESTAMP, [(0, told)])
     return refusal
@@ -178,7 +178,7 @@ def _walk(buf: memoryview, header: BatchHeader) -> RecordsSummary | RecordFault:
 
 
 def _correct_newest(buf: memoryview, header: BatchHeader, newest: int) -> None:
-    """Let the header say the largest timestamp that a record has."""
+    """Set the header's largest timestamp to that of the records."""
     stamped = header.attributes & LOG_APPEND_TIME_FLAG
     kind = TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME
     header.max_timestamp = newest
@@ -186,7 +186,7 @@ def _correct_newest(buf: memoryview, header: BatchHeader, newest: int) -> None:
 
 
 def _needs_records(seen: RecordsSummary, stamped: bool, config: LogConfig, now_ms: int) -> bool:
-    """Whether records that are well-formed have to be decoded, to tell what is wrong with which of them."""
+    """Whether well-formed records have to be decoded, to report which of them are invalid and why."""
     if config.compact and seen.keyless:
         return True
     if config.message_timestamp_type == LOG_APPEND_TIME:
@@ -213,7 +213,7 @@ def looks_into(attributes: int, config: LogConfig) -> bool:
 def check_records(
     records: Sequence[Record], stamped: bool, config: LogConfig, now_ms: int, partition: str
 ) -> AppendRefusal | None:
-    """Each record's key, where the topic is compacted, and its timestamp, as `LogValidator.validateRecord`.
+    """Check each record's key, if the topic is compacted, and its timestamp, as `LogValidator.validateRecord`.
 
     `stamped` says that the batch claims to have the broker's timestamps.
     """
@@ -267,7 +267,7 @@ def _records_refused(error: ErrorCode, faults: list[tuple[int, str]]) -> AppendR
 
 
 def stamp(buf: memoryview, header: BatchHeader, append_time: bool, now_ms: int) -> None:
-    """Set the timestamp type that the topic has, in place and in the header; the records are left alone."""
+    """Set the topic's timestamp type, in place and in the header; the records are left alone."""
     if append_time:
         header.max_timestamp = now_ms
         header.attributes |= LOG_APPEND_TIME_FLAG
