@@ -1,1 +1,1 @@
-"""Consumer groups: pure machines, their log records, committed offsets, evidence of rebalances."""
+"""Consumer groups: pure state machines, their log records, committed offsets, evidence of rebalances."""

@@ -1,4 +1,4 @@
-"""Offsets of a group: committed, deleted, expired, and the end of a group that is left with nothing. Pure."""
+"""Offsets of a group: commit, deletion, expiry, and removal of a group that has nothing left. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class OffsetHandling(RebalancingGroup):
-    """What a group does with commits and deletions."""
+    """Commits and deletions of offsets."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class OffsetHandling(RebalancingGroup):
             self._remove_offsets(self.offsets.all_keys(), step, now_ms, is_deleted=True)
 
     def _delete_offsets(self, event: DeleteOffsets, step: Step, now_ms: int) -> None:
-        """Offsets of topics that nobody subscribes to go, and an empty group that is left with none goes with them."""
+        """Delete offsets of topics that nobody subscribes to, and an empty group if it has no offsets left."""
         is_free = self.rules.delete_offsets is OffsetDeleteRule.DELETE
         if not is_free and self.protocol_type != PROTOCOL_TYPE:
             step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)))
@@ -80,9 +80,9 @@ class OffsetHandling(RebalancingGroup):
     def _remove_offsets(
         self, keys: Sequence[TopicPartition], step: Step, now_ms: int, is_deleted: bool = False
     ) -> None:
-        """Tombstones for offsets and, when an empty group is left with none, for the group.
+        """Write tombstones for offsets and, if an empty group has none left, for the group.
 
-        As in Apache Kafka ids that were handed out do not keep it. A group that never had members has no record.
+        As in Apache Kafka, pending member ids do not keep it. A group that never had members has no record.
         """
         records: list[LogRecord] = [OffsetRecord(self.group_id, topic, index, None) for topic, index in keys]
         is_last = len(keys) == len(self.offsets.all_keys()) and not self.offsets.has_transactional

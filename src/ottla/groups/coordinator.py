@@ -1,7 +1,8 @@
-"""How far a coordinator is with a group: the names that metrics and logs use.
+"""The state of a group's coordinator: the names that metrics and logs use.
 
 The names are those of the protocol's first draft (docs/group-protocol-draft.md), and are kept for operators: while the
-state of a group (`ottla.groups.states`) is what clients see, these tell whether somebody answers for it at all.
+state of a group (`ottla.groups.states`) is what clients see, these also say whether the coordinator serves the group at
+all.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ class CoordinatorState(Enum):
     """The state of a group's coordinator; the value is that of the metric."""
 
     DOWN = 0
-    """This broker answers for no group of the partition: it does not lead it, or does not run."""
+    """This broker does not serve the groups of the partition: it is not the leader, or is not running."""
 
     CATCHING_UP = 1
-    """It leads the partition of the offsets topic and reads it; clients are told to wait."""
+    """It leads the partition of the offsets topic and loads it; clients are asked to retry."""
 
     READY = 2
-    """It answers, and no rebalance is under way: the group is Stable or Empty, or there is none."""
+    """It serves the group, and no rebalance is under way: the group is Stable or Empty, or does not exist."""
 
     PREPARING = 3
-    """Members are told to join again, and their joins are gathered (PreparingRebalance)."""
+    """Members are asked to rejoin, and their joins are collected (PreparingRebalance)."""
 
     REBALANCING = 4
-    """The generation has begun; the leader's assignment is waited for (CompletingRebalance)."""
+    """The generation has begun; the coordinator waits for the leader's assignment (CompletingRebalance)."""
 
     @property
     def label(self) -> str:
-        """The name in words."""
+        """The name as text."""
         return self.name.lower().replace("_", " ")
 
 
@@ -42,4 +43,4 @@ STATE_OF: dict[GroupState, CoordinatorState] = {
     GroupState.STABLE: CoordinatorState.READY,
     GroupState.DEAD: CoordinatorState.READY,
 }
-"""What the coordinator of a group does that is in a state; the end of a group leaves it ready for the next."""
+"""Coordinator state for each group state; with the end of a group the coordinator is ready for the next."""

@@ -1,7 +1,7 @@
 """Named deadlines: setting a name again replaces it.
 
-Setting a deadline later than it was, which every heartbeat does, touches no heap: the old entry stays and is moved
-when it comes to the top.
+Moving a deadline back, which every heartbeat does, does not touch the heap: the old entry stays and is moved when it
+reaches the top.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Deadlines(Generic[Name]):
-    """A set of deadlines by name, in milliseconds, with the earliest at hand."""
+    """A set of deadlines by name, in milliseconds, with access to the earliest."""
 
     __slots__ = ("_at", "_heap", "_queued", "_sequence")
 
     def __init__(self) -> None:
         self._at: dict[Name, int] = {}
         self._heap: list[tuple[int, int, Name]] = []
-        #: The heap entry that stands for a name, which is never later than its deadline.
+        #: The heap entry of each name, which is never later than its deadline.
         self._queued: dict[Name, tuple[int, int]] = {}
         self._sequence = 0
 
@@ -32,11 +32,11 @@ class Deadlines(Generic[Name]):
         return name in self._at
 
     def get(self, name: Name) -> int | None:
-        """When a deadline is, None where it is not set."""
+        """A deadline, None if it is not set."""
         return self._at.get(name)
 
     def names(self) -> Set[Name]:
-        """What is set."""
+        """The names that are set."""
         return self._at.keys()
 
     def set(self, name: Name, at_ms: int) -> None:
@@ -49,16 +49,16 @@ class Deadlines(Generic[Name]):
             heappush(self._heap, (at_ms, self._sequence, name))
 
     def cancel(self, name: Name) -> None:
-        """Forget a deadline; one that is not set is no matter."""
+        """Remove a deadline, if it is set."""
         self._at.pop(name, None)
 
     def next(self) -> int | None:
-        """The earliest deadline, None without any."""
+        """The earliest deadline, None if there is none."""
         top = self._top()
         return None if top is None else top[0]
 
     def pop_due(self, now_ms: int) -> Name | None:
-        """Take one deadline that has come, the earliest first; None where none has."""
+        """Remove and return one deadline that has passed, the earliest first; None if none has."""
         top = self._top()
         if top is None or top[0] > now_ms:
             return None
@@ -68,7 +68,7 @@ class Deadlines(Generic[Name]):
         return top[2]
 
     def _top(self) -> tuple[int, int, Name] | None:
-        """The heap's first entry, once everything in front of it that is out of date is gone."""
+        """The heap's first current entry; outdated ones before it are removed."""
         heap = self._heap
         while heap:
             queued_ms, sequence, name = heap[0]

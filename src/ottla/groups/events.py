@@ -1,7 +1,7 @@
-"""What goes into a group machine and what comes out: plain data, the wire's versions already dealt with.
+"""Events and effects of the group state machine: plain data, independent of the request versions.
 
-An event carries a `token` where somebody waits for an answer; the machine never looks at it, and gives it back in
-exactly one `Reply`. Random ids (`new_id`) and wall-clock times come in with the event.
+An event has a `token` if a client waits for the response; the state machine never looks at it, and returns it in
+exactly one `Reply`. Random ids (`new_id`) and wall-clock times are part of the event.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NO_GENERATION = -1
 UNKNOWN_MEMBER = ""
-"""The member id of somebody who has none yet."""
+"""The member id of a client that has none yet."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols (assignors) that a member supports, best first, with its metadata for each."""
@@ -43,9 +43,9 @@ class JoinGroup:
     new_id: str
     reason: str | None = None
     requires_member_id: bool = False
-    """From version 4 on a dynamic member is first told its id (KIP-394)."""
+    """From version 4 on a dynamic member first gets its id (KIP-394)."""
     can_skip_assignment: bool = False
-    """From version 9 on a static leader that came back may be told to leave the assignment as it is (KIP-814)."""
+    """From version 9 on a rejoining static leader can be asked to skip the assignment (KIP-814)."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Heartbeat:
 
 @dataclass(slots=True)
 class LeavingMember:
-    """One member of a LeaveGroup; an empty member id with an instance id is an administrator's removal (KIP-345)."""
+    """One member of a LeaveGroup; an empty member id with an instance id is a removal by an administrator (KIP-345)."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -93,7 +93,7 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class OffsetCommit:
-    """OffsetCommit; `generation_id` is -1 and the member id empty where the group only keeps offsets."""
+    """OffsetCommit; `generation_id` is -1 and the member id empty if the group is used for offsets only."""
 
     token: object
     group_id: str
@@ -113,7 +113,7 @@ class DeleteGroup:
 
 @dataclass(slots=True)
 class DeleteOffsets:
-    """OffsetDelete: forget what is committed for these partitions (KIP-496)."""
+    """OffsetDelete: delete the committed offsets of these partitions (KIP-496)."""
 
     token: object
     group_id: str
@@ -122,7 +122,7 @@ class DeleteOffsets:
 
 @dataclass(slots=True)
 class ExpireOffsets:
-    """The expiry run: offsets past their retention go, and so does a group that is left with nothing."""
+    """The expiry run: delete expired offsets, and the group if it has nothing left."""
 
     group_id: str
     retention_ms: int
@@ -130,7 +130,7 @@ class ExpireOffsets:
 
 @dataclass(slots=True)
 class TopicsDeleted:
-    """Topics are gone, and the offsets committed for them go with them."""
+    """Topics were deleted, and the offsets committed for them are deleted too."""
 
     group_id: str
     topics: frozenset[str]
@@ -138,16 +138,16 @@ class TopicsDeleted:
 
 @dataclass(slots=True)
 class PartitionsChanged:
-    """The number of partitions of some topics changed (0: no such topic), which makes consumers join again."""
+    """The number of partitions of some topics changed (0: no such topic), so that consumers will rejoin."""
 
     group_id: str
     counts: dict[str, tuple[int, int]]
-    """By topic: before and now."""
+    """By topic: old and new number."""
 
 
 @dataclass(slots=True)
 class AppendFailed:
-    """The batches of the step with this id are not in the log."""
+    """The append of the step with this id failed."""
 
     group_id: str
     step_id: int
@@ -155,14 +155,14 @@ class AppendFailed:
 
 
 GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | DeleteGroup | DeleteOffsets
-"""The events that somebody waits for the answer of."""
+"""The events that have a response."""
 
 GroupEvent = GroupRequest | ExpireOffsets | TopicsDeleted | PartitionsChanged | AppendFailed
 
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A member as the leader sees it."""
+    """A member in the leader's JoinGroup response."""
 
     member_id: str
     group_instance_id: str | None
@@ -171,7 +171,7 @@ class JoinedMember:
 
 @dataclass(slots=True)
 class JoinResult:
-    """Answer to JoinGroup; `members` is filled for the leader."""
+    """Response to JoinGroup; `members` is set for the leader."""
 
     error: ErrorCode
     member_id: str
@@ -185,7 +185,7 @@ class JoinResult:
 
 @dataclass(slots=True)
 class SyncResult:
-    """Answer to SyncGroup."""
+    """Response to SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -195,7 +195,7 @@ class SyncResult:
 
 @dataclass(slots=True)
 class LeaveResult:
-    """Answer to LeaveGroup: the error of the whole, else one for each member in the order asked."""
+    """Response to LeaveGroup: a top-level error, else one for each member in request order."""
 
     error: ErrorCode
     members: Sequence[tuple[LeavingMember, ErrorCode]] = ()
@@ -203,14 +203,14 @@ class LeaveResult:
 
 @dataclass(slots=True)
 class CommitResult:
-    """Answer to OffsetCommit: an error for each offset in the order given."""
+    """Response to OffsetCommit: an error for each offset in request order."""
 
     errors: Sequence[ErrorCode]
 
 
 @dataclass(slots=True)
 class DeleteOffsetsResult:
-    """Answer to OffsetDelete: the error of the whole, else one for each partition in the order asked."""
+    """Response to OffsetDelete: a top-level error, else one for each partition in request order."""
 
     error: ErrorCode
     errors: Sequence[ErrorCode] = ()
@@ -218,7 +218,7 @@ class DeleteOffsetsResult:
 
 @dataclass(slots=True)
 class ErrorResult:
-    """Answer that is but an error code (heartbeat, delete)."""
+    """Response with an error code only (heartbeat, delete)."""
 
     error: ErrorCode
 
@@ -228,7 +228,7 @@ Result = JoinResult | SyncResult | LeaveResult | CommitResult | DeleteOffsetsRes
 
 @dataclass(slots=True)
 class Reply:
-    """The answer for whoever waits at `token`; sent when the batches of its step are committed."""
+    """The response to the request with this `token`; sent when the batches of its step are committed."""
 
     token: object
     result: Result
@@ -236,7 +236,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Batch:
-    """Records to be appended together, to a partition of the offsets topic."""
+    """Records to append together to a partition of the offsets topic."""
 
     partition: int
     records: Sequence[LogRecord]
@@ -246,9 +246,9 @@ class Batch:
 
 @dataclass(slots=True)
 class Step:
-    """What one event led to: batches to append, then answers to give, evidence to keep.
+    """Effects of one event: batches to append, then responses to send, and evidence to record.
 
-    `id` is unique within the group's machine; it names the step in `AppendFailed`.
+    `id` is unique within the group's state machine; it names the step in `AppendFailed`.
     """
 
     id: int
@@ -257,4 +257,4 @@ class Step:
     replies: list[Reply] = field(default_factory=list)
     notes: list[Evidence] = field(default_factory=list)
     requests: Sequence[BrokerRequest] = ()
-    """To other brokers; groups ask none yet."""
+    """Requests to other brokers; groups send none yet."""

@@ -63,13 +63,13 @@ CAUSE_LIMIT = 100
 MEMBER_LIMIT = 1000
 MOVED_LIMIT = 1000
 DETAIL_LIMIT = 255
-"""As long as KIP-800 lets a client's reason be."""
+"""The limit of a client's reason (KIP-800)."""
 
 COOPERATIVE_PROTOCOL = "cooperative-sticky"
 
 
 class Cause(Enum):
-    """Why a rebalance began or began anew."""
+    """Why a rebalance began or was restarted."""
 
     MEMBER_JOINED = "member_joined"
     MEMBER_LEFT = "member_left"
@@ -77,29 +77,29 @@ class Cause(Enum):
     REBALANCE_TIMEOUT = "rebalance_timeout"
     """A member did not join again in time and was removed."""
     SYNC_TIMEOUT = "sync_timeout"
-    """A member joined but did not ask for its assignment in time and was removed."""
+    """A member joined but did not fetch its assignment in time and was removed."""
     SUBSCRIPTION_CHANGED = "subscription_changed"
     """A member subscribed to other topics."""
     PARTITIONS_GIVEN_UP = "partitions_given_up"
-    """A cooperative member gave partitions up and joined again, so that others can have them."""
+    """A cooperative member revoked partitions and rejoined, so that they can be reassigned."""
     METADATA_CHANGED = "metadata_changed"
     """A member's metadata changed in some other way."""
     PARTITIONS_ADDED = "partitions_added"
     TOPIC_CREATED = "topic_created"
     TOPIC_DELETED = "topic_deleted"
     LEADER_REJOINED = "leader_rejoined"
-    """The leader asked for a rebalance for a reason of its own."""
+    """The leader asked for a rebalance for its own reasons."""
     STATIC_MEMBER_REPLACED = "static_member_replaced"
     ASSIGNMENT_NOT_WRITTEN = "assignment_not_written"
     COORDINATOR_MOVED = "coordinator_moved"
-    """The group was loaded anew by its coordinator just before."""
+    """The group was just loaded by its new coordinator."""
     GROUP_TOO_LARGE = "group_too_large"
     """The group was loaded with more members than `group.max.size` allows."""
 
 
 @dataclass(slots=True)
 class CauseEntry:
-    """One cause, and the member behind it (empty ids where there is none)."""
+    """One cause, and the member that led to it (empty ids if there is none)."""
 
     cause: Cause
     at_ms: int
@@ -112,7 +112,7 @@ class CauseEntry:
 
 @dataclass(slots=True)
 class _Timeline:
-    """What a member went through in a rebalance."""
+    """Timestamps of one member in a rebalance."""
 
     told_at_ms: int | None = None
     joined_at_ms: int | None = None
@@ -122,7 +122,7 @@ class _Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A closed rebalance: `value` is what is written, as described above."""
+    """A closed rebalance: `value` is the record, as described above."""
 
     group_id: str
     closed_at_ms: int
@@ -147,14 +147,14 @@ class Evidence:
 
 @dataclass(slots=True)
 class RebalanceRecorder:
-    """Gathers the evidence of one rebalance as it happens."""
+    """Collects the evidence of one rebalance while it runs."""
 
     group_id: str
     protocol_type: str
     previous_generation: int
     started_at_ms: int
     before: dict[str, dict[tuple[str, int], None]]
-    """What each member (by identity) had when it began."""
+    """Each member's partitions (by identity) when it began."""
     causes: list[CauseEntry] = field(default_factory=list)
     cause_count: int = 0
     removed: list[CauseEntry] = field(default_factory=list)
@@ -164,37 +164,37 @@ class RebalanceRecorder:
     outcome: str = "superseded"
 
     def add_cause(self, entry: CauseEntry) -> None:
-        """Another reason, or the first."""
+        """Add the first or a further cause."""
         self.cause_count += 1
         if len(self.causes) < CAUSE_LIMIT:
             self.causes.append(entry)
 
     def remove(self, entry: CauseEntry) -> None:
-        """A member went."""
+        """Record the removal of a member."""
         if len(self.removed) < CAUSE_LIMIT:
             self.removed.append(entry)
         self.timelines.pop(entry.member_id, None)
 
     def told(self, member_id: str, now_ms: int) -> None:
-        """A member learned that the group rebalances."""
+        """Record that a member was first answered REBALANCE_IN_PROGRESS."""
         timeline = self._timeline(member_id)
         if timeline.told_at_ms is None:
             timeline.told_at_ms = now_ms
 
     def joined(self, member_id: str, now_ms: int) -> None:
-        """A member's JoinGroup came; a repeated one does not count."""
+        """Record a member's JoinGroup; a repeated one does not count."""
         timeline = self._timeline(member_id)
         if timeline.joined_at_ms is None:
             timeline.joined_at_ms = now_ms
 
     def synced(self, member_id: str, now_ms: int) -> None:
-        """A member's SyncGroup came."""
+        """Record a member's SyncGroup."""
         timeline = self._timeline(member_id)
         if timeline.synced_at_ms is None:
             timeline.synced_at_ms = now_ms
 
     def answered(self, member_id: str, now_ms: int) -> None:
-        """A member has its assignment."""
+        """Record that a member has its assignment."""
         timeline = self._timeline(member_id)
         if timeline.answered_at_ms is None:
             timeline.answered_at_ms = now_ms
@@ -207,7 +207,7 @@ class RebalanceRecorder:
         members: Iterable[GroupMemberState],
         now_ms: int,
     ) -> Evidence:
-        """The record, with the members as they are now."""
+        """The record, with the group's present members."""
         present = list(members)
         settled = self.stable_at_ms is not None
         after = {m.identity: owned_partitions(self.protocol_type, m.assignment) for m in present} if settled else {}
@@ -272,7 +272,9 @@ class RebalanceRecorder:
         }
 
     def _is_cooperative(self, member: GroupMemberState, protocol_name: str | None) -> bool:
-        """Eager members own nothing when they join; who still names owned partitions keeps them meanwhile."""
+        """Whether a member is cooperative. Eager members own nothing when they join; one that reports owned partitions
+        keeps them meanwhile.
+        """
         if protocol_name == COOPERATIVE_PROTOCOL:
             return True
         if protocol_name is None or self.protocol_type != PROTOCOL_TYPE:
@@ -282,7 +284,7 @@ class RebalanceRecorder:
 
 
 def owned_partitions(protocol_type: str, assignment: bytes) -> dict[tuple[str, int], None]:
-    """The partitions in a member's assignment, in order; none where it cannot be read."""
+    """The partitions in a member's assignment, in order; none if it cannot be parsed."""
     if protocol_type != PROTOCOL_TYPE:
         return {}
     read = decode_assignment(assignment)
@@ -292,7 +294,7 @@ def owned_partitions(protocol_type: str, assignment: bytes) -> dict[tuple[str, i
 
 
 def rejoin_cause(protocol_type: str, before: bytes, after: bytes) -> Cause:
-    """Why a member's changed metadata asks for a rebalance."""
+    """Why a member's changed metadata leads to a rebalance."""
     if protocol_type != PROTOCOL_TYPE:
         return Cause.METADATA_CHANGED
     old, new = decode_subscription(before), decode_subscription(after)
@@ -305,7 +307,7 @@ def rejoin_cause(protocol_type: str, before: bytes, after: bytes) -> Cause:
 
 
 def partition_count_cause(before: int, now: int) -> Cause:
-    """What a changed number of partitions is called; 0 means that there is no such topic."""
+    """The cause for a changed number of partitions; 0 means that there is no such topic."""
     if before == 0:
         return Cause.TOPIC_CREATED
     return Cause.TOPIC_DELETED if now == 0 else Cause.PARTITIONS_ADDED

@@ -1,4 +1,4 @@
-"""What an error of the log means to the client whose request needed the write.
+"""Mapping of log errors to the errors of the client requests whose writes failed.
 
 Source: Apache Kafka 3.9, `GroupMetadataManager.storeGroup` and `maybeConvertOffsetCommitError`.
 """
@@ -27,7 +27,7 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def group_write_error(error: ErrorCode) -> ErrorCode:
-    """For JoinGroup and SyncGroup, whose record is the group's."""
+    """For JoinGroup and SyncGroup, which write the group's record."""
     if error in _NOT_READY:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _MOVED:
@@ -38,7 +38,7 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """For OffsetCommit, DeleteGroups and OffsetDelete, whose records are offsets."""
+    """For OffsetCommit, DeleteGroups and OffsetDelete, which write offset records."""
     if error in _NOT_READY or error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _MOVED:
@@ -47,7 +47,7 @@ def commit_error(error: ErrorCode) -> ErrorCode:
 
 
 def failed_result(result: Result, error: ErrorCode) -> Result:
-    """What becomes of an answer that was to be good news, once the log has lost or refused what it told of."""
+    """The result to return in place of a successful one, after the log has lost or refused its records."""
     if isinstance(result, CommitResult):
         converted = commit_error(error)
         return CommitResult([converted if own is ErrorCode.NONE else own for own in result.errors])

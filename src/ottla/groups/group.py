@@ -1,4 +1,4 @@
-"""What a group is at a moment: its data, and what can be asked of it. Its behaviour is in `ottla.groups.machine`."""
+"""The state of a group: its data and queries. Its behaviour is in `ottla.groups.machine`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SYNC = " sync"
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """The settings that a group obeys (`group.…`, `offset.metadata.max.bytes`); times in milliseconds."""
+    """The settings of a group (`group.…`, `offset.metadata.max.bytes`); times in milliseconds."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -44,7 +44,7 @@ class GroupLimits:
 
 
 class Group:
-    """One group of the classic protocol. `partition` is that of the offsets topic which holds it."""
+    """One group of the classic protocol. `partition` is its partition of the offsets topic."""
 
     __slots__ = (
         "_initial_remaining_ms",
@@ -80,21 +80,21 @@ class Group:
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        #: When the state was entered; None where the log does not say (old records).
+        #: When the state was entered; None if the log does not say (old records).
         self.state_timestamp_ms: int | None = None
         self.members = GroupMembers()
         self.offsets = GroupOffsets()
-        #: Whether it stays until it is deleted or an expiry run comes by, even if nothing would be lost with it.
+        #: Whether it stays until it is deleted or expires, even if nothing would be lost with it.
         self.is_kept = False
         self.deadlines: Deadlines[str] = Deadlines()
-        #: Members of the generation that have not asked for their assignment yet.
+        #: Members of the generation that have not sent SyncGroup yet.
         self.pending_sync: set[str] = set()
-        #: What the generation's consumers subscribe to; None where that is not known.
+        #: Subscribed topics of the generation's consumers; None if unknown.
         self.subscribed_topics: frozenset[str] | None = None
-        #: While the very first members gather: how much longer the initial delay may be extended.
+        #: While the first members join: how much longer the initial delay may be extended.
         self._initial_remaining_ms: int | None = None
         self._new_member_added = False
-        #: States entered since the shell last looked, the latest last: it takes them out.
+        #: States entered since the shell last took them, the latest last.
         self.entered: deque[GroupState] = deque(maxlen=STORY_LIMIT)
         self._story: deque[tuple[int, str]] = deque(maxlen=STORY_LIMIT)
         self._recorder: RebalanceRecorder | None = None
@@ -102,14 +102,14 @@ class Group:
         self._loaded_at_ms: int | None = None
 
     def story(self) -> str:
-        """What led here, the latest last."""
+        """The latest events, the newest last."""
         lines = [f"group {self.group_id!r}: {self.state.value}, generation {self.generation_id}"]
         lines += [f"  {at_ms} {text}" for at_ms, text in self._story]
         return "\n".join(lines)
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing would be lost, and nobody would notice, if the group did not exist."""
+        """Whether the group could be dropped without any loss that a client would notice."""
         return (
             self.state is GroupState.EMPTY
             and not self.is_kept
@@ -119,7 +119,7 @@ class Group:
         )
 
     def _has_room_for(self, member_id: str) -> bool:
-        """`group.max.size`. While members gather, those who came first count, since the group may be too large."""
+        """Check `group.max.size`. During a join the first to join count, since the group may be too large."""
         if self.state is GroupState.EMPTY:
             return True
         member = self.members.get(member_id)
@@ -152,7 +152,7 @@ class Group:
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
 
     def _answer_parked(self, members: Iterable[GroupMemberState], error: ErrorCode, step: Step) -> None:
-        """Answer what these members wait for with an error."""
+        """Answer the parked requests of these members with an error."""
         for member in members:
             token = self.members.take_join(member)
             if token is not None:
@@ -176,11 +176,11 @@ class Group:
         self.deadlines.set(member.member_id, now_ms + member.session_timeout_ms)
 
     def _commit_refusal(self, event: OffsetCommit, now_ms: int) -> ErrorCode | None:
-        """Why a commit is not accepted; the session of a member that may commit is renewed."""
+        """Why a commit is refused, if it is; renews the session of a member that may commit."""
         member_id, instance, generation_id = event.member_id, event.group_instance_id, event.generation_id
         empty = self.state is GroupState.EMPTY
         if generation_id < 0 and (empty or (member_id == UNKNOWN_MEMBER and instance is None)):
-            # An admin tool, or a consumer without group management; both keep off a group with members.
+            # An admin tool, or a consumer without group management; neither may commit to a group with members.
             return None if empty else ErrorCode.UNKNOWN_MEMBER_ID
         error = self._identity_error(member_id, instance)
         if error is not None:
@@ -196,7 +196,9 @@ class Group:
         return None
 
     def _expired_offsets(self, retention_ms: int, now_ms: int) -> list[TopicPartition]:
-        """KIP-211: counted from when the group became empty, or, for topics nobody subscribes to, from the commit."""
+        """Expired offsets (KIP-211), from the time when the group became empty or, for topics nobody subscribes to, of
+        the commit.
+        """
         if self.protocol_type is not None and self.state is GroupState.EMPTY:
             since = self.state_timestamp_ms
             return self.offsets.expired(
@@ -246,7 +248,7 @@ class Group:
         return GroupRecord(self.group_id, value)
 
     def _restore(self, value: GroupMetadataValue) -> None:
-        """Loading: the group is what this record says, whatever earlier ones said."""
+        """Loading: replace the group's state by that of this record."""
         self.members = GroupMembers()
         for written in value.members:
             rebalance_ms = written.rebalance_timeout if written.rebalance_timeout >= 0 else written.session_timeout
@@ -273,7 +275,7 @@ class Group:
         self.subscribed_topics = self._subscribed_topics()
 
     def _forget_generation(self) -> None:
-        """Loading: the group ended here. Offsets have tombstones of their own, and may outlive it."""
+        """Loading: the group ended here. Offsets have their own tombstones, and may outlive it."""
         self.members = GroupMembers()
         self.generation_id = 0
         self.protocol_type = self.protocol_name = self.state_timestamp_ms = self.subscribed_topics = None
@@ -296,9 +298,9 @@ class Group:
         return None if member_id is None else self.members.get(member_id)
 
     def _is_to_give_up(self, member: GroupMemberState) -> bool:
-        """Whether the assignment takes partitions from a cooperative member, which has not joined without them yet.
+        """Whether the assignment takes partitions from a cooperative member that has not rejoined without them yet.
 
-        Until it does, the assignor holds them back from everybody else (KIP-429).
+        Until it does, the assignor assigns them to nobody else (KIP-429).
         """
         if self.protocol_type != PROTOCOL_TYPE:
             return False
@@ -310,7 +312,7 @@ class Group:
         return any(index not in given.get(topic, ()) for topic, indexes in owned.items() for index in indexes)
 
     def _identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
-        """Whether this is a member, under its present id."""
+        """Check that this is a member, with its current id."""
         if group_instance_id is not None:
             current = self.members.static_member_id(group_instance_id)
             if current is None:

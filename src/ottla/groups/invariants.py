@@ -1,4 +1,4 @@
-"""What must hold for a group between two steps; tests check it after each."""
+"""Invariants of a group between two steps; tests check them after each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SETTLED = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
 def problems(group: Group) -> list[str]:
-    """What does not add up; empty when all is well."""
+    """Violated invariants; empty if there are none."""
     return group.members.problems() + _of_state(group) + _of_parked(group) + _of_deadlines(group)
 
 

@@ -1,4 +1,4 @@
-"""JoinGroup: members that are new, that come again, and static ones that were started again. Pure."""
+"""JoinGroup: new members, rejoining members, and restarted static members. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 class JoinHandling(RebalancingGroup):
-    """What a group does with JoinGroup."""
+    """Handling of JoinGroup."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class JoinHandling(RebalancingGroup):
         self._try_complete_join(step, now_ms)
 
     def _join_unknown(self, event: JoinGroup, step: Step, now_ms: int) -> None:
-        """Somebody without member id: a static member that came back, or somebody new."""
+        """Handle a join without member id: of a static member that came back, or of a new member."""
         instance = event.group_instance_id
         new_member_id = f"{event.client_id if instance is None else instance}-{event.new_id}"
         if instance is not None and (old := self._static_member(instance)) is not None:
@@ -91,7 +91,7 @@ class JoinHandling(RebalancingGroup):
             event.protocols,
         )
         member.is_new = True
-        # It cannot send heartbeats before it knows its id, and its connection is not watched while its join waits.
+        # It cannot send heartbeats before it has its id, and its connection is not watched while its join is parked.
         self.deadlines.set(member_id, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         cause = cause_of(Cause.MEMBER_JOINED, member, now_ms, event.reason)
         self._prepare_rebalance([cause], step, now_ms, partial(self.members.add, member))
@@ -100,10 +100,10 @@ class JoinHandling(RebalancingGroup):
     def _replace_static(
         self, event: JoinGroup, old: GroupMemberState, new_member_id: str, step: Step, now_ms: int
     ) -> None:
-        """A static member came back under a new id; in Stable that need not disturb the others (KIP-345).
+        """Replace a static member that came back under a new id; in Stable this need not disturb the others (KIP-345).
 
-        It does where its old self had partitions to give up: it knows nothing of them, and nobody else would ever
-        begin the rebalance that gives them away.
+        It does if its previous incarnation had partitions to revoke: the new one does not know them, and nobody else
+        would begin the rebalance that reassigns them.
         """
         new = old.replaced_by(new_member_id)
         new.protocols = event.protocols
@@ -130,9 +130,10 @@ class JoinHandling(RebalancingGroup):
     def _static_join_result(
         self, event: JoinGroup, old: GroupMemberState, new: GroupMemberState, present: Sequence[GroupMemberState]
     ) -> JoinResult:
-        """Its place as it was. A leader must not assign anew, since nobody would be told.
+        """The response with its unchanged place in the group. A leader must not reassign: no other member would be
+        notified.
 
-        From version 9 on it is told so (KIP-814); before, it is told that its old self leads.
+        From version 9 on the response says so (KIP-814); before, it names the previous member id as the leader.
         """
         was_leader = self.members.leader == old.member_id
         result = JoinResult(
@@ -172,7 +173,7 @@ class JoinHandling(RebalancingGroup):
             self._recorder.joined(member.member_id, now_ms)
 
     def _rejoin_causes(self, member: GroupMemberState, event: JoinGroup, now_ms: int) -> list[CauseEntry]:
-        """Why a member that is in the generation wants another."""
+        """Why a member of the generation needs a rebalance."""
         if member.protocols != event.protocols:
             old, new = dict(member.protocols), dict(event.protocols)
             name = self.protocol_name or ""
@@ -185,7 +186,7 @@ class JoinHandling(RebalancingGroup):
 
 
 def _metadata_problem(protocols: Protocols) -> str | None:
-    """What is wrong with a consumer's metadata, None where it can be read."""
+    """What is wrong with a consumer's metadata, None if it can be parsed."""
     for name, metadata in protocols:
         subscription = decode_subscription(metadata)
         if isinstance(subscription, Malformed):

@@ -1,4 +1,4 @@
-"""Heartbeat, LeaveGroup, and members whose session ends. Pure."""
+"""Heartbeat, LeaveGroup, and expired sessions. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ottla.wire.errors import ErrorCode
 
 
 class LivenessHandling(RebalancingGroup):
-    """What keeps a member in a group, and what takes it out."""
+    """Keeping members in a group, and removing them."""
 
     __slots__ = ()
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
-        """The answer to a Heartbeat; the hot path, without a step."""
+        """The response to a Heartbeat; the hot path, without a step."""
         member = self.members.get(member_id)
         if member is None or group_instance_id is not None:
             error = self._identity_error(member_id, group_instance_id)
@@ -75,6 +75,6 @@ class LivenessHandling(RebalancingGroup):
         if member is None:
             return
         if not member.is_new and (member.join_token is not None or member.sync_token is not None):
-            # Who waits for us is alive; its deadline is set anew with the answer.
+            # A member with a parked request is alive; its deadline is set with the response.
             return
         self._remove_and_rebalance([member], [cause_of(Cause.SESSION_EXPIRED, member, now_ms)], step, now_ms)

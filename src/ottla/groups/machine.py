@@ -1,21 +1,21 @@
-"""The machine of one group: membership, generations, timers. Pure: events and time in, steps out.
+"""The state machine of one group: membership, generations, timers. Pure: events and time in, steps out.
 
-Theory of operation. A group goes through generations. Whatever disturbs a generation (a member joins, leaves, expires,
-changes what it wants) takes the group to PreparingRebalance, where joins are parked. When every member has joined, or
-the one join deadline passes, the next generation begins: all parked joins are answered, the leader's with the members'
-metadata, and the group is CompletingRebalance until the leader's SyncGroup brings the assignment. The assignment is
-one record of the offsets topic; with it in the log the group is Stable.
+Theory of operation. A group goes through generations. A change of membership or metadata (a member joins, leaves,
+expires, or changes its subscription) moves the group to PreparingRebalance, where joins are parked. When every member
+has joined, or the join deadline passes, the next generation begins: all parked joins are answered, the leader's with
+the members' metadata, and the group is CompletingRebalance until the leader's SyncGroup brings the assignment. The
+assignment is one record of the offsets topic; once that is in the log the group is Stable.
 
-What lives only here (parked requests, votes, deadlines, a generation without assignment) changes in `handle`. What the
-log knows (a generation's members and assignment, offsets, the end of the group) changes in `replay` alone, which the
-shell calls for each record right after it was appended, and for every record of the log when it loads a group. A step
-with batches is therefore *staged*: its outcome is prepared, and takes place in `replay`, or in `AppendFailed`.
+In-memory state (parked requests, votes, deadlines, a generation without assignment) changes in `handle`. State in the
+log (a generation's members and assignment, offsets, the end of the group) changes in `replay` alone, which the shell
+calls for each record right after it was appended, and for every record of the log when it loads a group. A step with
+batches is therefore *staged*: its effect is prepared, and takes place in `replay`, or is dropped in `AppendFailed`.
 
 Rules by state are in `ottla.groups.states`. Source: Apache Kafka 3.9, `kafka.coordinator.group.GroupCoordinator`;
-KIP-62, 134, 345, 394, 559, 814. On purpose different: metadata of consumers that cannot be read refuses its member
-(`INVALID_REQUEST`), a request that a later one of the same member supersedes is answered (`REBALANCE_IN_PROGRESS`)
-instead of never, and a static member that comes back before it gave up what the assignment took from it begins a
-rebalance.
+KIP-62, 134, 345, 394, 559, 814. Intentional differences: a member with consumer metadata that cannot be parsed is
+refused (`INVALID_REQUEST`), a request superseded by a later one of the same member is answered
+(`REBALANCE_IN_PROGRESS`) instead of never, and a static member that comes back before it revoked what the assignment
+took from it begins a rebalance.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ from ottla.wire.errors import ErrorCode
 
 
 class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling):
-    """One group, as a state machine: `handle`, `replay`, `next_deadline_ms`, `expire`, and what tells of it."""
+    """One group, as a state machine: `handle`, `replay`, `next_deadline_ms`, `expire`, and queries."""
 
     __slots__ = ()
 
     def handle(self, event: GroupEvent, now_ms: int) -> Step:
-        """Take in an event; the shell appends the step's batches, replays their records, then sends the replies."""
+        """Handle an event; the shell appends the step's batches, replays their records, then sends the replies."""
         step = self._new_step()
         _HANDLERS[type(event)](self, event, step, now_ms)
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` wants to be called, None for never."""
+        """When `expire` must be called, None for never."""
         return self.deadlines.next()
 
     def expire(self, now_ms: int) -> Step:
-        """Do what is due. Stops at the first batch: what else is due has its deadline still."""
+        """Handle passed deadlines. Stops at the first batch: the other deadlines stay set."""
         step = self._new_step()
         while not step.batches and (name := self.deadlines.pop_due(now_ms)) is not None:
             if name == JOIN:
@@ -82,7 +82,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
         return step
 
     def replay(self, record: LogRecord, log_offset: int) -> None:
-        """Take up a record that is in the log."""
+        """Apply a record that is in the log."""
         if isinstance(record, OffsetRecord):
             self.offsets.replay((record.topic, record.partition), record.value, log_offset)
         elif record.value is None:
@@ -91,7 +91,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
             self._replay_generation(record.value)
 
     def loaded(self, now_ms: int) -> Step:
-        """The log has been read to its end: every member gets a fresh session deadline."""
+        """Finish loading, at the end of the log: every member gets a new session deadline."""
         step = self._new_step()
         self._loaded_at_ms = now_ms
         self._tell(now_ms, f"loaded: {self.state.value}, generation {self.generation_id}, {len(self.members)} members")
@@ -102,13 +102,13 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
         return step
 
     def check_invariants(self) -> None:
-        """AssertionError with the story where something does not add up."""
+        """Raise AssertionError, with the latest events, if an invariant is violated."""
         found = problems(self)
         if found:
             raise AssertionError("; ".join(found) + "\n" + self.story())
 
     def unload(self, now_ms: int) -> Step:
-        """Leadership of the partition goes: whoever waits is sent to look for the coordinator again."""
+        """Resign as coordinator: fail pending requests with NOT_COORDINATOR."""
         step = self._new_step()
         self._answer_parked(self.members, ErrorCode.NOT_COORDINATOR, step)
         self._close_recorder(step, now_ms)
@@ -116,13 +116,13 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
         return step
 
     def _partitions_changed(self, event: PartitionsChanged, step: Step, now_ms: int) -> None:
-        """Remember what will make the leader join again, to name it as the cause."""
+        """Keep the change, to report it as the cause when the leader rejoins."""
         for topic, (before, now) in event.counts.items():
             if self.subscribed_topics is not None and topic in self.subscribed_topics and before != now:
                 self._partition_changes[topic] = partition_count_cause(before, now)
 
     def _replay_end(self) -> None:
-        """The group's tombstone: it was deleted or has expired."""
+        """Apply the group's tombstone: it was deleted or has expired."""
         staged, self._staged = self._staged, None
         if staged is not None and staged.kind is StagedKind.REMOVAL:
             self._enter(GroupState.DEAD, staged.now_ms)
@@ -130,7 +130,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
             self._forget_generation()
 
     def _replay_generation(self, value: GroupMetadataValue) -> None:
-        """A generation as the log has it: the outcome of a staged step, or part of loading."""
+        """Apply a generation from the log: the effect of a staged step, or part of loading."""
         staged, self._staged = self._staged, None
         if staged is None or staged.kind in (StagedKind.COMMIT, StagedKind.REMOVAL):
             self._restore(value)
@@ -139,7 +139,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
         elif staged.kind is StagedKind.STATIC_MEMBER:
             assert staged.replaced is not None
             assert staged.replacement is not None
-            # The generation's topics stay as they were, as in Apache Kafka.
+            # The generation's subscribed topics stay, as in Apache Kafka.
             self._put_in_place(staged.replaced, staged.replacement, staged.now_ms)
         else:
             self._become_stable(value, staged)
@@ -152,7 +152,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
             if member.sync_token is not None and self._recorder is not None:
                 self._recorder.answered(member.member_id, staged.now_ms)
             member.sync_token = None
-            # The leader's sync is a sign of life of the generation: it renews every member's session (requirement G3).
+            # The leader's SyncGroup renews every member's session (requirement G3).
             self._renew_session(member, staged.now_ms)
         self._enter(GroupState.STABLE, staged.now_ms)
         if self._recorder is not None:
@@ -171,14 +171,14 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
             self._close_recorder(step, now_ms)
 
     def _append_failed(self, event: AppendFailed, step: Step, now_ms: int) -> None:
-        """A staged step is not in the log: undo it, and answer with what the log's error means to a client."""
+        """Undo a staged step whose append failed, and answer with the client error for the log's error."""
         staged = self._staged
         if staged is None or staged.step.id != event.step_id:
             return
         self._staged = None
         self._tell(now_ms, f"append failed: {event.error.name}")
         if staged.kind is StagedKind.EMPTY:
-            # Nothing is lost: a coordinator that loads the older generation will see its members expire.
+            # Nothing is lost: a coordinator that loads the older generation will expire its members.
             self._become_empty(step, now_ms)
             step.replies += staged.step.replies
         elif staged.kind is StagedKind.ASSIGNMENT:

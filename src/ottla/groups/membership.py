@@ -1,7 +1,7 @@
-"""Who is in a group: members, static identities, pending ids, votes for a protocol.
+"""Membership of a group: members, static identities, pending ids, votes for a protocol.
 
-Everything that a join of a large group asks for (has everybody joined? which protocols do all support?) is counted as
-it changes, so that a join costs the same in a group of ten and of a thousand.
+The results that a join needs (have all members joined? which protocols do all support?) are maintained as counters, so
+that a join costs the same in a group of ten and of a thousand.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ottla.groups.events import Protocols
 
 
 def protocol_names(protocols: Protocols) -> set[str]:
-    """The names alone."""
+    """The names only."""
     return {name for name, _ in protocols}
 
 
 class GroupMemberState:
-    """A member, and the requests of it that wait for an answer (`join_token`, `sync_token`, None without)."""
+    """A member, and its parked requests (`join_token`, `sync_token`, None if there is none)."""
 
     __slots__ = (
         "assignment",
@@ -55,35 +55,35 @@ class GroupMemberState:
         self.assignment = assignment
         self.join_token: object | None = None
         self.sync_token: object | None = None
-        #: Not yet in a generation: it has no member id to send heartbeats with, and may be given up while it waits.
+        #: Not yet in a generation: it has no member id to send heartbeats with, and may be removed while it waits.
         self.is_new = False
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place through restarts (KIP-345)."""
+        """Whether it keeps its place across restarts (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def identity(self) -> str:
-        """What stays the same when a static member gets a new member id."""
+        """The part of its ids that stays the same when a static member gets a new member id."""
         return self.group_instance_id or self.member_id
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Its metadata for a protocol; KeyError (a bug) where it does not support it."""
+        """Its metadata for a protocol; KeyError (a bug) if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         raise KeyError(f"member {self.member_id} does not support the protocol {protocol_name}")
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate it likes best; KeyError (a bug) where it supports none."""
+        """Its most preferred candidate; KeyError (a bug) if it supports none."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name
         raise KeyError(f"member {self.member_id} supports none of {sorted(candidates)}")
 
     def replaced_by(self, member_id: str) -> GroupMemberState:
-        """The same static member under a new member id; what it waited for is not taken over."""
+        """The same static member under a new member id, without parked requests."""
         return GroupMemberState(
             member_id,
             self.group_instance_id,
@@ -100,7 +100,7 @@ class GroupMemberState:
 
 
 class GroupMembers:
-    """The members of a group, in the order they came."""
+    """The members of a group, in the order in which they joined."""
 
     __slots__ = ("_joining", "_members", "_static", "_supporters", "leader", "pending")
 
@@ -110,7 +110,7 @@ class GroupMembers:
         self._supporters: Counter[str] = Counter()
         self._joining = 0
         self.leader: str | None = None
-        #: Ids that were handed out with MEMBER_ID_REQUIRED and have not come back yet.
+        #: Ids that were assigned with MEMBER_ID_REQUIRED and have not rejoined yet.
         self.pending: set[str] = set()
 
     def __len__(self) -> int:
@@ -131,26 +131,26 @@ class GroupMembers:
         return self._members.get(member_id)
 
     def static_member_id(self, group_instance_id: str) -> str | None:
-        """The member id that a static member has now."""
+        """The current member id of a static member."""
         return self._static.get(group_instance_id)
 
     @property
     def joining(self) -> int:
-        """How many wait for the join to complete."""
+        """Number of members with a parked join."""
         return self._joining
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing, those with a pending id included."""
+        """Whether all members have joined, and no pending ids are left."""
         return self._joining == len(self._members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest of the members', 0 without members."""
+        """The largest rebalance timeout of the members, 0 without members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def add(self, member: GroupMemberState) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one is the leader."""
         if self.leader is None:
             self.leader = member.member_id
         self._members[member.member_id] = member
@@ -160,7 +160,7 @@ class GroupMembers:
         self.pending.discard(member.member_id)
 
     def remove(self, member_id: str) -> GroupMemberState | None:
-        """Drop a member or a pending id; where it led, the longest member leads."""
+        """Remove a member or a pending id; if it was the leader, the member that joined first becomes the leader."""
         self.pending.discard(member_id)
         member = self._members.pop(member_id, None)
         if member is None:
@@ -173,7 +173,7 @@ class GroupMembers:
         return member
 
     def replace(self, member: GroupMemberState, new: GroupMemberState) -> None:
-        """Put a static member's new self in its place, leadership included."""
+        """Replace a static member by its new incarnation, leadership included."""
         self._count(member, -1)
         self._members = {
             (new.member_id if member_id == member.member_id else member_id): (
@@ -190,7 +190,7 @@ class GroupMembers:
     def update(
         self, member: GroupMemberState, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Take up what a member said in its latest join."""
+        """Update a member from its latest JoinGroup."""
         self._supporters.subtract(protocol_names(member.protocols))
         self._supporters.update(protocol_names(protocols))
         member.protocols = protocols
@@ -198,7 +198,7 @@ class GroupMembers:
         member.session_timeout_ms = session_timeout_ms
 
     def park_join(self, member: GroupMemberState, token: object) -> object | None:
-        """Let a join wait; gives back the token of an earlier one that it supersedes."""
+        """Park a join; returns the token of an earlier one that it supersedes."""
         superseded = member.join_token
         if superseded is None:
             self._joining += 1
@@ -206,7 +206,7 @@ class GroupMembers:
         return superseded
 
     def take_join(self, member: GroupMemberState) -> object | None:
-        """The token of the join that waits, which no longer does."""
+        """Unpark a join and return its token."""
         token = member.join_token
         if token is not None:
             self._joining -= 1
@@ -214,7 +214,7 @@ class GroupMembers:
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one of those who joined; False where nobody has."""
+        """Make sure that the leader is one of those who joined; False if nobody has."""
         if self.leader is None:
             return False
         if self._members[self.leader].join_token is not None:
@@ -231,10 +231,10 @@ class GroupMembers:
         return any(self._supporters[name] == size for name, _ in protocols)
 
     def select_protocol(self, replacement: tuple[GroupMemberState, GroupMemberState] | None = None) -> str | None:
-        """The protocol that all support and most vote for; with equal votes, the earlier members' choice.
+        """The protocol that all support and most members vote for; ties are decided by the earlier members' votes.
 
-        With a `replacement` (old, new) the vote is held as if the new stood in the old one's place. None where the
-        members have nothing in common.
+        With a `replacement` (old, new) the vote is held as if the new one had replaced the old one. None if the members
+        have no protocol in common.
         """
         electorate = list(self)
         if replacement is not None:
@@ -252,7 +252,7 @@ class GroupMembers:
             self._joining += by
 
     def problems(self) -> list[str]:
-        """What does not add up; empty when all is well."""
+        """Violated invariants; empty if there are none."""
         found = []
         joining = sum(member.join_token is not None for member in self)
         if joining != self._joining:

@@ -1,8 +1,8 @@
 """The committed offsets of one group.
 
-A commit is applied as soon as it is appended, but served only once its record is committed (below the high
-watermark); until then it waits in `_uncommitted`, in the order of the log. Offsets of open transactions wait apart and
-count when their transaction's marker is committed, unless a newer commit has overtaken them.
+A commit is applied as soon as it is appended, but is visible only once its record is committed (below the high
+watermark); until then it is in `_uncommitted`, in log order. Offsets of open transactions are kept separately and
+become visible when their transaction's marker is committed, unless a newer commit has replaced them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def metadata_size(metadata: str) -> int:
-    """What `offset.metadata.max.bytes` limits: not bytes but UTF-16 units, the length of the string in Java."""
+    """The size that `offset.metadata.max.bytes` limits: not bytes but UTF-16 units, the length of the string in
+    Java.
+    """
     return len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-be", "surrogatepass")) // 2
 
 
@@ -55,7 +57,7 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, _Entry] = {}
         self._uncommitted: deque[tuple[int, TopicPartition, OffsetAndMetadata | None]] = deque()
-        #: Open transactions by producer id, and those whose markers wait for the high watermark.
+        #: Open transactions by producer id, and those whose markers are above the high watermark.
         self._transactions: dict[int, dict[TopicPartition, _Entry]] = {}
         self._ended: deque[_EndedTransaction] = deque()
 
@@ -63,7 +65,7 @@ class GroupOffsets:
         return len(self._committed)
 
     def __bool__(self) -> bool:
-        """Whether there is any offset, committed or on its way."""
+        """Whether there is any offset, committed or pending."""
         return bool(self._committed or self._uncommitted or self._transactions or self._ended)
 
     def items(self) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
@@ -72,12 +74,12 @@ class GroupOffsets:
             yield key, entry.value
 
     def get(self, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """What is committed for a partition."""
+        """The committed offset of a partition."""
         entry = self._committed.get((topic, partition))
         return None if entry is None else entry.value
 
     def is_unstable(self, topic: str, partition: int) -> bool:
-        """Whether a commit for the partition is on its way: its own or a transaction's."""
+        """Whether a commit for the partition is pending: its own or a transaction's."""
         key = (topic, partition)
         return any(key == waiting for _, waiting, _ in self._uncommitted) or any(
             key in offsets for offsets in self._transactional()
@@ -85,20 +87,20 @@ class GroupOffsets:
 
     @property
     def has_uncommitted(self) -> bool:
-        """Whether `commit_up_to` has something to wait for."""
+        """Whether `commit_up_to` has anything to commit."""
         return bool(self._uncommitted or self._ended)
 
     @property
     def has_transactional(self) -> bool:
-        """Whether offsets wait for the end of a transaction."""
+        """Whether offsets of open transactions are pending."""
         return bool(self._transactions or self._ended)
 
     def replay(self, key: TopicPartition, value: OffsetAndMetadata | None, log_offset: int) -> None:
-        """Take up a record of the log; it counts after `commit_up_to` has passed it."""
+        """Apply a record of the log; it becomes visible when `commit_up_to` has passed it."""
         self._uncommitted.append((log_offset, key, value))
 
     def commit_up_to(self, high_watermark: int) -> None:
-        """Let all records and markers below the high watermark count."""
+        """Make all records and markers below the high watermark visible."""
         ended = self._ended
         while ended and ended[0].log_offset < high_watermark:
             marker_at, offsets, is_commit = ended[0]
@@ -126,7 +128,7 @@ class GroupOffsets:
                 self._committed[key] = entry
 
     def _transactional(self) -> Iterator[dict[TopicPartition, _Entry]]:
-        """The offsets of each transaction that has not ended for readers yet."""
+        """The offsets of each transaction whose end is not visible yet."""
         yield from self._transactions.values()
         for ended in self._ended:
             yield ended.offsets
@@ -134,7 +136,7 @@ class GroupOffsets:
     def replay_transactional(
         self, key: TopicPartition, value: OffsetAndMetadata | None, log_offset: int, producer_id: int
     ) -> None:
-        """Take up a record of an open transaction."""
+        """Apply a record of an open transaction."""
         offsets = self._transactions.setdefault(producer_id, {})
         if value is None:
             offsets.pop(key, None)
@@ -142,13 +144,13 @@ class GroupOffsets:
             offsets[key] = _Entry(log_offset, value)
 
     def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
-        """Take up a marker: the producer's transaction ends when `commit_up_to` has passed it."""
+        """Apply a marker: the producer's transaction ends when `commit_up_to` has passed it."""
         offsets = self._transactions.pop(marker.producer_id, None)
         if offsets is not None:
             self._ended.append(_EndedTransaction(log_offset, offsets, marker.is_commit))
 
     def all_keys(self) -> list[TopicPartition]:
-        """Partitions with an offset, committed or on its way."""
+        """Partitions with an offset, committed or pending."""
         keys = dict.fromkeys(self._committed)
         for _, key, value in self._uncommitted:
             if value is not None:
@@ -164,8 +166,8 @@ class GroupOffsets:
     ) -> list[TopicPartition]:
         """Partitions whose offset is past its retention and whose topic nobody is subscribed to.
 
-        An offset with an expiry of its own (OffsetCommit versions 2 to 4) goes by that; any other is kept for
-        `retention_ms` from `base_timestamp(offset)` on. Offsets with a commit on its way are kept.
+        An offset with its own expiry time (OffsetCommit versions 2 to 4) uses that; any other is kept for
+        `retention_ms` from `base_timestamp(offset)` on. Offsets with a pending commit are kept.
         """
         kept_topics = frozenset(subscribed)
         waiting = {key for _, key, _ in self._uncommitted}

@@ -1,6 +1,6 @@
-"""How a group goes from one generation to the next, and the steps whose records are not in the log yet. Pure.
+"""Transitions of a group from one generation to the next, and staged steps. Pure.
 
-`ottla.groups.machine` tells how this fits together; requests are in `joining`, `syncing`, `liveness` and `committing`.
+`ottla.groups.machine` has the overview; requests are handled in `joining`, `syncing`, `liveness` and `committing`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ottla.wire.errors import ErrorCode
 
 TOMBSTONES_PER_BATCH = 500
 POSTPONED_JOIN_MS = 100
-"""The least time between two attempts to complete a join for which nobody has come."""
+"""Minimum delay between two attempts to complete a join for which nobody has come."""
 
 
 class StagedKind(Enum):
-    """What a staged step is about."""
+    """The purpose of a staged step."""
 
     ASSIGNMENT = auto()
     STATIC_MEMBER = auto()
@@ -44,7 +44,7 @@ class StagedStep:
 
 
 class RebalancingGroup(Group):
-    """A group with what moves it: preparing a rebalance, completing the join, staging what goes to the log."""
+    """A group with its transitions: preparing a rebalance, completing the join, staging writes to the log."""
 
     __slots__ = ("_staged", "_steps")
 
@@ -63,9 +63,9 @@ class RebalancingGroup(Group):
         change: Callable[[], None] | None = None,
         leaving: Sequence[GroupMemberState] = (),
     ) -> None:
-        """Begin a rebalance for `causes`, or note what adds to one that goes on.
+        """Begin a rebalance for `causes`, or add them to the one under way.
 
-        The `change` of the membership takes place, and those `leaving` are removed, when the old generation is over.
+        The membership `change` is applied, and those `leaving` are removed, when the old generation is over.
         """
         before = self.state
         if before is not GroupState.PREPARING_REBALANCE:
@@ -92,7 +92,7 @@ class RebalancingGroup(Group):
             self.deadlines.set(JOIN, now_ms + self.members.rebalance_timeout_ms)
 
     def _try_complete_join(self, step: Step, now_ms: int) -> None:
-        """Complete the join if nobody is missing; the first members of a group wait for the initial delay."""
+        """Complete the join if all members have joined; the first members of a group wait for the initial delay."""
         if self.state is not GroupState.PREPARING_REBALANCE or step.batches:
             return
         at_ms = self.deadlines.get(JOIN)
@@ -151,7 +151,7 @@ class RebalancingGroup(Group):
         self.deadlines.set(SYNC, now_ms + self.members.rebalance_timeout_ms)
 
     def _void_assignment(self, error: ErrorCode, leaving: Sequence[GroupMemberState], step: Step, now_ms: int) -> None:
-        """The generation will have no assignment: tell those who wait for it."""
+        """Answer pending syncs with an error: the generation will have no assignment."""
         for member in self.members:
             if member in leaving or member.sync_token is None:
                 continue
@@ -207,7 +207,7 @@ class RebalancingGroup(Group):
 
 
 def cause_of(cause: Cause, member: GroupMemberState, now_ms: int, detail: str | None = None) -> CauseEntry:
-    """A cause of a rebalance with the member behind it."""
+    """A rebalance cause with the member that led to it."""
     return CauseEntry(
         cause, now_ms, member.member_id, member.group_instance_id, member.client_id, member.client_host, detail
     )

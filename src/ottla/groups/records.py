@@ -1,9 +1,9 @@
 """The records of `__consumer_offsets`, byte for byte Apache Kafka's.
 
 Key and value begin with a version as int16. Key versions 0 and 1 are a committed offset, 2 is a group's metadata; other
-keys (those of the newer group protocols) are left alone. A record without value is a tombstone. Values are written in
-the version that Apache Kafka 3.9 writes, the highest that is not flexible (3; 1 for an offset with an expiry of its
-own), and read in all.
+keys (those of the newer group protocols) are ignored. A record without value is a tombstone. Values are written in the
+version that Apache Kafka 3.9 writes, the highest that is not flexible (3; 1 for an offset with its own expiry time),
+and read in all.
 
 Source: `group-coordinator/src/main/resources/common/message/{OffsetCommit,GroupMetadata}{Key,Value}.json`.
 """
@@ -26,7 +26,7 @@ GROUP_VALUE_VERSION = 3
 HIGHEST_VALUE_VERSION = 4
 
 _VERSION = struct.Struct(">h")
-#: The parts of key version 1 and value version 3 of an offset, which nearly all records are, read and written in line.
+#: The parts of key version 1 and value version 3 of an offset, which nearly all records use, coded inline.
 _KEY_HEAD = struct.Struct(">hh")
 _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
@@ -36,7 +36,7 @@ _TIMESTAMP = struct.Struct(">q")
 
 @message(versions=(0, 1))
 class OffsetCommitKey(Message):
-    """Which partition of which group an offset is committed for."""
+    """Group and partition of a committed offset."""
 
     group: str = field(STRING)
     topic: str = field(STRING)
@@ -56,14 +56,14 @@ class OffsetCommitValue(Message):
 
 @message(versions=(2, 2))
 class GroupMetadataKey(Message):
-    """Which group."""
+    """The group id."""
 
     group: str = field(STRING)
 
 
 @wire_struct
 class GroupMetadataMember(Struct):
-    """A member of a generation, with what it subscribed to and what it got."""
+    """A member of a generation, with its subscription and assignment."""
 
     member_id: str = field(STRING)
     group_instance_id: str | None = field(STRING, since=3, nullable_since=3, default=None, ignorable=True)
@@ -89,7 +89,7 @@ class GroupMetadataValue(Message):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """An offset committed, or, where `value` is None, removed."""
+    """An offset committed or, with `value` None, deleted."""
 
     group_id: str
     topic: str
@@ -99,7 +99,7 @@ class OffsetRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A generation of a group, or, where `value` is None, the end of the group."""
+    """A generation of a group or, with `value` None, the end of the group."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -110,13 +110,13 @@ LogRecord = OffsetRecord | GroupRecord
 
 @dataclass(frozen=True, slots=True)
 class UnknownRecord:
-    """A record of a kind that this version does not know, with the version of its key; it is skipped."""
+    """A record of an unknown kind, with the version of its key; it is skipped."""
 
     key_version: int
 
 
 class MalformedRecord(ValueError):
-    """A record of a known kind whose bytes cannot be read; the message says which."""
+    """A record of a known kind that cannot be parsed; the message says which."""
 
 
 def encode_record(record: LogRecord) -> tuple[bytes, bytes | None]:
@@ -130,7 +130,7 @@ def encode_record(record: LogRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> LogRecord | UnknownRecord:
-    """A record as it lies in the log; MalformedRecord where it cannot be read."""
+    """Decode a record of the log; raises MalformedRecord if it cannot be parsed."""
     if key is None or len(key) < _VERSION.size:
         raise MalformedRecord("a record of the offsets topic has no key")
     version: int = _VERSION.unpack_from(key)[0]

@@ -1,9 +1,9 @@
 """All groups of one partition of the offsets topic, and one heap of their deadlines.
 
-A machine exists while its group does: it is made by the first event that can make a group (a join without member id, a
-commit without generation), even if that is refused, and dropped when the group is deleted or an expiry run finds that
-nothing would be lost with it, as in Apache Kafka. Events for groups that do not exist are answered here, by the row
-`Dead` of the table of states.
+A state machine exists as long as its group: it is created by the first event that can create a group (a join without
+member id, a commit without generation), even if that is refused, and dropped when the group is deleted or an expiry run
+finds that nothing would be lost with it, as in Apache Kafka. Events for groups that do not exist are answered here, by
+the row `Dead` of the table of states.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class GroupShard:
         self.loading = True
         self.machines: dict[str, GroupMachine] = {}
         self._deadlines: Deadlines[str] = Deadlines()
-        #: Groups with offsets that wait for the high watermark.
+        #: Groups with offsets above the high watermark.
         self._uncommitted: dict[str, GroupMachine] = {}
         #: Groups with offsets of an open transaction, by producer id.
         self._producers: dict[int, set[str]] = {}
 
     def handle(self, event: GroupEvent, now_ms: int) -> Step:
-        """Take in an event; the shell carries the step out and then calls `settle` with it."""
+        """Handle an event; the shell carries the step out and then calls `settle` with it."""
         machine = self.machines.get(event.group_id)
         if machine is None:
             if not _makes_a_group(event):
@@ -70,11 +70,11 @@ class GroupShard:
         return machine.handle(event, now_ms)
 
     def append_failed(self, step: Step, error: ErrorCode, now_ms: int) -> Step:
-        """The batches of `step` are not in the log."""
+        """Handle a failed append of the batches of `step`."""
         return self.handle(AppendFailed(step.group_id, step.id, error), now_ms)
 
     def settle(self, step: Step) -> None:
-        """The step is carried out: note its group's next deadline, or drop a group that is no more."""
+        """The step was carried out: register its group's next deadline, or drop a group that has ended."""
         group_id = step.group_id
         machine = self.machines.get(group_id)
         if machine is None:
@@ -91,16 +91,16 @@ class GroupShard:
             self._deadlines.set(group_id, at_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` wants to be called, at the latest; it may find that nothing is due yet."""
+        """The latest time at which `expire` must be called; it may find that nothing is due yet."""
         return self._deadlines.next()
 
     def expire(self, now_ms: int) -> Step | None:
-        """Let one group that is due do what is due; None once none is. The shell carries it out and settles it."""
+        """Handle the passed deadlines of one group; None if there are none. The shell carries it out and settles it."""
         group_id = self._deadlines.pop_due(now_ms)
         return None if group_id is None else self.machines[group_id].expire(now_ms)
 
     def replay(self, record: LogRecord, log_offset: int, producer_id: int = -1) -> None:
-        """Take up a record that is in the log; `producer_id` is that of a transaction, -1 for none."""
+        """Apply a record that is in the log; `producer_id` is that of a transaction, -1 for none."""
         machine = self.machines.get(record.group_id)
         if machine is None:
             if record.value is None:
@@ -116,7 +116,7 @@ class GroupShard:
             self._uncommitted[record.group_id] = machine
 
     def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
-        """Take up a marker in this partition: the producer's transaction ends once the marker is committed."""
+        """Apply a marker in this partition: the producer's transaction ends once the marker is committed."""
         for group_id in self._producers.pop(marker.producer_id, ()):
             machine = self.machines.get(group_id)
             if machine is not None:
@@ -124,20 +124,20 @@ class GroupShard:
                 self._uncommitted[group_id] = machine
 
     def committed(self, high_watermark: int) -> None:
-        """Records below the high watermark are committed."""
+        """Handle a new high watermark: records below it are committed."""
         for group_id, machine in list(self._uncommitted.items()):
             machine.offsets.commit_up_to(high_watermark)
             if not machine.offsets.has_uncommitted:
                 del self._uncommitted[group_id]
 
     def loaded(self, now_ms: int) -> Iterator[Step]:
-        """The log has been read; each step is carried out and settled like any other, and then requests may come."""
+        """Finish loading; each step is carried out and settled like any other, and then requests are accepted."""
         for machine in list(self.machines.values()):
             yield machine.loaded(now_ms)
         self.loading = False
 
     def unload(self, now_ms: int) -> Iterator[Step]:
-        """Leadership of the partition goes: answer whoever waits."""
+        """Resign as coordinator: answer pending requests."""
         for machine in list(self.machines.values()):
             yield machine.unload(now_ms)
 
@@ -147,7 +147,7 @@ class GroupShard:
 
 
 def refused(request: GroupRequest, error: ErrorCode) -> Result:
-    """The answer that says no more than `error`, in the request's own form."""
+    """The response with only `error`, in the request's own form."""
     if isinstance(request, JoinGroup):
         return JoinResult(error, request.member_id)
     if isinstance(request, SyncGroup):
@@ -162,9 +162,9 @@ def refused(request: GroupRequest, error: ErrorCode) -> Result:
 
 
 def refused_while_loading(request: GroupRequest) -> Result:
-    """The answer while the partition loads, as old clients can take it.
+    """The response while the partition loads, in a form that old clients can handle.
 
-    A member goes on with its heartbeats as if nothing were (G11); who syncs has to join again, since the generation
+    A member goes on with its heartbeats undisturbed (G11); one that sends SyncGroup has to rejoin, since the generation
     that it joined is not in the log.
     """
     if isinstance(request, Heartbeat):

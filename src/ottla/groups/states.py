@@ -1,6 +1,6 @@
-"""The states of a group, how every request is answered in each, and the ways out: one table.
+"""The states of a group, how every request is answered in each, and the transitions: one table.
 
-The machine (`ottla.groups.machine`) looks its answers up here and may make no transition that is not here; the
+The group state machine (`ottla.groups.machine`) looks up its rules here and may make no other transition; the
 diagrams of the documentation are drawn from `RULES`. Before the rules of a state apply, a request is checked against
 the membership, and refused alike in every state:
 
@@ -71,7 +71,7 @@ class GroupState(Enum):
 
 
 class JoinRule(Enum):
-    """What becomes of a JoinGroup of a known member."""
+    """How a JoinGroup of a known member is handled."""
 
     REFUSE = "UNKNOWN_MEMBER_ID"
     PARK = "parked until the join completes"
@@ -80,7 +80,7 @@ class JoinRule(Enum):
 
 
 class SyncRule(Enum):
-    """What becomes of a SyncGroup of the right generation."""
+    """How a SyncGroup of the right generation is handled."""
 
     REFUSE = "UNKNOWN_MEMBER_ID"
     REBALANCE_IN_PROGRESS = "REBALANCE_IN_PROGRESS"
@@ -89,7 +89,7 @@ class SyncRule(Enum):
 
 
 class CommitRule(Enum):
-    """What becomes of an OffsetCommit of a member of the right generation."""
+    """How an OffsetCommit of a member of the right generation is handled."""
 
     ACCEPT = "accepted"
     ACCEPT_AND_RENEW = "accepted, and the session is renewed"
@@ -98,7 +98,7 @@ class CommitRule(Enum):
 
 
 class LeaveRule(Enum):
-    """What follows when a member goes, by its own request or because its session expired."""
+    """The effect of a member's removal, by its own request or because its session expired."""
 
     NOTHING = "nobody to go"
     TRY_TO_COMPLETE = "may complete the join"
@@ -106,7 +106,7 @@ class LeaveRule(Enum):
 
 
 class OffsetDeleteRule(Enum):
-    """What becomes of an OffsetDelete."""
+    """How an OffsetDelete is handled."""
 
     DELETE = "deleted"
     DELETE_UNSUBSCRIBED = "deleted; `GROUP_SUBSCRIBED_TO_TOPIC` for topics that a member subscribes to"
@@ -114,7 +114,7 @@ class OffsetDeleteRule(Enum):
 
 
 class StateRules(NamedTuple):
-    """One row of the table: the answers of a state, and its exits with what leads to them."""
+    """One row of the table: the handling of requests in a state, and the transitions out of it with their causes."""
 
     join: JoinRule
     sync: SyncRule

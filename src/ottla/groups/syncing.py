@@ -1,4 +1,4 @@
-"""SyncGroup: the leader's assignment goes to the log, and then to everybody who waits for it. Pure."""
+"""SyncGroup: the leader's assignment is written to the log, and then sent to all waiting members. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class SyncHandling(RebalancingGroup):
-    """What a group does with SyncGroup."""
+    """Handling of SyncGroup."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class SyncHandling(RebalancingGroup):
                 self._close_recorder(step, now_ms)
 
     def _sync_deadline(self, step: Step, now_ms: int) -> None:
-        """Members that took part in the join but never asked for their assignment are given up."""
+        """Remove members that joined but never sent SyncGroup."""
         leaving = [member for member in self.members if member.member_id in self.pending_sync]
         causes = [cause_of(Cause.SYNC_TIMEOUT, member, now_ms) for member in leaving]
         self._remove_and_rebalance(leaving, causes, step, now_ms)
