@@ -1,1 +1,1 @@
-"""ZooKeeper: Kafka's znodes, the tree they live in, where it is kept on disk, and the client of it."""
+"""ZooKeeper: Kafka's znodes, the znode tree, its storage on disk, and the clients."""

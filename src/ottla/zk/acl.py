@@ -1,4 +1,4 @@
-"""Access lists: who may do what to a node. Pure.
+"""Access control lists: permissions on a node. Pure.
 
 As ZooKeeper's schemes `world`, `auth`, `digest` and `ip` (Programmer's Guide, "ZooKeeper access control using ACLs").
 """
@@ -25,14 +25,14 @@ HIDDEN_DIGEST = "x"
 
 
 class Identity(NamedTuple):
-    """Who somebody is, by a scheme: an address, a user with the digest of a password."""
+    """An identity in a scheme: an address, or a user with the digest of a password."""
 
     scheme: str
     id: str
 
 
 class Acl(NamedTuple):
-    """One entry of a node's access list: what (`READ` and so on together) somebody may do."""
+    """One entry of a node's ACL: an identity and its permissions (`READ` and so on, combined)."""
 
     perms: int
     scheme: str
@@ -44,9 +44,9 @@ OPEN_ACL: AclList = (Acl(EVERYTHING, "world", "anyone"),)
 
 
 def digest_identity(user_and_password: bytes) -> Identity:
-    """The identity behind `user:password`."""
+    """The identity for `user:password`."""
     user = user_and_password.partition(b":")[0].decode("utf-8", "replace")
-    # The scheme is ZooKeeper's: the digest is part of the data in the tree.
+    # The scheme is ZooKeeper's: the digest is part of the znode data.
     digest = hashlib.sha1(user_and_password, usedforsecurity=False).digest()
     return Identity(DIGEST_SCHEME, f"{user}:{base64.b64encode(digest).decode()}")
 
@@ -72,9 +72,9 @@ def check_access(acl: AclList, wanted: int, identities: Collection[Identity], pa
 
 
 def settled_acl(acl: Sequence[Acl] | None, identities: Collection[Identity], path: str) -> AclList:
-    """The access list that a node gets: `auth` replaced by who the client is, nothing twice.
+    """The ACL that a node gets: `auth` replaced by the client's identities, without duplicates.
 
-    Raises `InvalidAclError` where it is empty, or an entry cannot be understood.
+    Raises `InvalidAclError` if it is empty or has an invalid entry.
     """
     settled: dict[Acl, None] = {}
     for entry in acl or ():
@@ -96,7 +96,7 @@ def settled_acl(acl: Sequence[Acl] | None, identities: Collection[Identity], pat
 
 
 def shown_acl(acl: AclList, identities: Collection[Identity], path: str) -> AclList:
-    """The list as a client may see it: digests are for those only who may change it. Raises `NoAuthError`."""
+    """The ACL as shown to a client: only a client that may change it sees digests. Raises `NoAuthError`."""
     check_access(acl, READ | ADMIN, identities, path)
     if not may_do(acl, ADMIN, identities):
         return tuple(

@@ -1,4 +1,4 @@
-"""Where a ZooKeeper ensemble is: `host:port,host:port/chroot`, as in `zookeeper.connect`. Pure."""
+"""The address of a ZooKeeper ensemble: `host:port,host:port/chroot`, as in `zookeeper.connect`. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _FORM = "It has the form host:port,host:port/chroot, as in 127.0.0.1:2181/kafka.
 
 
 class ZkAddressError(ValueError):
-    """An address that cannot be understood; the message says why, and what one looks like."""
+    """An invalid address; the message says why, and what a valid one looks like."""
 
 
 class ZkAddress(NamedTuple):
-    """The servers of an ensemble, and the node below which all of our nodes lie (empty: the root)."""
+    """The servers of an ensemble, and the chroot of all our nodes (empty: the root)."""
 
     hosts: tuple[tuple[str, int], ...]
     chroot: str = ""
 
     @staticmethod
     def parse(text: str) -> ZkAddress:
-        """Read `host:port,host:port/chroot`; a port left out is 2181. Raises `ZkAddressError`."""
+        """Parse `host:port,host:port/chroot`; the default port is 2181. Raises `ZkAddressError`."""
         hosts_text, slash, path = text.strip().partition("/")
         hosts = tuple(_host(part.strip(), text) for part in hosts_text.split(",") if part.strip())
         if not hosts:

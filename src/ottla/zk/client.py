@@ -1,4 +1,4 @@
-"""The client of the tree: one interface for the embedded tree and for a ZooKeeper over the wire (`zk.kazoo_client`)."""
+"""The ZooKeeper client: one interface for the embedded tree and for a ZooKeeper over the wire (`zk.kazoo_client`)."""
 
 from __future__ import annotations
 
@@ -33,24 +33,26 @@ if TYPE_CHECKING:
     from ottla.zk.store import TreeStore
 
 Watcher: TypeAlias = Callable[[WatchEvent], None]
-"""Called once, on the event loop, after the change it was set for; setting it again is the watcher's business."""
+"""Called once, on the event loop, after the change that it watches for; the watcher has to set the watch again."""
 
 LOCAL_SESSION = 1
 LARGEST_TRANSACTION = 64 * 1024 * 1024
-"""Bytes of a transaction in the process; the log takes records of four times as many."""
+"""Limit of a transaction in the process, in bytes; the log takes records of four times that size."""
 LARGEST_OVER_THE_WIRE = 512 * 1024
-"""Bytes of a transaction over the wire: half of what a server takes, which leaves room for the chroot of each path."""
+"""Limit of a transaction over the wire, in bytes: half of what a server takes, which leaves room for the chroot of each
+path.
+"""
 
 
 class SessionEvent(Enum):
-    """What became of the session."""
+    """A change of the session's state."""
 
     CONNECTED = "connected"
-    """There is a connection, be it in the old session (whose watches stay set) or in a new one after EXPIRED."""
+    """There is a connection, either in the old session (whose watches stay set) or in a new one after EXPIRED."""
     SUSPENDED = "suspended"
-    """The connection is lost. Session, watches and ephemeral nodes may still be there: nobody knows."""
+    """The connection is lost. Session, watches and ephemeral nodes may or may not still exist."""
     EXPIRED = "expired"
-    """The session is over: its ephemeral nodes and watches are gone. A new one is being made."""
+    """The session has expired: its ephemeral nodes and watches are gone. A new one is being opened."""
 
 
 SessionListener: TypeAlias = Callable[[SessionEvent], None]
@@ -58,25 +60,27 @@ SessionListener: TypeAlias = Callable[[SessionEvent], None]
 
 
 class ConnectionLossError(ZkError):
-    """There is no connection to ZooKeeper, or it was lost before the answer came: a change was made, or was not."""
+    """There is no connection to ZooKeeper, or it was lost before the response arrived: a change may or may not have
+    been made.
+    """
 
     CODE = -4
 
 
 class ZkUnreachableError(Exception):
-    """No ZooKeeper answers where one should be; the message names the servers, the cause, and what to do."""
+    """No ZooKeeper responds at the address; the message names the servers, the cause, and what to do."""
 
 
 class ZkClient(Protocol):
-    """What Kafka's brokers and consumers need of ZooKeeper. Every call may raise a `ZkError`."""
+    """The ZooKeeper API that Kafka's brokers and consumers need. Every call may raise a `ZkError`."""
 
     @property
     def session_id(self) -> int:
-        """The session that owns the ephemeral nodes made now; another one after EXPIRED."""
+        """The session that owns ephemeral nodes created now; another one after EXPIRED."""
         ...
 
     def on_session(self, listener: SessionListener) -> None:
-        """Have `listener(event)` called from now on with what becomes of the session."""
+        """Call `listener(event)` from now on for each change of the session's state."""
         ...
 
     async def create(
@@ -88,7 +92,7 @@ class ZkClient(Protocol):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Make a node; returns its path, which for a sequential one carries its number."""
+        """Create a node; returns its path, which for a sequential one includes its number."""
         ...
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
@@ -108,24 +112,24 @@ class ZkClient(Protocol):
         ...
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        """A node's Stat, None where there is none; the watch is set either way."""
+        """A node's Stat, None if it does not exist; the watch is set either way."""
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
-        """Several operations as one transaction; the first that fails raises, and nothing was done."""
+        """Execute several operations as one transaction; if one fails its error is raised, and nothing was changed."""
         ...
 
     async def close(self) -> None:
-        """End the session; its ephemeral nodes go."""
+        """Close the session; its ephemeral nodes are deleted."""
         ...
 
 
-#: What an operation takes on the wire beside path and data: headers, version, flags, the access list of a create.
+#: Size of an operation on the wire besides path and data: headers, version, flags, the ACL of a create.
 _CREATE_BYTES, _OTHER_BYTES = 64, 32
 
 
 def operation_bytes(operation: Operation) -> int:
-    """About what an operation takes of a request, rather too many than too few."""
+    """Estimated size of an operation in a request, rounded up."""
     size = len(operation.path.encode())
     if isinstance(operation, Create | Set):
         size += len(operation.data or b"")
@@ -135,10 +139,10 @@ def operation_bytes(operation: Operation) -> int:
 def in_transactions(
     operations: Iterable[Operation], most_bytes: int, most_operations: int | None = None
 ) -> Iterator[list[Operation]]:
-    """The operations in order, in as many transactions as size and number demand; where that is one, all or none is
-    done.
+    """The operations in order, in as many transactions as the limits of size and number require; a single one is
+    atomic.
 
-    An operation that alone is larger stands alone.
+    An operation above the size limit gets a transaction of its own.
     """
     part: list[Operation] = []
     size = 0
@@ -154,7 +158,7 @@ def in_transactions(
 
 
 class ByTransactions(ABC):
-    """The single changes of a `ZkClient` that makes each a transaction of one operation."""
+    """Single changes of a `ZkClient`, each implemented as a transaction of one operation."""
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         """See `ZkClient.set`."""
@@ -172,7 +176,7 @@ class ByTransactions(ABC):
 
 
 class LocalClient(ByTransactions):
-    """A session in the process that holds the tree."""
+    """A session in the process that has the tree."""
 
     def __init__(self, store: TreeStore, session_id: int = LOCAL_SESSION, watches: WatchTable | None = None) -> None:
         self._store = store
@@ -187,7 +191,7 @@ class LocalClient(ByTransactions):
         return self._session_id
 
     def on_session(self, listener: SessionListener) -> None:
-        """See `ZkClient.on_session`. Nothing happens to a session in the tree's own process, but for `expire`."""
+        """See `ZkClient.on_session`. A session in the tree's own process only ever ends by `expire`."""
         self._listeners.append(listener)
 
     async def create(
@@ -231,9 +235,9 @@ class LocalClient(ByTransactions):
         return None if node is None else node.stat()
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
-        """See `ZkClient.multi`. Raises `DiskError` too, where the tree's log cannot be written or forced to disk."""
+        """See `ZkClient.multi`. Also raises `DiskError` if the tree's log cannot be written or synced."""
         for operation in operations:
-            # As ZooKeeper's clients do before they ask: its servers first look for what the path names.
+            # As ZooKeeper's clients do before they send it: its servers check the named node first.
             numbered = isinstance(operation, Create) and operation.sequential
             check_path(f"{operation.path}0" if numbered else operation.path)
         transaction = self._store.execute(operations, self._session_id)
@@ -242,15 +246,15 @@ class LocalClient(ByTransactions):
         return transaction.results
 
     async def close(self) -> None:
-        """See `ZkClient.close`. The store stays open: it belongs to whoever opened it."""
+        """See `ZkClient.close`. The store stays open: its owner closes it."""
         if not self._closed:
             self._closed = True
-            # A tree that takes nothing more leaves the nodes of this process's sessions to the end of the process.
+            # If the tree can no longer be written, ephemeral nodes of this process stay until the process ends.
             with suppress(DiskError):
                 self.tell(self._store.expire_session(self._session_id))
 
     def expire(self, new_session_id: int) -> None:
-        """End the session as an ensemble does that has not heard of it for too long, and go on in a new one."""
+        """Expire the session, as an ensemble does after the session timeout, and continue in a new one."""
         expired, self._session_id = self._session_id, new_session_id
         self._watches.drop_if(lambda watch: isinstance(watch, LocalWatch) and watch.session_id == expired)
         self.tell(self._store.expire_session(expired))
@@ -265,7 +269,7 @@ class LocalClient(ByTransactions):
 
 
 async def ensure_path(zk: ZkClient, path: str, data: bytes | None = None) -> bool:
-    """Make a durable node where it is missing; tells whether it was."""
+    """Create a persistent node if it is missing; returns whether it was created."""
     try:
         await zk.create(path, data, make_parents=True)
     except NodeExistsError:
@@ -274,7 +278,7 @@ async def ensure_path(zk: ZkClient, path: str, data: bytes | None = None) -> boo
 
 
 async def delete_recursive(zk: ZkClient, path: str) -> None:
-    """Delete a node with all below it, in one transaction; a missing one is no error."""
+    """Delete a node and all its descendants, in one transaction; a missing node is no error."""
     paths = [path]
     try:
         for found in paths:

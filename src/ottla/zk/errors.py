@@ -1,4 +1,4 @@
-"""What a tree or a ZooKeeper server refuses, with ZooKeeper's codes (`KeeperException.Code`). Pure."""
+"""Errors of the tree or of a ZooKeeper server, with ZooKeeper's codes (`KeeperException.Code`). Pure."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ from typing import ClassVar
 
 OK_CODE = 0
 RUNTIME_INCONSISTENCY_CODE = -2
-"""Of an operation that comes behind the one at which its transaction failed."""
+"""For operations after the one that failed in a transaction."""
 MARSHALLING_ERROR_CODE = -5
-"""Of a request whose bytes cannot be read."""
+"""For a request that cannot be parsed."""
 UNIMPLEMENTED_CODE = -6
 AUTH_FAILED_CODE = -115
 
 
 class ZkError(Exception):
-    """An operation that the tree refuses. `path` is the node it failed at."""
+    """An operation refused by the tree. `path` is the node at which it failed."""
 
     CODE: ClassVar[int] = -1
 
     def __init__(self, path: str, reason: str = "") -> None:
         super().__init__(f"{type(self).__name__} for {path}" + (f": {reason}" if reason else ""))
         self.path = path
-        #: Which operation of its transaction failed.
+        #: Index of the failed operation in its transaction.
         self.index = 0
 
 
 class UnimplementedError(ZkError):
-    """ZooKeeper has this, and ottla does not."""
+    """A feature of ZooKeeper that ottla does not have."""
 
     CODE = UNIMPLEMENTED_CODE
 
 
 class BadArgumentsError(ZkError):
-    """A path or data that no node can have."""
+    """An invalid path or invalid data."""
 
     CODE = -8
 
 
 class NoNodeError(ZkError):
-    """The node, or the parent of a node to be made, is not there."""
+    """The node, or the parent of a node to create, does not exist."""
 
     CODE = -101
 
 
 class NoAuthError(ZkError):
-    """The node's access list does not let this client do that."""
+    """The node's ACL does not permit the operation to this client."""
 
     CODE = -102
 
 
 class BadVersionError(ZkError):
-    """The node has another version than the operation demands."""
+    """The node's version is not the one that the operation requires."""
 
     CODE = -103
 
@@ -62,7 +62,7 @@ class NoChildrenForEphemeralsError(ZkError):
 
 
 class NodeExistsError(ZkError):
-    """The node to be made is there already."""
+    """The node to create exists already."""
 
     CODE = -110
 
@@ -80,7 +80,7 @@ class SessionExpiredError(ZkError):
 
 
 class InvalidAclError(ZkError):
-    """An access list that is empty or names nobody who can be known."""
+    """The ACL is empty or has an invalid identity."""
 
     CODE = -114
 
@@ -92,12 +92,12 @@ class NoWatcherError(ZkError):
 
 
 class SessionMovedError(ZkError):
-    """The session goes on at another connection."""
+    """The session has moved to another connection."""
 
     CODE = -118
 
 
 def codes_of_failed(error: ZkError, count: int) -> list[int]:
-    """What ZooKeeper tells of each of `count` operations when their transaction failed with this error."""
+    """ZooKeeper's code for each of `count` operations of a transaction that failed with this error."""
     after = count - error.index - 1
     return [OK_CODE] * error.index + [error.CODE] + [RUNTIME_INCONSISTENCY_CODE] * after

@@ -1,21 +1,21 @@
-"""Where the log is forced to disk: in a disk thread or, where it is quick and nobody else waits, on the loop. Pure.
+"""Where the log is synced: in a disk thread or, if that is fast and nobody else waits, on the event loop. Pure.
 
-To hand a flush to a thread and to hear of its end costs more processor time than the flush, and while the thread takes
-up its work and comes back, the loop does nothing either. So a server that has nothing else to do waits for a disk that
-is quick, as long as nobody but the clients which have changed something asks for anything. What these ask for meanwhile
-is worked on in the next turn, and forced together. Whoever only reads waits for one flush at most.
+Passing a flush to a thread and receiving its result costs more processor time than the flush, and the loop is idle
+while the thread is scheduled. So a server without other work waits on the loop for a fast disk, as long as only clients
+with pending changes send requests. Their requests that arrive meanwhile are handled in the next turn, and flushed
+together. A client that only reads waits for one flush at most.
 """
 
 from __future__ import annotations
 
 QUICK_MS = 5.0
-"""A flush that usually takes no longer than this is waited for."""
-#: How much one flush counts: one that takes a second is remembered for 50 others.
+"""Flushes that usually take no longer than this are waited for on the loop."""
+#: Weight of one flush in the average: one that takes a second influences the next 50.
 _WEIGHT = 1 / 8
 
 
 class FlushPace:
-    """How long flushes usually take, and what follows from it. The first ones go to a thread, whatever they take."""
+    """Average duration of flushes, and the decision based on it. The first ones always go to a thread."""
 
     __slots__ = ("usual_ms",)
 
@@ -23,12 +23,12 @@ class FlushPace:
         self.usual_ms = 2 * QUICK_MS
 
     def took(self, length_ms: float) -> None:
-        """A flush, wherever it was, took so long."""
+        """Register the duration of a flush, on the loop or in a thread."""
         self.usual_ms += (length_ms - self.usual_ms) * _WEIGHT
 
     def is_waited_for(self, others_ask: bool) -> bool:
-        """Whether the next flush is not given to a thread.
+        """Whether to run the next flush on the loop.
 
-        `others_ask`: somebody whose changes it does not hold has asked for something since the last one.
+        `others_ask`: since the last flush there was a request of a client without changes in the next one.
         """
         return not others_ask and self.usual_ms <= QUICK_MS

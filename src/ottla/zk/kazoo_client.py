@@ -1,7 +1,7 @@
 """A session with a ZooKeeper over the wire, through kazoo: asyncio on this side, kazoo's one thread on the other.
 
-kazoo's thread reads what the server sends and hands all of it to the event loop in that order: answers, watch events,
-changes of the session. So a watch is told before the read that shows its change returns, as ZooKeeper promises. The
+kazoo's thread reads what the server sends and passes all of it to the event loop in that order: responses, watch
+events, session state. So a watch is called before the read that shows its change returns, as ZooKeeper guarantees. The
 module is imported only where a ZooKeeper over the wire is used.
 """
 
@@ -62,18 +62,18 @@ log = logging.getLogger("ottla.zookeeper")
 
 T = TypeVar("T")
 
-#: Requests without an answer, as `zookeeper.max.in.flight.requests`, and how many more may be asked for: beyond a few
-#: hundred kazoo would make whoever asks wait, and that is the event loop.
+#: Pending requests, as `zookeeper.max.in.flight.requests`, and the upper limit of that setting: beyond a few hundred
+#: kazoo would block the caller, which is the event loop.
 MOST_IN_FLIGHT, HIGHEST_IN_FLIGHT = 10, 100
-#: How often a read is asked again whose connection was lost before the answer.
+#: Attempts of a read whose connection is lost before the response.
 MOST_READS = 10
-#: Bytes of a request, as ZooKeeper's `jute.maxbuffer`: a server ends the connection that sends more.
+#: Limit of a request, in bytes, as ZooKeeper's `jute.maxbuffer`: a server closes the connection on a larger one.
 LARGEST_REQUEST = 1024 * 1024 - 1
-#: Watches that are set again at once after a new connection.
+#: Watches that are set again concurrently after a reconnect.
 MOST_REARMED_AT_ONCE = 100
-#: Waits between attempts to connect, seconds.
+#: Backoff between attempts to connect, seconds.
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 1.0
-#: How long the end of a session may take before it is left to itself, seconds.
+#: Timeout for closing a session, seconds; after it the session is left to expire.
 CLOSE_TIMEOUT_S = 10.0
 
 _ERRORS: dict[type[Exception], type[ZkError]] = {
@@ -91,7 +91,7 @@ _ERRORS: dict[type[Exception], type[ZkError]] = {
     kazoo_errors.SessionExpiredError: SessionExpiredError,
     kazoo_errors.SessionMovedError: SessionMovedError,
 }
-#: What kazoo gives for the operations of a transaction that did not fail themselves.
+#: kazoo's results for the operations of a failed transaction that did not fail themselves.
 _INNOCENT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
 _EVENTS = {event.name: event for event in EventType} | {
@@ -107,9 +107,9 @@ async def connect_kazoo(
     *,
     most_in_flight: int = MOST_IN_FLIGHT,
 ) -> KazooZk:
-    """Open a session, and make the chroot where it is missing.
+    """Open a session, and create the chroot if it is missing.
 
-    Raises `ZkUnreachableError` where no server answers in time, `ZkAddressError` for an address that makes no sense.
+    Raises `ZkUnreachableError` if no server responds in time, `ZkAddressError` for an invalid address.
     """
     parsed = ZkAddress.parse(address) if isinstance(address, str) else address
     zk = KazooZk(parsed, session_timeout_ms, most_in_flight)
@@ -132,8 +132,8 @@ async def connect_kazoo(
 class KazooZk(ByTransactions):
     """`ZkClient` over the wire. Made by `connect_kazoo`, and used in the event loop in which it was made.
 
-    Calls made while there is no connection wait for one, for as long as a session lasts; reads whose connection is lost
-    are asked again. A change whose connection is lost raises `ConnectionLossError`: nobody knows whether it was made.
+    Calls without a connection wait for one, up to the session timeout; reads whose connection is lost are retried. A
+    change whose connection is lost raises `ConnectionLossError`: it may or may not have been made.
     """
 
     def __init__(self, address: ZkAddress, session_timeout_ms: int, most_in_flight: int = MOST_IN_FLIGHT) -> None:
@@ -168,7 +168,7 @@ class KazooZk(ByTransactions):
 
     @property
     def last_problem(self) -> str:
-        """What kazoo said last about a connection that failed; empty where none did."""
+        """Last message of kazoo about a failed connection; empty if there is none."""
         return self._logger.last_problem
 
     def on_session(self, listener: SessionListener) -> None:
@@ -176,7 +176,7 @@ class KazooZk(ByTransactions):
         self._listeners.append(listener)
 
     async def start(self) -> None:
-        """Connect, for as long as it takes, and make the chroot where it is missing."""
+        """Connect, without a timeout, and create the chroot if it is missing."""
         self._client.start_async()
         await self._ready.wait()
         await self._make_chroot()
@@ -193,7 +193,7 @@ class KazooZk(ByTransactions):
         if self._closed:
             return
         self._closed = True
-        self._ready.set()  # whoever waits for a connection learns that none will come
+        self._ready.set()  # callers waiting for a connection find the session closed
         if self._resuming is not None:
             self._resuming.cancel()
         ended: asyncio.Future[None] = self._loop.create_future()
@@ -203,7 +203,7 @@ class KazooZk(ByTransactions):
                 await ended
 
     def _end(self, ended: asyncio.Future[None]) -> None:
-        """In a thread: kazoo waits until the server has taken leave."""
+        """In a thread: kazoo blocks until the server has closed the session."""
         try:
             self._client.stop()
             self._client.close()
@@ -211,18 +211,18 @@ class KazooZk(ByTransactions):
             self._in_loop(lambda: None if ended.done() else ended.set_result(None))
 
     def _in_loop(self, function: Callable[..., object], *arguments: object) -> None:
-        """Have the loop call something, in the order of these calls. From any thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        """Schedule a callback on the loop, in the order of these calls. Thread-safe."""
+        with suppress(RuntimeError):  # the loop is closed: there are no callers left
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _state_changed(self, state: KazooState) -> None:
-        """In kazoo's thread."""
+        """Called in kazoo's thread."""
         if state == KazooState.CONNECTED:
             self._in_loop(self._connected, self._client.client_id[0])
         elif state == KazooState.SUSPENDED:
             self._in_loop(self._lost, SessionEvent.SUSPENDED, False)
         else:
-            # Only after an expiry kazoo goes on by itself.
+            # kazoo reconnects by itself only after an expiry.
             self._in_loop(self._lost, SessionEvent.EXPIRED, self._client.client_state != KeeperState.EXPIRED_SESSION)
 
     def _connected(self, session_id: int) -> None:
@@ -232,16 +232,16 @@ class KazooZk(ByTransactions):
             self._resuming = self._loop.create_task(self._resume())
 
     async def _resume(self) -> None:
-        """Tell what was missed, then let everybody go on."""
+        """Deliver missed watch events, then release waiting calls."""
         try:
             await self._rearm()
         except ZkError:
-            return  # the connection is lost again, and so this is done again
+            return  # the connection is lost again, so this runs again
         self._ready.set()
         self._tell(SessionEvent.CONNECTED)
 
     def _lost(self, event: SessionEvent, stopped: bool) -> None:
-        """The connection, or with EXPIRED the session, is lost; `stopped`: kazoo has given up."""
+        """The connection or, with EXPIRED, the session is lost; `stopped`: kazoo has given up."""
         if self._closed:
             return
         if self._resuming is not None:
@@ -268,7 +268,7 @@ class KazooZk(ByTransactions):
     # Watches
 
     def _event(self, event: WatchedEvent) -> None:
-        """In kazoo's thread: a watch has fired. Other events tell of sessions, which have their own listeners."""
+        """Called in kazoo's thread when a watch fires. Session events are ignored; they have their own listeners."""
         kind = _EVENTS.get(event.type)
         if kind is not None:
             self._in_loop(self._fire, WatchEvent(kind, self._bare(event.path)))
@@ -279,7 +279,7 @@ class KazooZk(ByTransactions):
                 self._loop.call_soon(watcher, event)
 
     async def _rearm(self) -> None:
-        """Set all watches again, and tell those whose node has changed meanwhile."""
+        """Set all watches again, and fire those whose node has changed meanwhile."""
         asked = [self._rearm_data(path) for path in self._watches.data_paths]
         asked += [self._rearm_children(path) for path in self._watches.children_paths]
         try:
@@ -314,7 +314,7 @@ class KazooZk(ByTransactions):
         except (ConnectionLossError, SessionExpiredError):
             raise
         except ZkError:
-            # It is not to be read any more: those who watch find that out when they look.
+            # It can no longer be read: watchers get the error when they read it.
             self._fire(WatchEvent(EventType.CHILDREN_CHANGED, path))
 
     # Calls
@@ -328,7 +328,7 @@ class KazooZk(ByTransactions):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """See `ZkClient.create`. With `make_parents` the parents are made one by one before it."""
+        """See `ZkClient.create`. With `make_parents` missing parents are created one by one before it."""
         operation = Create(path, data, ephemeral, sequential)
         try:
             (made,) = await self.multi([operation])
@@ -375,7 +375,7 @@ class KazooZk(ByTransactions):
         return await self._read(path, partial(self._client.get_children_async, include_data=True), watch, read)
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[Result, ...]:
-        """See `ZkClient.multi`. Raises `BadArgumentsError` for more than a server takes in one request."""
+        """See `ZkClient.multi`. Raises `BadArgumentsError` above the size limit of a request."""
         if not operations:
             return ()
         for operation in operations:
@@ -399,7 +399,7 @@ class KazooZk(ByTransactions):
         for operation in operations:
             path = self._full(operation.path)
             if isinstance(operation, Create):
-                # kazoo's own methods take no node without data, of which Kafka has many.
+                # kazoo's own methods do not accept null data, which many of Kafka's nodes have.
                 flags = operation.ephemeral | operation.sequential << 1
                 transaction.operations.append(KazooCreate(path, operation.data, OPEN_ACL_UNSAFE, flags))
             elif isinstance(operation, Set):
@@ -411,7 +411,7 @@ class KazooZk(ByTransactions):
         return transaction
 
     def _results(self, operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
-        """Raises the error of the operation that failed."""
+        """The results; raises the error of the operation that failed."""
         results: list[Result] = []
         for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
             if isinstance(answer, Exception):
@@ -429,7 +429,9 @@ class KazooZk(ByTransactions):
         return results
 
     async def _read(self, path: str, ask: Callable[..., Any], watch: Watcher | None, read: Callable[[Any], T]) -> T:
-        """Ask `ask(path, watch)`, again where the connection is lost before the answer, and `read` the answer."""
+        """Send the request `ask(path, watch)`, again if the connection is lost before the response, and `read` the
+        response.
+        """
         check_path(path)
         event = self._event if watch is not None else None
         asked = 0
@@ -444,7 +446,7 @@ class KazooZk(ByTransactions):
                         raise
 
     async def _connection(self, path: str) -> None:
-        """Wait for a connection, as long as the session may still be there without one."""
+        """Wait for a connection, as long as the session may still exist without one."""
         try:
             async with asyncio.timeout_at(self._lost_at + self._patience_s if not self._ready.is_set() else None):
                 await self._ready.wait()
@@ -458,12 +460,12 @@ class KazooZk(ByTransactions):
             raise ConnectionLossError(path, "the session was closed")
 
     def _once(self, path: str, ask: Callable[[], Any], read: Callable[[Any], T]) -> asyncio.Future[T]:
-        """Ask once. The answer is read on the loop before anything that came after it, so that no watch is missed."""
+        """Send once. The response is read on the loop before later messages, so that no watch event is missed."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def answered(result: Any) -> None:
             if future.done():
-                return  # nobody waits any more
+                return  # the caller was cancelled
             if result.exception is not None:
                 future.set_exception(_translated(result.exception, path))
                 return
@@ -476,7 +478,7 @@ class KazooZk(ByTransactions):
         return future
 
     def _full(self, path: str) -> str:
-        """The path on the server."""
+        """The path on the server, with the chroot."""
         chroot = self.address.chroot
         return path if not chroot else chroot if path == "/" else chroot + path
 
@@ -497,7 +499,7 @@ def _stat(stat: Any) -> Stat:
 
 
 def _translated(error: Exception, path: str) -> ZkError:
-    """The error as the embedded tree raises it."""
+    """The corresponding error of the embedded tree."""
     known = _ERRORS.get(type(error))
     if known is not None:
         return known(path, str(error))

@@ -1,4 +1,4 @@
-"""kazoo with one thread, and without its noise on the screen."""
+"""kazoo with one thread, and without its output on the screen."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 log = logging.getLogger("ottla.zookeeper")
 
-#: Complaints of kazoo that follow from others.
+#: Messages of kazoo that only follow from others.
 _FOLLOWING = ("Transition to CONNECTING", "Failed connecting to Zookeeper within the connection retry policy.")
 
 
 class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo without its threads for callbacks: each is called where it comes up, in the thread of the connection.
+    """kazoo handler without callback threads: each callback runs directly, in the connection's thread.
 
-    kazoo calls the callbacks of results at once while its handler does not run, and this one never does.
+    kazoo calls the callbacks of results directly while its handler is not running, and this one never is.
     """
 
     def start(self) -> None:
-        """Nothing is to be started."""
+        """Do nothing: there is no thread to start."""
 
     def stop(self) -> None:
-        """Nothing was started."""
+        """Do nothing: there is no thread to stop."""
 
     def dispatch_callback(self, callback: Any) -> None:
         """Call the callback of a watch."""
         callback.func(*callback.args)
 
     def spawn(self, func: Callable[..., object], *args: object, **kwargs: object) -> Any:
-        """A thread that does not write to the screen when it fails: kazoo has told its logger then."""
+        """Start a thread that does not print its exception: kazoo has logged it by then."""
 
         def run() -> None:
             try:
@@ -43,14 +43,14 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
 
 
 class KazooLogger(logging.Logger):
-    """What kazoo says goes to our log as details, and its complaints are kept for the errors that follow from them."""
+    """Logs kazoo's messages at debug level in our log, and keeps its warnings for the errors that follow from them."""
 
     def __init__(self) -> None:
         super().__init__("kazoo", logging.INFO)
         self.last_problem = ""
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Instead of any handler: kazoo's warnings would fill the screen while a server is away."""
+        """Replace all handlers: kazoo's warnings would fill the screen while a server is down."""
         message = record.getMessage()
         if record.levelno >= logging.WARNING and message not in _FOLLOWING:
             self.last_problem = message.removeprefix("Connection dropped: ").removeprefix("socket connection error: ")

@@ -1,8 +1,8 @@
-"""The watches of a session over the wire, with what was seen when they were set. Pure.
+"""The watches of a session over the wire, with the node's state when they were set. Pure.
 
-The server forgets the watches of a connection that is lost. After a new connection in the same session each node is
-read again with a new watch, and what happened in between is told then: as ZooKeeper's own client does it, which has the
-server compare (`SetWatches`).
+The server forgets the watches of a lost connection. After a reconnect in the same session each node is read again with
+a new watch, and changes in between are delivered then. ZooKeeper's own client does the same by having the server
+compare (`SetWatches`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Watcher: TypeAlias = Callable[[WatchEvent], None]
 
 
 class _Kept:
-    """The watchers of one node, and the transaction that last changed it when it was last read; None: no node."""
+    """The watchers of one node, and the zxid of its last change when it was last read; None: no node."""
 
     __slots__ = ("seen_zxid", "watchers")
 
@@ -26,7 +26,7 @@ class _Kept:
 
 
 class KeptWatches:
-    """One-shot watches: on data and being there (`get`, `exists`), and on children."""
+    """One-shot watches: on data and existence (`get`, `exists`), and on children."""
 
     def __init__(self) -> None:
         self._data: dict[str, _Kept] = {}
@@ -43,19 +43,19 @@ class KeptWatches:
         return list(self._children)
 
     def watch_data(self, path: str, watcher: Watcher, stat: Stat | None) -> None:
-        """Keep a watch that was set while the node looked like this (None: was missing)."""
+        """Register a watch with the node's Stat at that time (None: it did not exist)."""
         kept = self._data.setdefault(path, _Kept())
         kept.seen_zxid = None if stat is None else stat.mzxid
         kept.watchers[watcher] = None
 
     def watch_children(self, path: str, watcher: Watcher, stat: Stat) -> None:
-        """Keep a watch on the children of a node that looked like this."""
+        """Register a watch on the children of a node, with its Stat at that time."""
         kept = self._children.setdefault(path, _Kept())
         kept.seen_zxid = stat.pzxid
         kept.watchers[watcher] = None
 
     def fire(self, event: WatchEvent) -> list[Watcher]:
-        """Who is to be told; their watches are used up."""
+        """The watchers to call; their watches are removed."""
         fired: dict[Watcher, None] = {}
         tables = {
             EventType.CHILDREN_CHANGED: (self._children,),
@@ -68,7 +68,7 @@ class KeptWatches:
         return list(fired)
 
     def missed_of_data(self, path: str, stat: Stat | None) -> WatchEvent | None:
-        """What happened to a watched node since it was seen, of which only its present Stat is known."""
+        """The event that a watched node has missed, given its present Stat."""
         kept = self._data.get(path)
         if kept is None:
             return None
@@ -79,7 +79,7 @@ class KeptWatches:
         return WatchEvent(EventType.DATA_CHANGED, path) if stat.mzxid > kept.seen_zxid else None
 
     def missed_of_children(self, path: str, stat: Stat | None) -> WatchEvent | None:
-        """What happened to the children of a watched node since they were seen."""
+        """The event that a watch on children has missed, given the node's present Stat."""
         kept = self._children.get(path)
         if kept is None:
             return None
@@ -89,6 +89,6 @@ class KeptWatches:
         return WatchEvent(EventType.CHILDREN_CHANGED, path) if stat.pzxid > kept.seen_zxid else None
 
     def clear(self) -> None:
-        """Forget all: the session is over."""
+        """Remove all watches: the session is over."""
         self._data.clear()
         self._children.clear()

@@ -1,7 +1,7 @@
-"""Sessions of other processes in a metadata tree that no server serves now: each ends when its timeout is over.
+"""Expiry of sessions of other processes while no server serves the metadata tree.
 
-A ZooKeeper server that starts gives each session its whole timeout again, and ends those whose clients stay away.
-Nobody can come back to a tree that is not served; its ephemeral nodes must go all the same.
+A ZooKeeper server that starts gives each session its whole timeout again, and ends those whose clients stay away. No
+client can reconnect to a tree that is not served, but its ephemeral nodes must be deleted all the same.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.zookeeper")
 
-#: The least time between two looks for expired sessions, seconds.
+#: Shortest interval between two checks for expired sessions, seconds.
 SHORTEST_LOOK_S = 0.02
 
 
 class SessionExpiry:
-    """Ends the sessions that a store holds of other processes; `on_ended` gets each transaction that ends one."""
+    """Expires a store's sessions of other processes; `on_ended` gets the transaction of each."""
 
     def __init__(self, store: TreeStore, clock: Clock, on_ended: Callable[[Transaction], None]) -> None:
         self._store = store
@@ -43,7 +43,7 @@ class SessionExpiry:
         self._look_later()
 
     def stop(self) -> None:
-        """End no more sessions."""
+        """Stop expiring sessions."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,7 +1,7 @@
-"""The sessions of clients: who lives, until when, and who may take one up again. Pure: times come in.
+"""Client sessions: liveness, deadlines, and reconnects. Pure: times come in.
 
-As ZooKeeper's `SessionTracker`: a session lives as long as its client is heard of within its timeout, over however many
-connections.
+As ZooKeeper's `SessionTracker`: a session lives as long as its client sends something within its timeout, over any
+number of connections.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import hmac
 from collections.abc import Iterator
 
 FIRST_DURABLE_SESSION = 1 << 40
-"""Ids from here on are sessions of other processes, which outlive ours; those below end with this process."""
+"""Ids from here on are sessions of other processes, which outlive this one; lower ids end with this process."""
 PASSWORD_LENGTH = 16
 
 
 def first_session_id(now_ms: int) -> int:
-    """Where the ids of a server that starts now begin: no earlier server gave them out."""
+    """The first session id for a server that starts now: higher than all of earlier servers."""
     return max(((now_ms << 24) & 0xFFFFFFFFFFFFFFFF) >> 8, FIRST_DURABLE_SESSION)
 
 
 class Session:
-    """One session. `timeout_ms` is the one agreed on, `deadline_ms` a time of the monotonic clock."""
+    """One session. `timeout_ms` is the negotiated one, `deadline_ms` a time of the monotonic clock."""
 
     __slots__ = ("deadline_ms", "id", "look_ms", "password", "timeout_ms")
 
@@ -32,15 +32,15 @@ class Session:
         self.deadline_ms = self.look_ms = now_ms + timeout_ms
 
     def touch(self, now_ms: float) -> None:
-        """The client was heard of."""
+        """Renew the session."""
         self.deadline_ms = now_ms + self.timeout_ms
 
 
 class SessionTable:
-    """All sessions that live.
+    """All live sessions.
 
-    Touching one costs an assignment. The heap knows for each session a time at or before its deadline, `look_ms`, at
-    which it is looked at again; entries of other times are out of date.
+    Renewing one costs an assignment. The heap has a time for each session, `look_ms`, at or before its deadline, at
+    which it is checked again; entries with other times are outdated.
     """
 
     def __init__(self) -> None:
@@ -54,19 +54,19 @@ class SessionTable:
         return iter(self._sessions.values())
 
     def get(self, session_id: int) -> Session | None:
-        """The session of that id, None where it has ended or never was."""
+        """The session of that id, None if it has ended or never existed."""
         return self._sessions.get(session_id)
 
     def open(self, session_id: int, password: bytes, timeout_ms: int, now_ms: float) -> Session:
-        """A new session, or one that a restart found again: it gets its whole timeout."""
+        """A new session, or one restored after a restart: it gets its whole timeout."""
         session = self._sessions[session_id] = Session(session_id, password, timeout_ms, now_ms)
         heapq.heappush(self._looks, (session.deadline_ms, session_id))
         return session
 
     def reconnect(self, session_id: int, password: bytes, timeout_ms: int, now_ms: float) -> Session | None:
-        """The session whose client comes back with its password; None where it has ended or the password is wrong.
+        """The session of a client that reconnects with its password; None if it has ended or the password is wrong.
 
-        The timeout is agreed on anew.
+        The timeout is negotiated again.
         """
         session = self._sessions.get(session_id)
         if session is None or not hmac.compare_digest(session.password, password):
@@ -78,16 +78,16 @@ class SessionTable:
         return session
 
     def put_off(self, session: Session, now_ms: float) -> None:
-        """Give a session that has expired its timeout once more: its end could not be written."""
+        """Renew an expired session: its end could not be written."""
         session.touch(now_ms)
         self._look_later(session)
 
     def close(self, session_id: int) -> bool:
-        """Forget a session; says whether there was one."""
+        """Remove a session; returns whether it existed."""
         return self._sessions.pop(session_id, None) is not None
 
     def expired(self, now_ms: float) -> list[Session]:
-        """The sessions whose deadline has come, in the order of their deadlines. The caller closes them."""
+        """The sessions whose deadline has passed, in the order of their deadlines. The caller closes them."""
         found: list[Session] = []
         looks = self._looks
         while looks and looks[0][0] <= now_ms:
@@ -106,5 +106,5 @@ class SessionTable:
         heapq.heappush(self._looks, (session.look_ms, session.id))
 
     def next_look_ms(self) -> float | None:
-        """When to ask for expired sessions next; None where there are none."""
+        """When to check for expired sessions next; None if there are no sessions."""
         return self._looks[0][0] if self._looks else None

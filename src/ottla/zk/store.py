@@ -1,12 +1,12 @@
-"""The tree on disk: a log of transactions and, now and then, a snapshot.
+"""The znode tree on disk: a log of transactions and, now and then, a snapshot.
 
-Files (in one folder, the first of the broker's log folders): `ottla-tree.log`, `ottla-tree.snapshot`; `tree_format`
-tells what is in them. `ottla-tree.marker` says how far they came (`tree_marker`).
+Files (in one directory, the first of the broker's log directories): `ottla-tree.log`, `ottla-tree.snapshot`, in the
+formats of `tree_format`. `ottla-tree.marker` records the last durable transactions (`tree_marker`).
 
-A transaction is in the page cache before anybody sees its effect, and is forced to disk in the background: it survives
-the death of the process. With `flush_on_ack` whoever awaits `forced` knows that it survives a loss of power, too; after
-a flush that failed nobody knows what is on the disk, so nothing more is written. Ephemeral nodes of sessions in this
-process end with it and are never written; those of other processes last as long as their sessions.
+A transaction is in the page cache before its effect is visible, and is synced in the background: it survives a crash of
+the process. With `flush_on_ack` a caller that has awaited `forced` knows that it survives a power failure, too; after a
+failed flush it is unknown what is on disk, so nothing more is written. Ephemeral nodes of sessions in this process end
+with it and are never written; those of other processes last as long as their sessions.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ if TYPE_CHECKING:
     from ottla.zk.acl import Identity
 
 SNAPSHOT_AFTER_BYTES = 16 * 1024 * 1024
-"""A log that has grown beyond this, and beyond `SNAPSHOT_SHARE`, is replaced by a snapshot at once."""
+"""A log larger than this, and than `SNAPSHOT_SHARE` allows, is replaced by a snapshot."""
 SNAPSHOT_SHARE = 2
-"""How many times as large as the last snapshot the log grows first: large trees are written rarely."""
+"""The log grows to this multiple of the last snapshot first, so that large trees are written rarely."""
 NEW_SUFFIX = ".new"
-"""Of a file that is about to replace another."""
+"""Suffix of a file that is about to replace another."""
 EPOCH_BITS = 32
-"""Transaction ids count within an epoch in so many bits, as ZooKeeper's do."""
+"""Number of bits of a zxid below its epoch, as in ZooKeeper."""
 SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
-"""A log that has grown beyond this is replaced by a snapshot when the tree is opened or closed."""
+"""A log larger than this is replaced by a snapshot when the tree is opened or closed."""
 
 
 def holds_tree(disk: Disk, folder: str) -> bool:
-    """Whether a folder holds a tree, be it one that is not to be read. Raises `DiskError`."""
+    """Whether a directory holds a tree, even one that cannot be read. Raises `DiskError`."""
     path = f"{folder}/{LOG_NAME}"
     return disk.exists(f"{folder}/{SNAPSHOT_NAME}") or (disk.exists(path) and disk.file_size(path) > 0)
 
 
 class StoreListener(Protocol):
-    """Who serves the tree to other processes."""
+    """Implemented by the server of the tree to other processes."""
 
     def forced(self, zxid: int) -> None:
-        """Transactions up to this one are on the disk."""
+        """Called when transactions up to this one are durable."""
         ...
 
     def failed(self, error: DiskError) -> None:
-        """Nobody knows any more what is on the disk; nothing more is written."""
+        """Called when it has become unknown what is on disk; nothing more is written."""
         ...
 
 
 class TreeStore:
-    """A tree whose durable nodes survive the process. Open it with `TreeStore.open`."""
+    """A tree whose persistent nodes survive the process. Open it with `TreeStore.open`."""
 
     def __init__(
         self,
@@ -84,42 +84,42 @@ class TreeStore:
         waits_for_disk: bool = False,
     ) -> None:
         self.tree = tree = loaded.tree
-        #: What the operator should know of how the tree was found.
+        #: Messages to the operator about the state in which the tree was found.
         self.notes = loaded.notes
         self._disk = disk
         self._folder = folder
         self._clock = clock
         self._executor = executor
         self._file = file
-        #: Where the last whole record of the log ends.
+        #: End of the last complete record of the log.
         self._end = file.size
-        #: How long the log may get.
+        #: Size limit of the log.
         self._longest = max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * loaded.snapshot_bytes)
         self._marker = TreeMarker(disk, folder)
         self._snapshot_zxid = loaded.snapshot_zxid
-        #: The last transaction in the log, and the last one that the flush under way forces.
+        #: The last transaction in the log, and the last one that the flush under way covers.
         self._logged_zxid = self._forcing_zxid = tree.last_zxid
         self._flushing = False
         self._flush_is_due = False
         self._dirty = False
         self._closed = False
         self._pace = FlushPace() if waits_for_disk else None
-        #: The sessions that have asked for something since the last flush, as their server says, and for changes.
+        #: The sessions with requests since the last flush, as reported by the server, and those with changes.
         self.askers: set[int] = set()
         self._changers: set[int] = set()
         self._flush_on_ack = flush_on_ack and executor is not None
-        #: Who waits for the flush under way, and who for the one after it.
+        #: Waiters for the flush under way, and for the next one.
         self._waiting: list[asyncio.Future[None]] = []
         self._waiting_next: list[asyncio.Future[None]] = []
         self._failure: DiskError | None = None
         self.watches = WatchTable()
-        #: The last transaction that nothing takes back any more, as far as this store promises that.
+        #: The last transaction that is durable, as far as this store guarantees that.
         self.forced_zxid = tree.last_zxid
-        #: The paths that transactions touched which are not forced yet: by the flush under way, and after it.
+        #: The paths changed by transactions that are not flushed yet: by the flush under way, and after it.
         self._touched: dict[str, int] = {}
         self._touched_next: dict[str, int] = {}
         self._listener: StoreListener | None = None
-        #: Where the log goes on behind the snapshot that a disk thread writes, None where none does.
+        #: Where the log continues after the snapshot that a disk thread is writing, None if none is.
         self._cut_at: int | None = None
         self._snapshot_is_there = False
 
@@ -133,42 +133,43 @@ class TreeStore:
         waits_for_disk: bool = False,
         unclean_start: bool = False,
     ) -> TreeStore:
-        """Read the tree in `folder`, or begin an empty one.
+        """Read the tree in `folder`, or create an empty one.
 
-        With `waits_for_disk` the loop waits for a disk that is quick, see `flushes`: it has nothing else to do.
-        A torn record at the end of the log, which was never acknowledged, is cut off; `notes` tell of it. Raises
-        `TreeDamaged` where anything before it cannot be read, or transactions are missing that were on the disk;
-        with `unclean_start` it begins with what there is. Raises `DiskError` where the disk fails.
+        With `waits_for_disk` the loop waits for a fast disk (see `flushes`): it has nothing else to do. An incomplete
+        record at the end of the log, which was never acknowledged, is truncated and reported in `notes`. Raises
+        `TreeDamaged` if anything before it cannot be read, or durable transactions are missing; with `unclean_start`
+        the tree starts with what there is. Raises `DiskError` on a disk error.
         """
         disk.mkdirs(folder)
         for name in disk.listdir(folder):
             if name.startswith((f"{SNAPSHOT_NAME}.", f"{LOG_NAME}.")) and name.endswith((NEW_SUFFIX, TEMPORARY_SUFFIX)):
-                disk.remove(f"{folder}/{name}")  # killed while it was written
+                disk.remove(f"{folder}/{name}")  # the process was killed while writing it
         loaded = load_tree(disk, folder, unclean_start)
         is_new = not disk.exists(f"{folder}/{LOG_NAME}")
         file = disk.open(f"{folder}/{LOG_NAME}", create=True)
         if is_new and flush_on_ack:
-            # What is forced into a file is lost with its name.
+            # Synced file contents are lost if the directory entry is.
             disk.fsync_dir(folder)
             disk.fsync_dir(folder.rpartition("/")[0] or ("/" if folder.startswith("/") else "."))
         if loaded.good_bytes < file.size:
             file.truncate(loaded.good_bytes)
         store = TreeStore(disk, folder, clock, executor, file, loaded, flush_on_ack, waits_for_disk)
         if loaded.is_unclean:
-            # From now on this is what there was.
+            # From now on this is the expected state.
             store._mark(loaded.tree.last_zxid)
         if file.size > SNAPSHOT_AT_CLOSE_BYTES:
             store._snapshot_if_possible()
         return store
 
     def listen(self, listener: StoreListener | None) -> None:
-        """Tell a server of other processes what is forced to disk.
+        """Notify a server of other processes when transactions are flushed.
 
-        From now on every transaction is logged, if only as a number: a client that has seen one would take a server
-        with lower ones for a stale one. A flush begins when the loop has taken up what came with the first write.
+        From now on every transaction is logged, if only as a number: a client that has seen a higher zxid would take
+        the server for a stale one. A flush begins after the loop has handled everything that arrived with the first
+        write.
 
-        Where answers do not wait for the disk, a loss of power may take transactions that clients have seen. Theirs
-        are numbers of an epoch that is over then: as in an ensemble, each start begins another. Raises `DiskError`.
+        If responses do not wait for the disk, a power failure may lose transactions that clients have seen. Their zxids
+        belong to an epoch that is over then: as in an ensemble, each start begins a new one. Raises `DiskError`.
         """
         if listener is not None and not self._flush_on_ack:
             self.tree.last_zxid = ((self.tree.last_zxid >> EPOCH_BITS) + 1) << EPOCH_BITS
@@ -179,7 +180,7 @@ class TreeStore:
                 self._file.flush()
 
     def unforced(self, path: str) -> int:
-        """The last transaction that touched the node (or its children) and may still be lost; 0 where none may."""
+        """The last transaction that changed the node (or its children) and is not durable yet; 0 if there is none."""
         return self._touched_next.get(path) or self._touched.get(path) or 0
 
     def execute(
@@ -187,7 +188,7 @@ class TreeStore:
     ) -> Transaction:
         """Apply operations as one transaction and log it.
 
-        Raises `ZkError` where an operation fails, `DiskError` where it cannot be written; the tree is then as before.
+        Raises `ZkError` if an operation fails, `DiskError` if it cannot be written; the tree is unchanged then.
         """
         if self._failure is not None:
             raise self._failure
@@ -197,7 +198,7 @@ class TreeStore:
         return transaction
 
     async def forced(self) -> None:
-        """Wait, with `flush_on_ack`, until what was executed so far is on the disk. Raises `DiskError`."""
+        """Wait, with `flush_on_ack`, until everything executed so far is durable. Raises `DiskError`."""
         if not self._flush_on_ack:
             return
         if self._failure is not None:
@@ -216,40 +217,42 @@ class TreeStore:
         return transaction
 
     def snapshot(self) -> None:
-        """Write all durable nodes into the snapshot and begin the log anew. Raises `DiskError`."""
+        """Write all persistent nodes into the snapshot and start a new log. Raises `DiskError`."""
         found = captured(self.tree)
         longest = self._write_snapshot(found)
         self._replace_snapshot(found.zxid)
         self._longest = longest
-        # A crash between the two leaves records that the snapshot holds already; their ids tell.
+        # After a crash between the two the log has records that the snapshot includes; their ids show that.
         self._file.truncate(0)
         self._end = 0
 
     def _write_snapshot(self, found: Captured) -> int:
-        """Write it beside the last one; returns how long the log may get after it. Raises `DiskError`."""
+        """Write it beside the last one; returns the size limit of the log after it. Raises `DiskError`."""
         content = snapshot_records(found)
         self._disk.write_atomic(self._new_snapshot_path(found.zxid), content)
         return max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * len(content))
 
     def _new_snapshot_path(self, zxid: int) -> str:
-        """None of another's: a thread may still write when the store is closed, and the folder a successor's."""
+        """A unique path: a thread may still be writing when the store is closed and another process uses the
+        directory.
+        """
         return f"{self._folder}/{SNAPSHOT_NAME}.{zxid}{NEW_SUFFIX}"
 
     def _replace_snapshot(self, zxid: int) -> None:
-        """Put the snapshot that was written in place of the last one. Raises `DiskError`."""
+        """Replace the last snapshot by the written one. Raises `DiskError`."""
         self._disk.rename(self._new_snapshot_path(zxid), f"{self._folder}/{SNAPSHOT_NAME}")
         self._disk.fsync_dir(self._folder)
         self._snapshot_zxid = zxid
         self._mark(zxid)
 
     def _mark(self, zxid: int) -> None:
-        """Transactions up to this one are on the disk: a start that finds fewer can tell."""
+        """Record that transactions up to this one are durable, so that a later start notices if some are missing."""
         self._marker.note(Marked(zxid, self._snapshot_zxid))
 
     def snapshot_soon(self) -> None:
-        """The same in a disk thread: the log, which goes on meanwhile, is cut when the snapshot is there.
+        """Like `snapshot`, in a disk thread: the log, which grows meanwhile, is cut when the snapshot is complete.
 
-        A disk that fails here costs nothing: the log is complete. It is tried again, not soon.
+        A disk error here loses nothing: the log is complete. The snapshot is retried later.
         """
         if self._executor is None:
             self._snapshot_if_possible()
@@ -262,7 +265,7 @@ class TreeStore:
 
     def _snapshot_written(self, zxid: int, longest: int | None) -> None:
         if self._closed:
-            return  # the folder may be another process's by now
+            return  # the directory may be in use by another process by now
         try:
             if longest is not None:
                 self._replace_snapshot(zxid)
@@ -277,7 +280,7 @@ class TreeStore:
         self._cut_if_due()
 
     def _cut_if_due(self) -> None:
-        """Take out of the log what the snapshot holds, unless a disk thread is at work on the file."""
+        """Remove from the log what the snapshot includes, unless a disk thread is using the file."""
         if not self._snapshot_is_there or self._flushing or self._closed or self._failure is not None:
             return
         assert self._cut_at is not None
@@ -289,13 +292,13 @@ class TreeStore:
                 return
             self._disk.write_atomic(self._file.path + NEW_SUFFIX, self._file.pread(self._end - start, start))
         except DiskError:
-            # The log is complete: what the snapshot holds is passed over when it is read.
+            # The log is complete: records that the snapshot includes are skipped when it is read.
             self._longest = self._end + SNAPSHOT_AFTER_BYTES
             return
         self._go_on_in_new_log()
 
     def _go_on_in_new_log(self) -> None:
-        """Replace the log by the one written beside it. Where that fails, nobody knows which of the two is there."""
+        """Replace the log by the one written beside it. If that fails it is unknown which of the two is in place."""
         path = self._file.path
         try:
             self._disk.rename(path + NEW_SUFFIX, path)
@@ -310,10 +313,10 @@ class TreeStore:
         self._end = file.size
 
     def close(self) -> None:
-        """Force the log to disk and close it; a long one is replaced by a snapshot."""
+        """Sync the log and close it; a long one is replaced by a snapshot."""
         self._closed = True
         try:
-            # One that a disk thread still writes is older, and might replace this one.
+            # A snapshot that a disk thread is still writing is older, and might replace this one.
             if self._file.size > SNAPSHOT_AT_CLOSE_BYTES and self._cut_at is None:
                 self._snapshot_if_possible()
             if self._dirty or self._flushing:
@@ -322,7 +325,7 @@ class TreeStore:
                 self._mark(self._logged_zxid)
         finally:
             self._marker.close()
-            # A disk thread that still forces the file must not find its descriptor given to another.
+            # While a disk thread is syncing the file, its descriptor must not be reused.
             if not self._flushing:
                 self._file.close()
 
@@ -333,7 +336,7 @@ class TreeStore:
             return
         try:
             if self._file.damaged:
-                # A write failed and its remains stayed: records behind them would not be found again.
+                # A partial write was left behind: records after it could not be read.
                 self._file.truncate(self._end)
             self._file.append([transaction_record(transaction.zxid, transaction.time_ms, durable)])
         except DiskError:
@@ -363,14 +366,14 @@ class TreeStore:
             self.forced_zxid = self.tree.last_zxid
 
     def _snapshot_if_possible(self) -> None:
-        """Shorten the log. A disk that fails here costs nothing: the log is complete. It is tried again, not soon."""
+        """Shorten the log. A disk error here loses nothing: the log is complete. It is retried later."""
         try:
             self.snapshot()
         except DiskError:
             self._longest = self._end + SNAPSHOT_AFTER_BYTES
 
     def _flush_soon(self) -> None:
-        """Force the log to disk in a disk thread, one flush at a time for however many transactions."""
+        """Sync the log in a disk thread, one flush at a time for any number of transactions."""
         if self._executor is None or self._flushing or self._flush_is_due:
             return
         if self._listener is None:

@@ -1,8 +1,8 @@
-"""The tree of znodes: versions, ephemeral and sequential nodes, sessions, atomic transactions. Pure: no disk, no clock.
+"""The znode tree: versions, ephemeral and sequential nodes, sessions, atomic transactions. Pure: no disk, no clock.
 
 Semantics are Apache ZooKeeper's (Programmer's Guide, sections "Znodes", "ZooKeeper Sessions" and "ZooKeeper access
-control using ACLs"), the order in which a request is checked is that of its `PrepRequestProcessor`.
-A transaction is applied operation by operation and undone as a whole when one of them fails.
+control using ACLs"); a request is checked in the order of its `PrepRequestProcessor`. A transaction is applied
+operation by operation and rolled back if one of them fails.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from ottla.zk.watches import event_of, new_tuple
 
 ANY_VERSION = -1
 LARGEST_NODE = 1024 * 1024
-"""The most bytes of data in a node, as ZooKeeper's `jute.maxbuffer`."""
+"""Limit of a node's data in bytes, as ZooKeeper's `jute.maxbuffer`."""
 HIGHEST_VERSION = 2**31 - 1
 MOST_OPERATIONS = 100_000
-"""The most operations of one transaction: a topic of Kafka's takes two nodes per partition."""
+"""Limit of operations in one transaction: a Kafka topic has two nodes per partition."""
 
-#: What no path has: empty and relative parts, and characters that cannot be shown (or, in Java, take two).
+#: Not allowed in paths: empty and relative parts, and characters that cannot be shown (or, in Java, take two).
 _NOT_IN_PATHS = re.compile("//|/\\.{1,2}(?:/|$)|[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper tells about a node: transaction ids, times in milliseconds, versions, owner."""
+    """ZooKeeper's metadata of a node: transaction ids, times in milliseconds, versions, owner."""
 
     czxid: int
     mzxid: int
@@ -57,7 +57,7 @@ class Stat(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make a node. A sequential one gets its parent's counter appended, in ten digits."""
+    """Create a node. A sequential one gets its parent's counter appended, in ten digits."""
 
     path: str
     data: bytes | None = None
@@ -89,7 +89,7 @@ class Check(NamedTuple):
 
 
 class SetAcl(NamedTuple):
-    """Replace a node's access list, if that has this version (`aversion`)."""
+    """Replace a node's ACL, if that has this version (`aversion`)."""
 
     path: str
     acl: AclList
@@ -97,7 +97,7 @@ class SetAcl(NamedTuple):
 
 
 class OpenSession(NamedTuple):
-    """A client of another process begins a session."""
+    """Open a session of a client in another process."""
 
     session_id: int
     password: bytes
@@ -105,20 +105,20 @@ class OpenSession(NamedTuple):
 
 
 class CloseSession(NamedTuple):
-    """A session ends, and its ephemeral nodes with it."""
+    """Close a session and delete its ephemeral nodes."""
 
     session_id: int
 
 
 Operation: TypeAlias = Create | Set | Delete | Check
 ServerOperation: TypeAlias = Operation | SetAcl | OpenSession | CloseSession
-"""What a server does for its clients beside the operations of a transaction of theirs."""
+"""Operations of a server for its clients, beyond those of client transactions."""
 Result: TypeAlias = str | Stat | None
-"""What an operation gives: the path made by Create, the new Stat of Set and SetAcl, None for the others."""
+"""Result of an operation: the path for Create, the new Stat for Set and SetAcl, None for the others."""
 
 
 NO_CHILDREN: frozenset[str] = frozenset()
-"""What most nodes have: a set of their own would be half of their memory."""
+"""Shared by all nodes without children, which most are: a set of their own would be half of their memory."""
 
 
 class Node:
@@ -138,25 +138,25 @@ class Node:
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime_ms = self.mtime_ms = now_ms
         self.version = self.aversion = 0
-        #: How many children were ever made: the number that the next sequential one gets.
+        #: Number of children ever created: the number of the next sequential one.
         self.created = 0
         self.ephemeral_owner = ephemeral_owner
 
     def add_child(self, name: str) -> None:
-        """Note a child's name."""
+        """Add a child's name."""
         if isinstance(self.children, frozenset):
             self.children = {name}
         else:
             self.children.add(name)
 
     def discard_child(self, name: str) -> None:
-        """Forget a child's name."""
+        """Remove a child's name."""
         if isinstance(self.children, set):
             self.children.discard(name)
 
     @property
     def cversion(self) -> int:
-        """How many children were made or deleted, as an i32."""
+        """Number of children created and deleted, as an i32."""
         changes = (2 * self.created - len(self.children)) & 0xFFFFFFFF
         return changes if changes <= HIGHEST_VERSION else changes - 2**32
 
@@ -169,11 +169,11 @@ class Node:
 
 
 class Change(NamedTuple):
-    """A change that was made, with what is needed to make it again after a restart.
+    """A change that was made, with what is needed to replay it after a restart.
 
     `kind` is create, set, delete, acl, open or close; `version` is the parent's count of created children after a
-    create or delete, the node's version after a set, that of its access list after acl, the timeout of an opened
-    session. `owner` is the session of an ephemeral node, or the one that was opened or closed.
+    create or delete, the node's version after a set, that of its ACL after acl, the timeout of an opened session.
+    `owner` is the session of an ephemeral node, or the one that was opened or closed.
     """
 
     kind: str
@@ -185,7 +185,7 @@ class Change(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A transaction that was applied: its id, its time, results in order, changes, and the events for watches."""
+    """An applied transaction: its id, its time, results in order, changes, and the watch events."""
 
     zxid: int
     time_ms: int
@@ -195,14 +195,14 @@ class Transaction(NamedTuple):
 
 
 class SessionRecord(NamedTuple):
-    """What is kept of a session of another process."""
+    """What is stored of a session of another process."""
 
     password: bytes
     timeout_ms: int
 
 
 def version_after(version: int) -> int:
-    """The next version, or number of a sequential node: they are i32, and behind the highest comes the lowest."""
+    """The next version, or number of a sequential node: they are i32, and the highest is followed by the lowest."""
     return version + 1 if version != HIGHEST_VERSION else -HIGHEST_VERSION - 1
 
 
@@ -212,7 +212,7 @@ def parent_of(path: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raise `BadArgumentsError` for a path that ZooKeeper would not take."""
+    """Raise `BadArgumentsError` for a path that ZooKeeper would refuse."""
     if path == "/":
         return
     if not path.startswith("/") or path.endswith("/"):
@@ -222,19 +222,20 @@ def check_path(path: str) -> None:
 
 
 _Before: TypeAlias = tuple[str, Node, bytes | None, int, int, int, int, int, int, AclList]
-"""A node as it was before a transaction changed it: path, node, data, mzxid, pzxid, mtime_ms, version, created,
-aversion, acl. Every change makes one, so it is no class."""
+"""A node before a transaction changed it: path, node, data, mzxid, pzxid, mtime_ms, version, created, aversion, acl. A
+plain tuple, since every change makes one.
+"""
 
 
 class _SessionBefore(NamedTuple):
-    """A session as it was before; `record` is None where there was none."""
+    """A session before a transaction; `record` is None if it did not exist."""
 
     session_id: int
     record: SessionRecord | None
 
 
 class _Making:
-    """A transaction that is being made."""
+    """A transaction under way."""
 
     __slots__ = ("changes", "events", "identities", "now_ms", "session_id", "zxid")
 
@@ -257,7 +258,7 @@ class Tree:
         self.sessions: dict[int, SessionRecord] = {}
         self.last_zxid = 0
         self._ephemerals: dict[int, set[str]] = {}
-        #: How to take the last transaction back; a path alone is that of a node which it made.
+        #: Undo log of the last transaction; a path alone is that of a node that it created.
         self._undo: list[_Before | str | _SessionBefore] = []
 
     # Reading
@@ -279,7 +280,7 @@ class Tree:
         return sorted(self._ephemerals.get(session_id, ()))
 
     def ephemerals(self) -> dict[int, list[str]]:
-        """The paths of ephemeral nodes by the session that owns them."""
+        """The paths of ephemeral nodes by their session."""
         return {session_id: sorted(paths) for session_id, paths in self._ephemerals.items()}
 
     # Writing
@@ -293,9 +294,9 @@ class Tree:
     ) -> Transaction:
         """Apply operations as one transaction, all or none.
 
-        Ephemeral nodes belong to `session_id`; `identities` say who asks, None for this process itself, which may do
-        everything. Raises the `ZkError` of the first operation that fails, which knows its `index`; the tree is then as
-        it was. Use `undo_last` where the transaction could not be made durable.
+        Ephemeral nodes belong to `session_id`; `identities` are the client's, None for this process itself, which may
+        do everything. Raises the `ZkError` of the first operation that fails, with its `index`; the tree is unchanged
+        then. Use `undo_last` if the transaction could not be made durable.
         """
         if len(operations) > MOST_OPERATIONS:
             raise BadArgumentsError("/", f"more than {MOST_OPERATIONS} operations in one transaction")
@@ -314,7 +315,7 @@ class Tree:
         return Transaction(zxid, now_ms, tuple(results), tuple(making.changes), tuple(making.events))
 
     def undo_last(self) -> None:
-        """Take back the transaction that was just executed, as if it had never been."""
+        """Roll back the transaction that was just executed."""
         self._roll_back()
         self.last_zxid -= 1
 
@@ -323,7 +324,7 @@ class Tree:
         return self.execute([CloseSession(session_id)], session_id, now_ms)
 
     def replay(self, zxid: int, time_ms: int, changes: Iterable[Change]) -> None:
-        """Make changes of a recorded transaction again. Changes that do not fit the tree are a bug or a damaged log."""
+        """Replay the changes of a logged transaction. Changes that do not fit the tree are a bug or a damaged log."""
         for change in changes:
             kind, path, data, version, owner, acl = change
             if kind == "create":
@@ -464,7 +465,7 @@ class Tree:
             making.changes.append(Change("close", "", None, 0, session_id))
 
     def _insert(self, path: str, node: Node) -> Node:
-        """Put a new node into the tree; returns its parent."""
+        """Add a new node to the tree; returns its parent."""
         parent_path, _, name = path.rpartition("/")
         parent = self.get(parent_path or "/")
         self.nodes[path] = node
@@ -475,11 +476,11 @@ class Tree:
         return parent
 
     def own(self, path: str, node: Node) -> None:
-        """Note that a node ends with its owner."""
+        """Register an ephemeral node with its owner."""
         self._ephemerals.setdefault(node.ephemeral_owner, set()).add(path)
 
     def _remove(self, path: str, zxid: int) -> Node:
-        """Take a node out of the tree; returns its parent."""
+        """Remove a node from the tree; returns its parent."""
         parent_path, _, name = path.rpartition("/")
         parent = self.get(parent_path or "/")
         self._forget(path)
@@ -498,7 +499,7 @@ class Tree:
     # Undoing
 
     def _remember(self, node: Node, path: str) -> None:
-        """Keep how a node is before it changes."""
+        """Save a node's state before it changes."""
         self._undo.append(
             (
                 path, node, node.data, node.mzxid, node.pzxid, node.mtime_ms, node.version, node.created, node.aversion,

@@ -1,19 +1,19 @@
-"""What is in the files of a tree, its log and its snapshot. Pure.
+"""File formats of a tree: its log and its snapshot. Pure.
 
 Both consist of records `length (u32) | crc32c (u32) | payload`, the payload JSON in UTF-8; node data is text in which
 each byte is one character (latin-1), so that any data survives and JSON in it stays readable.
 
     log       [zxid, time_ms, [[kind, path, data, version, owner, acl], ...], 2]
-              kind and version as `tree.Change` has them; owner and acl are left out at the end where nobody owns the
-              node and everybody may do everything; the end of a session (close) ends its ephemeral nodes, too, which
-              are not listed
+              kind and version as in `tree.Change`; owner and acl are left out at the end if the node has no owner and
+              everybody has all permissions; the end of a session (close) deletes its ephemeral nodes, too, which are
+              not listed
     snapshot  [3, last_zxid, number of nodes], then records [nodes, sessions], and each node
               [path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, created, aversion, owner, acl],
               each session [id, password, timeout_ms]
 
 Older trees have records without the 2, and snapshots that are one record: [2, last_zxid, nodes, sessions], and before
-those [1, last_zxid, nodes] without owners and access lists; the counts of created children in the oldest are counts of
-created and deleted ones, from which sequential numbers went on then, too.
+those [1, last_zxid, nodes] without owners and ACLs; the counts of created children in the oldest are counts of created
+and deleted ones, from which sequential numbers continued then, too.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from ottla.zk.tree import Change, Node, SessionRecord, Tree, ZkError
 LOG_NAME = "ottla-tree.log"
 SNAPSHOT_NAME = "ottla-tree.snapshot"
 FORMAT = 2
-"""Of the records of the log."""
+"""Format of the log's records."""
 SNAPSHOT_FORMAT = 3
 OLD_FORMATS = (1, 2)
-"""Of snapshots that are one record, which has no room for a tree of some gigabytes."""
+"""Formats of snapshots that are one record, which is too small for a tree of some gigabytes."""
 CHUNK_BYTES = 256 * 1024
-"""About how much data the nodes of one record of a snapshot have."""
+"""Approximate data size of the nodes in one record of a snapshot."""
 NODE_OVERHEAD_BYTES = 100
 SESSIONS_PER_RECORD = 10_000
 
 HOLE = bytes(512)
-"""A sector that was never written. No record holds so many zeros: JSON has none, and a head is short."""
+"""A sector that was never written. No record holds so many zeros: JSON has none, and a header is short."""
 
 _HEAD = struct.Struct(">II")
 
@@ -53,7 +53,7 @@ class TreeDamaged(Exception):
 
 
 def transaction_record(zxid: int, time_ms: int, changes: Iterable[Change]) -> bytes:
-    """A record of the log. It is put together by hand: as JSON it would take five times as long."""
+    """A record of the log. It is formatted by hand: as JSON it would take five times as long."""
     texts = []
     for kind, path, data, version, owner, acl in changes:
         content = "null" if data is None else _quoted(data.decode("latin-1"))
@@ -63,7 +63,7 @@ def transaction_record(zxid: int, time_ms: int, changes: Iterable[Change]) -> by
 
 
 class Captured(NamedTuple):
-    """What of a tree outlasts this process, as it was when it was taken: nothing changes it, a thread may write it."""
+    """A copy of the part of a tree that outlasts this process; it is never changed, so a thread may write it."""
 
     zxid: int
     nodes: list[tuple[Any, ...]]
@@ -71,8 +71,8 @@ class Captured(NamedTuple):
 
 
 def captured(tree: Tree) -> Captured:
-    """The tree as it is now; a third of a microsecond a node."""
-    # The collector would look at all that is here again and again while so much is made, for ten times as long.
+    """Copy the tree; a third of a microsecond per node."""
+    # The garbage collector would traverse all objects again and again during the copy, and make it ten times slower.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -96,7 +96,7 @@ def _captured(tree: Tree) -> Captured:
 
 
 def snapshot_records(found: Captured) -> bytes:
-    """The whole of a snapshot. In chunks, so that a thread which makes it lets others run."""
+    """The whole snapshot. Built in chunks, so that the thread releases the interpreter in between."""
     parts = [_record(_json([SNAPSHOT_FORMAT, found.zxid, len(found.nodes)]))]
     chunk: list[list[Any]] = []
     size = 0
@@ -109,12 +109,12 @@ def snapshot_records(found: Captured) -> bytes:
     parts.append(_record(_json([chunk, []])))
     starts = range(0, len(found.sessions), SESSIONS_PER_RECORD)
     parts.extend(_record(_json([[], found.sessions[start : start + SESSIONS_PER_RECORD]])) for start in starts)
-    parts.append(_record(_json([[], []])))  # without this end a snapshot is not whole
+    parts.append(_record(_json([[], []])))  # without this end record a snapshot is incomplete
     return b"".join(parts)
 
 
 def logged(changes: Sequence[Change]) -> list[Change]:
-    """The changes that are to be made again after a restart, but for what the end of a session implies."""
+    """The changes to replay after a restart, without those implied by the end of a session."""
     ended = changes[-1].owner if changes and changes[-1].kind == "close" else 0
     return [
         change
@@ -141,7 +141,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _outlasts(owner: int) -> bool:
-    """Whether what belongs to that session (0: nobody's) is still there when this process has ended."""
+    """Whether nodes of that session (0: persistent) still exist when this process has ended."""
     return owner == 0 or owner >= FIRST_DURABLE_SESSION
 
 
@@ -151,7 +151,7 @@ def _node_fields(path: str, data: bytes | None, rest: Sequence[Any]) -> list[Any
 
 
 def _owner_and_acl(owner: int, acl: AclList) -> list[Any]:
-    """What is left out at the end of a record where it says nothing."""
+    """Owner and ACL for the end of a record; defaults are left out."""
     if acl is not OPEN_ACL:
         return [owner, acl]
     return [owner] if owner else []
@@ -163,12 +163,12 @@ def _acl(entries: Sequence[Sequence[Any]]) -> AclList:
 
 
 def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
-    """The record at `position` and where the next one starts; None where none is whole."""
+    """The record at `position` and where the next one starts; None if it is incomplete."""
     if position + _HEAD.size > len(content):
         return None
     length, crc = _HEAD.unpack_from(content, position)
     start = position + _HEAD.size
-    # The checksum of nothing is 0: zeros, as a loss of power leaves them at a file's end, are no record.
+    # The checksum of nothing is 0: zeros, as a power failure leaves them at a file's end, are no record.
     if length == 0 or start + length > len(content):
         return None
     payload = content[start : start + length]
@@ -178,7 +178,7 @@ def _next_record(content: bytes, position: int) -> tuple[Any, int] | None:
 
 
 def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
-    """Make an empty tree what its snapshot says. Raises `TreeDamaged`."""
+    """Load a snapshot into an empty tree. Raises `TreeDamaged`."""
     head, *parts = _records_of_snapshot(content) or [[None]]
     if head[0] in OLD_FORMATS and not parts:
         parts = [[head[2], head[3] if len(head) > 3 else []]]
@@ -200,7 +200,7 @@ def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
 
 
 def _records_of_snapshot(content: bytes) -> list[Any]:
-    """Its records; none where one of them is not whole."""
+    """Its records; none if one of them is incomplete."""
     records: list[Any] = []
     position = 0
     while position < len(content):
@@ -246,8 +246,8 @@ def _change(
 
 
 class ReplayedLog(NamedTuple):
-    """How far the log could be read: `good` bytes of it; `behind` is where whole records lie behind what could not be
-    read, None where none do.
+    """How far the log could be read: its first `good` bytes; `behind` is the position of complete records behind
+    unreadable bytes, None if there are none.
     """
 
     good: int
@@ -255,7 +255,7 @@ class ReplayedLog(NamedTuple):
 
 
 def replay_log(tree: Tree, content: bytes, path: str) -> ReplayedLog:
-    """Apply the log's records that the snapshot does not hold, up to the first that is not whole."""
+    """Apply the log's records that the snapshot does not include, up to the first incomplete one."""
     position = 0
     while (found := _next_record(content, position)) is not None:
         (zxid, time_ms, changes, *_), position_after = found
@@ -273,7 +273,7 @@ def replay_log(tree: Tree, content: bytes, path: str) -> ReplayedLog:
 
 
 def _next_whole_record(content: bytes, start: int) -> int | None:
-    """Where the first whole record from `start` on begins, None where there is none."""
+    """The position of the first complete record from `start` on, None if there is none."""
     payload = content.find(b"[", start + _HEAD.size)
     while payload >= 0:
         if _next_record(content, payload - _HEAD.size) is not None:

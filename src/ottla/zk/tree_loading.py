@@ -1,4 +1,4 @@
-"""Reading the tree's files at the start: what is in them, and whether anything is missing that was on the disk once."""
+"""Loading the tree's files at the start, and checking whether durable data is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.env.disk import Disk
 
 DAMAGED_SUFFIX: Final = ".damaged"
-"""Of the copy of a log that a start was told to go on without."""
+"""Suffix of the copy of a damaged log that an unclean start has skipped."""
 _CURE: Final = (
     "Restore the files ottla-tree.* from a copy, all of one time; or start once with "
     "ottla.tree.unclean.start.enable=true (ottla zookeeper: --unclean-start) to go on with what there is: later "
@@ -23,21 +23,21 @@ _CURE: Final = (
 
 @dataclass(slots=True)
 class LoadedTree:
-    """The tree as it was found."""
+    """The tree as loaded."""
 
     tree: Tree = field(default_factory=Tree)
     snapshot_bytes: int = 0
     #: The last transaction in the snapshot, 0 without one.
     snapshot_zxid: int = 0
-    #: How many bytes of the log are whole records.
+    #: Length of the complete records of the log, in bytes.
     good_bytes: int = 0
-    #: Whether something is missing, and the start was told to go on without it.
+    #: Whether something is missing, and `unclean_start` was set.
     is_unclean: bool = False
     notes: list[str] = field(default_factory=list)
 
 
 def load_tree(disk: Disk, folder: str, unclean_start: bool) -> LoadedTree:
-    """Read the files; nothing is changed, but that with `unclean_start` a damaged log is copied aside.
+    """Read the files; nothing is changed, except that with `unclean_start` a damaged log is copied aside.
 
     Raises `TreeDamaged` and `DiskError` as `TreeStore.open` does.
     """
@@ -68,9 +68,9 @@ def load_tree(disk: Disk, folder: str, unclean_start: bool) -> LoadedTree:
 
 
 def _damage_within(content: bytes, replayed: ReplayedLog, path: str) -> str | None:
-    """What is wrong where whole records lie behind one that is not: that is no write that was cut short.
+    """The damage, if complete records follow an incomplete one: that is not a truncated write.
 
-    Except behind a hole, as a loss of power leaves it among writes that were not forced yet.
+    Except after a hole, as a power failure leaves it among writes that were not synced yet.
     """
     good, behind = replayed
     if behind is None or HOLE in content[good:behind]:
@@ -79,7 +79,7 @@ def _damage_within(content: bytes, replayed: ReplayedLog, path: str) -> str | No
 
 
 def _missing(disk: Disk, folder: str, loaded: LoadedTree, has_log: bool) -> str | None:
-    """What says that transactions are missing which were on the disk; None where nothing does."""
+    """The evidence that durable transactions are missing; None if there is none."""
     log_path, snapshot_path = f"{folder}/{LOG_NAME}", f"{folder}/{SNAPSHOT_NAME}"
     if loaded.snapshot_bytes and not has_log:
         return f"{snapshot_path} is there, and {log_path}, which holds what was changed after it, is missing"

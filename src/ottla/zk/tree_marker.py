@@ -1,8 +1,8 @@
-"""How far the tree on disk came: a small file beside its log and its snapshot, so that a loss of either is noticed.
+"""The last durable transactions of a tree: a small file beside log and snapshot, to notice a loss of either.
 
 `ottla-tree.marker` holds entries `last transaction (i64) | transaction of the snapshot (i64) | crc32c (u32)`; the last
-whole one counts. An entry is added when the disk has confirmed what it speaks of, so that it never promises too much,
-whatever a loss of power leaves; it is not forced itself, and may promise too little then.
+complete one counts. An entry is added after the disk has confirmed the sync, so that it never claims too much, whatever
+a power failure leaves; it is not synced itself, and may claim too little then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.env.disk import Disk, DiskFile
 
 MARKER_NAME: Final = "ottla-tree.marker"
-#: A longer marker is begun anew.
+#: A longer marker file is rewritten.
 MARKER_BYTES: Final = 64 * 1024
 
 _NUMBERS: Final = struct.Struct(">qq")
@@ -26,7 +26,7 @@ _ENTRY_BYTES: Final = _NUMBERS.size + _CRC.size
 
 
 class Marked(NamedTuple):
-    """What was on the disk: the last transaction in log or snapshot, and that of the snapshot (0: there was none)."""
+    """What was durable: the last transaction in log or snapshot, and that of the snapshot (0: there was none)."""
 
     zxid: int
     snapshot_zxid: int
@@ -39,7 +39,7 @@ def encode_marked(marked: Marked) -> bytes:
 
 
 def decode_marked(content: bytes) -> Marked | None:
-    """The last whole entry; None where there is none."""
+    """The last complete entry; None if there is none."""
     for start in range(len(content) - len(content) % _ENTRY_BYTES - _ENTRY_BYTES, -1, -_ENTRY_BYTES):
         numbers = content[start : start + _NUMBERS.size]
         if _CRC.unpack_from(content, start + _NUMBERS.size)[0] == crc32c(numbers):
@@ -48,7 +48,7 @@ def decode_marked(content: bytes) -> Marked | None:
 
 
 class TreeMarker:
-    """The marker of one folder. A disk that does not take an entry costs the check, nothing else."""
+    """The marker of one directory. If an entry cannot be written only the check is lost."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
@@ -57,11 +57,11 @@ class TreeMarker:
         self._noted: Marked | None = None
 
     def read(self) -> Marked | None:
-        """What the file says; None where it says nothing. Raises DiskError."""
+        """The file's last entry; None if there is none. Raises DiskError."""
         return decode_marked(self._disk.read_bytes(self._path)) if self._disk.exists(self._path) else None
 
     def note(self, marked: Marked) -> None:
-        """So much is on the disk now."""
+        """Add an entry for what is durable now."""
         if marked == self._noted:
             return
         self._noted = marked
@@ -77,7 +77,7 @@ class TreeMarker:
             self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,4 +1,4 @@
-"""One-shot watches: who wants to know of which node. Pure."""
+"""One-shot watches: the watchers of each node. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from ottla.zk.acl import OPEN_ACL, AclList
 
-#: What the constructor of a NamedTuple calls, too, but from Python: for those that every request makes.
+#: What the constructor of a NamedTuple calls, without its Python overhead: for tuples created on every request.
 new_tuple = tuple.__new__
 
 
 class EventType(Enum):
-    """What a watch tells, in ZooKeeper's words."""
+    """Type of a watch event, in ZooKeeper's words."""
 
     CREATED = "NodeCreated"
     DELETED = "NodeDeleted"
@@ -22,20 +22,22 @@ class EventType(Enum):
 
 
 class WatchEvent(NamedTuple):
-    """Something happened to the node `path`."""
+    """A change of the node `path`."""
 
     type: EventType
     path: str
 
 
 class GuardedEvent(WatchEvent):
-    """An event of a node that not everybody may read: who may not is not told either, and its watch is used up."""
+    """An event of a node with a restricted ACL: a client that may not read it gets no event, and its watch is
+    removed.
+    """
 
     acl: AclList
 
 
 def event_of(what: EventType, path: str, acl: AclList) -> WatchEvent:
-    """The event for a node with that access list."""
+    """The event for a node with this ACL."""
     if acl is OPEN_ACL:
         return new_tuple(WatchEvent, (what, path))
     event = GuardedEvent(what, path)
@@ -44,39 +46,39 @@ def event_of(what: EventType, path: str, acl: AclList) -> WatchEvent:
 
 
 class RemoteWatcher:
-    """A client in another process, which may be told of a change once nothing takes it back any more."""
+    """A client in another process, which may be notified of a change once that is durable."""
 
     __slots__ = ()
 
     def notice(self, event: WatchEvent, zxid: int) -> None:
-        """Tell the client of a change that the transaction `zxid` made."""
+        """Notify the client of a change made by the transaction `zxid`."""
         raise NotImplementedError
 
 
 class LocalWatch(NamedTuple):
-    """Whom to tell in this process."""
+    """A watch of this process."""
 
     session_id: int
     watcher: Callable[[WatchEvent], object]
 
 
 class WatchTable:
-    """Who wants to know of which node. A watcher is any hashable thing the caller knows."""
+    """The watchers of each node. A watcher is any hashable object of the caller."""
 
     __slots__ = ("_children", "_data", "_paths")
 
     def __init__(self) -> None:
         self._data: dict[str, dict[Hashable, None]] = {}
         self._children: dict[str, dict[Hashable, None]] = {}
-        #: The same by watcher: how many of its watches stand at each path.
+        #: Index by watcher: the number of its watches for each path.
         self._paths: dict[Hashable, dict[str, int]] = {}
 
     def watch_data(self, path: str, watcher: Hashable) -> None:
-        """Tell `watcher` when the node is made, changed or deleted."""
+        """Notify `watcher` when the node is created, changed or deleted."""
         self._watch(self._data, path, watcher)
 
     def watch_children(self, path: str, watcher: Hashable) -> None:
-        """Tell `watcher` when the node gets or loses a child, or is deleted."""
+        """Notify `watcher` when a child is created or deleted, or the node is deleted."""
         self._watch(self._children, path, watcher)
 
     def _watch(self, table: dict[str, dict[Hashable, None]], path: str, watcher: Hashable) -> None:
@@ -87,7 +89,9 @@ class WatchTable:
             paths[path] = paths.get(path, 0) + 1
 
     def fire(self, events: Iterable[WatchEvent]) -> list[tuple[Hashable, WatchEvent]]:
-        """Who is to be told of what; these watches are used up. A deletion tells each watcher once."""
+        """The watchers to notify, with their events; these watches are removed. A deletion notifies each watcher
+        once.
+        """
         told: list[tuple[Hashable, WatchEvent]] = []
         for event in events:
             if event.type is EventType.CHILDREN_CHANGED:
@@ -110,7 +114,7 @@ class WatchTable:
     def tell(
         self, events: Iterable[WatchEvent], zxid: int, call_soon: Callable[[Callable[..., object], WatchEvent], object]
     ) -> None:
-        """Tell all who watch: clients in other processes at once, those in this one through `call_soon`."""
+        """Notify all watchers: clients in other processes at once, those in this one through `call_soon`."""
         if not self._paths:
             return
         for watcher, event in self.fire(events):
@@ -125,7 +129,7 @@ class WatchTable:
         return watcher in self._data.get(path, ()), watcher in self._children.get(path, ())
 
     def remove(self, path: str, watcher: Hashable, *, on_data: bool, on_children: bool) -> bool:
-        """Forget watches of a watcher on a node; says whether there were any."""
+        """Remove watches of a watcher on a node; returns whether there were any."""
         wanted = [table for table, is_meant in ((self._data, on_data), (self._children, on_children)) if is_meant]
         found = [table for table in wanted if watcher in table.get(path, ())]
         for table in found:
@@ -145,12 +149,12 @@ class WatchTable:
             del self._paths[watcher]
 
     def drop_if(self, gone: Callable[[Hashable], bool]) -> None:
-        """Forget all watches of the watchers that are gone."""
+        """Remove all watches of the watchers that are gone."""
         for watcher in [watcher for watcher in self._paths if gone(watcher)]:
             self.drop(watcher)
 
     def drop(self, watcher: Hashable) -> None:
-        """Forget all watches of a watcher."""
+        """Remove all watches of a watcher."""
         for path in self._paths.pop(watcher, ()):
             for table in (self._data, self._children):
                 watchers = table.get(path)
@@ -163,7 +167,7 @@ class WatchTable:
 
     @property
     def count(self) -> int:
-        """How many watches are set."""
+        """Number of watches."""
         return sum(sum(paths.values()) for paths in self._paths.values())
 
     def watchers(self) -> dict[Hashable, list[str]]:

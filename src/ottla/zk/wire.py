@@ -1,11 +1,11 @@
-"""ZooKeeper's wire protocol: its records, as Jute writes them, in and out. Pure.
+"""ZooKeeper's wire protocol: encoding and decoding its Jute records. Pure.
 
-A frame is a size (i32) and so many bytes. The first one of a connection is a `ConnectRequest`; each later request has a
-header `xid (i32) | type (i32)`, each answer `xid (i32) | zxid (i64) | err (i32)`. Numbers are big-endian, a string or
-buffer is its length (i32, -1 for none) and its bytes, a vector its length and its elements.
+A frame is a size (i32) and as many bytes. The first one of a connection is a `ConnectRequest`; each later request has a
+header `xid (i32) | type (i32)`, each response `xid (i32) | zxid (i64) | err (i32)`. Numbers are big-endian, a string or
+buffer is its length (i32, -1 for null) and its bytes, a vector its length and its elements.
 
-Decoders take the bytes that arrived and the range of one frame in them, and raise `WireError` where a record is not
-whole within it; they never allocate by what a length field says.
+Decoders take the received bytes and the range of one frame in them, and raise `WireError` if a record is incomplete
+within it; they never allocate memory by a length field.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _read_int = _INT.unpack_from
 _TWO_INTS = struct.Struct(">ii")
 _LONG = struct.Struct(">q")
 _STAT = struct.Struct(">qqqqiiiqiiq")
-#: The same with a cversion that is cut to 32 bits.
+#: The same with a cversion truncated to 32 bits.
 _STAT_OF_NODE = struct.Struct(">qqqqiIiqiiq")
 _REPLY = struct.Struct(">iiqi")
 _REPLY_WITH_LENGTH = struct.Struct(">iiqii")
@@ -92,16 +92,16 @@ _REPLY_SIZE = 16
 _OPEN_ACL_BYTES = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
 #: By the flags of a create: ephemeral, sequential.
 _CREATE_MODES = {0: (False, False), 1: (True, False), 2: (False, True), 3: (True, True)}
-#: Containers, and nodes with a time to live.
+#: Containers, and nodes with a TTL.
 _UNIMPLEMENTED_MODES = (4, 5, 6)
 
 
 class WireError(Exception):
-    """Bytes that are no record of ZooKeeper's protocol."""
+    """Bytes that are no valid record of ZooKeeper's protocol."""
 
 
 class ConnectRequest(NamedTuple):
-    """The first frame of a client. `read_only` is None where the client is too old to say."""
+    """The first frame of a client. `read_only` is None if the client is too old to send it."""
 
     protocol_version: int
     last_zxid_seen: int
@@ -112,14 +112,14 @@ class ConnectRequest(NamedTuple):
 
 
 class AuthPacket(NamedTuple):
-    """Who the client says it is."""
+    """The credentials that the client sends."""
 
     scheme: str
     auth: bytes
 
 
 class WatchesToSet(NamedTuple):
-    """The watches of a client that comes back, and the last transaction that it has seen."""
+    """The watches of a reconnecting client, and the last zxid that it has seen."""
 
     relative_zxid: int
     data: list[str]
@@ -166,7 +166,7 @@ class Reader:
         return self.data[self._take(1)] != 0
 
     def read_buffer(self) -> bytes | None:
-        """Bytes with their length; None for none."""
+        """A buffer; None for null."""
         start = self.position + 4
         if start > self.end:
             raise self._too_short(4)
@@ -193,7 +193,7 @@ class Reader:
             raise WireError(f"a string is not UTF-8 ({error})") from error
 
     def read_multi_header(self) -> tuple[int, bool, int]:
-        """The type of an operation of a multi, whether it is the end of it, and an error that nobody looks at."""
+        """The type of an operation of a multi, whether it is the end of it, and an unused error."""
         start = self.position
         stop = self.position = start + _MULTI_HEADER.size
         if stop > self.end:
@@ -243,7 +243,7 @@ def connect_request(data: bytes, position: int, end: int) -> ConnectRequest:
 
 
 def path_and_watch(data: bytes, position: int, end: int) -> tuple[str, bool]:
-    """What exists, getData and getChildren ask for."""
+    """The request of exists, getData and getChildren."""
     path, position = _path(data, position, end)
     if position >= end:
         raise WireError("the flag of the watch is missing")
@@ -251,7 +251,7 @@ def path_and_watch(data: bytes, position: int, end: int) -> tuple[str, bool]:
 
 
 def path_only(data: bytes, position: int, end: int) -> str:
-    """What getACL and sync ask for."""
+    """The request of getACL and sync."""
     return _path(data, position, end)[0]
 
 
@@ -279,7 +279,7 @@ def _create(reader: Reader) -> Create:
 
 
 def _set(reader: Reader) -> Set:
-    """Most of what is changed is changed by these: all fields at once, as long as none is missing or out of place."""
+    """Decode setData, the most frequent change: all fields at once, if they are complete and in place."""
     content = reader.data
     start = reader.position + 4
     try:
@@ -293,7 +293,7 @@ def _set(reader: Reader) -> Set:
             return new_tuple(Set, (path, content[begin:after], version))
     except (struct.error, UnicodeDecodeError):
         pass
-    # One field after the other, which knows what is wrong; or that there is no data.
+    # Field by field, for a precise error; or for null data.
     return Set(reader.read_string(), reader.read_buffer(), reader.read_int())
 
 
@@ -320,7 +320,7 @@ _ALONE: dict[int, Callable[[Reader], ServerOperation]] = {**_WITHIN_MULTI, Op.SE
 
 
 def operation(op: int, data: bytes, position: int, end: int) -> ServerOperation:
-    """The one operation of a request that changes the tree. Raises `ZkError` for what no tree does."""
+    """The operation of a request that changes the tree. Raises `ZkError` for an invalid one."""
     return _ALONE[op](Reader(data, position, end))
 
 
@@ -344,7 +344,7 @@ def multi(data: bytes, position: int, end: int) -> tuple[list[int], list[Operati
 
 
 def multi_read(data: bytes, position: int, end: int) -> list[tuple[int, str]]:
-    """The types and paths of several reads: getData and getChildren. As ZooKeeper's, they set no watches."""
+    """The types and paths of a multi read: getData and getChildren. As in ZooKeeper, they set no watches."""
     reader = Reader(data, position, end)
     reads: list[tuple[int, str]] = []
     while True:
@@ -358,20 +358,20 @@ def multi_read(data: bytes, position: int, end: int) -> list[tuple[int, str]]:
 
 
 def path_and_number(data: bytes, position: int, end: int) -> tuple[str, int]:
-    """What checkWatches and removeWatches ask for."""
+    """The request of checkWatches and removeWatches."""
     reader = Reader(data, position, end)
     return reader.read_string(), reader.read_int()
 
 
 def auth_packet(data: bytes, position: int, end: int) -> AuthPacket:
-    """What a client sends to say who it is."""
+    """The request with a client's credentials."""
     reader = Reader(data, position, end)
     reader.read_int()
     return AuthPacket(reader.read_string(), reader.read_buffer() or b"")
 
 
 def watches_to_set(data: bytes, position: int, end: int, *, with_persistent: bool) -> WatchesToSet:
-    """What setWatches (and, with persistent ones, setWatches2) asks for."""
+    """The request of setWatches (and, with persistent ones, setWatches2)."""
     reader = Reader(data, position, end)
     zxid = reader.read_long()
     data_paths, exist, children = (reader.read_vector(reader.read_string) for _ in range(3))
@@ -385,19 +385,19 @@ def watches_to_set(data: bytes, position: int, end: int, *, with_persistent: boo
 
 
 def connect_response(timeout_ms: int, session_id: int, password: bytes, read_only: bool | None) -> bytes:
-    """The first answer; a timeout of 0 says that the session has ended. `read_only` as in the request."""
+    """The first response; a timeout of 0 says that the session has ended. `read_only` as in the request."""
     size = _CONNECTED.size - 4 + (read_only is not None)
     head = _CONNECTED.pack(size, 0, timeout_ms, session_id, len(password), password)
     return head if read_only is None else head + b"\0"
 
 
 def reply(xid: int, zxid: int, error: int = 0, body: bytes = b"") -> bytes:
-    """An answer with its size in front."""
+    """A response with its size in front."""
     return _REPLY.pack(_REPLY_SIZE + len(body), xid, zxid, error) + body
 
 
 def data_reply(xid: int, zxid: int, node: Node) -> bytes:
-    """The answer to getData."""
+    """The response to getData."""
     data = node.data
     if data is None:
         return _REPLY_WITH_LENGTH.pack(_REPLY_SIZE + 4 + _STAT.size, xid, zxid, 0, -1) + node_stat(node)
@@ -407,7 +407,7 @@ def data_reply(xid: int, zxid: int, node: Node) -> bytes:
 
 
 def data_body(node: Node) -> bytes:
-    """A node's data and Stat, as an answer to several reads has them."""
+    """A node's data and Stat, as in the response to a multi read."""
     return buffer_body(node.data) + node_stat(node)
 
 
@@ -436,7 +436,7 @@ def node_stat(node: Node) -> bytes:
 
 
 def stat_body(stat: Stat) -> bytes:
-    """A Stat that was taken before."""
+    """An already computed Stat."""
     return _STAT.pack(*stat)
 
 
@@ -464,7 +464,7 @@ def acl_body(acl: AclList) -> bytes:
 
 
 def result_body(op: int, done: ServerOperation, result: Result, zxid: int, now_ms: int, session_id: int) -> bytes:
-    """What the answer to a change says of its result: the path made, the Stat, or nothing."""
+    """The body of the response to a change: the path created, the Stat, or nothing."""
     if isinstance(result, Stat):
         return _STAT.pack(*result)
     if isinstance(result, str):
@@ -496,7 +496,7 @@ def multi_body(
 
 
 def multi_read_body(results: Sequence[tuple[int, int, bytes]]) -> bytes:
-    """The results of several reads: type, error and body of each."""
+    """The results of a multi read: type, error and body of each."""
     parts: list[bytes] = []
     for op, error, body in results:
         parts += (_MULTI_HEADER.pack(op, False, error), body)
@@ -505,7 +505,7 @@ def multi_read_body(results: Sequence[tuple[int, int, bytes]]) -> bytes:
 
 
 def failed_multi_body(codes: Sequence[int]) -> bytes:
-    """What a multi that failed says of each operation."""
+    """The error codes of the operations of a failed multi."""
     parts: list[bytes] = []
     for code in codes:
         parts += (_MULTI_HEADER.pack(Op.ERROR, False, code), _INT.pack(code))
@@ -514,7 +514,7 @@ def failed_multi_body(codes: Sequence[int]) -> bytes:
 
 
 def event(happened: WatchEvent) -> bytes:
-    """What tells a client that a watch has fired."""
+    """A watch event."""
     path = happened.path.encode()
     return (
         _EVENT.pack(

@@ -1,8 +1,7 @@
-"""Every znode of Kafka's, once: its path, and how its data is written and read.
+"""All of Kafka's znodes: path, encoding and decoding.
 
 Paths and JSON are those of Apache Kafka 3.9 in ZooKeeper mode, and of the consumer of 0.8.2, down to the order of the
-keys; other software reads them. Each class stands for one znode (or one family of znodes) and is never made into an
-object.
+keys; other software reads them. Each class describes one znode (or one family of znodes) and is never instantiated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`/admin/…` and the notifications: what tools ask of the controller, and what brokers tell it, by way of znodes."""
+"""`/admin/…` and the notifications: requests of tools to the controller, and notifications from brokers to it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class DeleteTopicZnode:
 
     @staticmethod
     def path(topic: str) -> str:
-        """The mark of the topic."""
+        """The topic's deletion marker."""
         return f"/admin/delete_topics/{topic}"
 
 
 class ReassignPartitionsZnode:
-    """`/admin/reassign_partitions`: partitions that shall move to other brokers; removed once they have (version 1)."""
+    """`/admin/reassign_partitions`: partitions being moved to other brokers; removed when done (version 1)."""
 
     PATH = "/admin/reassign_partitions"
 
     @staticmethod
     def encode(replicas: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
-        """The JSON as Kafka and its tools write it, of the wanted replicas by topic and partition."""
+        """The JSON as Kafka and its tools write it: target replicas by topic and partition."""
         partitions = [
             {"topic": topic, "partition": number, "replicas": list(brokers)}
             for (topic, number), brokers in replicas.items()
@@ -45,7 +45,7 @@ class ReassignPartitionsZnode:
 
 
 class PreferredReplicaElectionZnode:
-    """`/admin/preferred_replica_election`: partitions that shall go back to their preferred leaders (version 1)."""
+    """`/admin/preferred_replica_election`: partitions to move back to their preferred leaders (version 1)."""
 
     PATH = "/admin/preferred_replica_election"
 
@@ -78,7 +78,7 @@ class IsrChangeNotificationZnode:
 
 
 class LogDirEventNotificationZnode:
-    """`/log_dir_event_notification/log_dir_event_<sequence>`: a log folder of a broker has failed (version 1)."""
+    """`/log_dir_event_notification/log_dir_event_<sequence>`: a log directory of a broker has failed (version 1)."""
 
     ROOT = "/log_dir_event_notification"
     PREFIX = "/log_dir_event_notification/log_dir_event_"

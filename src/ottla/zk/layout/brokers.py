@@ -1,4 +1,4 @@
-"""`/brokers/…`: who is alive, which topics there are, who leads their partitions."""
+"""`/brokers/…`: live brokers, topics, partition leaders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.zk.layout.codec import dump, expected, load
 
 
 class BrokerRegistration(NamedTuple):
-    """What a broker says about itself."""
+    """The data with which a broker registers."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
@@ -23,18 +23,18 @@ class BrokerRegistration(NamedTuple):
 
 
 class BrokerIdZnode:
-    """`/brokers/ids/<id>`, ephemeral: a living broker (version 5 of its JSON)."""
+    """`/brokers/ids/<id>`, ephemeral: a live broker (version 5 of its JSON)."""
 
     ROOT = "/brokers/ids"
 
     @staticmethod
     def path(broker_id: int) -> str:
-        """Where the broker registers."""
+        """The broker's registration."""
         return f"/brokers/ids/{broker_id}"
 
     @staticmethod
     def encode(broker: BrokerRegistration) -> bytes:
-        """Host and port, for readers of old, are those of the first plaintext endpoint."""
+        """Host and port, for old readers, are those of the first plaintext endpoint."""
         plain = next((endpoint for endpoint in broker.endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
         value: dict[str, Any] = {
             "features": {},
@@ -131,7 +131,7 @@ def _by_number(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ..
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition and which replicas are in sync."""
+    """Leader and in-sync replicas of a partition."""
 
     leader: int
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""Nodes of the whole cluster: its id, its controller, its features, the producer ids it has given out."""
+"""Cluster-wide nodes: cluster id, controller, features, allocated producer ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PERSISTENT_PATHS = (
     "/config/brokers",
     "/config/ips",
 )
-"""The nodes that a broker makes when it starts, where they are missing."""
+"""The nodes that a broker creates when it starts, if they are missing."""
 
 
 class ControllerZnode:
@@ -44,7 +44,7 @@ class ControllerZnode:
 
 
 class ControllerEpochZnode:
-    """`/controller_epoch`: how often there was an election, as decimal text."""
+    """`/controller_epoch`: the number of controller elections, as decimal text."""
 
     PATH = "/controller_epoch"
 
@@ -94,7 +94,7 @@ class FeatureZnode:
 
 
 class ProducerIdBlock(NamedTuple):
-    """A run of producer ids that one broker may give out, both ends included."""
+    """A range of producer ids that one broker may assign, both ends included."""
 
     broker_id: int
     first: int
@@ -102,7 +102,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 class ProducerIdBlockZnode:
-    """`/latest_producer_id_block`: the last block that was taken; its ends are text."""
+    """`/latest_producer_id_block`: the last allocated block; its ends are text."""
 
     PATH = "/latest_producer_id_block"
 
@@ -115,7 +115,7 @@ class ProducerIdBlockZnode:
 
     @staticmethod
     def decode(data: bytes | None) -> ProducerIdBlock | None:
-        """None for the empty node that brokers make when they start. Raises `ZnodeDataError`."""
+        """None for the empty node that brokers create when they start. Raises `ZnodeDataError`."""
         if not data:
             return None
         value = load(ProducerIdBlockZnode.PATH, data)

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-#: What Java's JSON writes otherwise than Python's: control characters, and characters beyond U+FFFF in two halves. A
-#: backslash that is itself escaped is no beginning of either.
+#: What Java's JSON writes differently from Python's: control characters, and characters beyond U+FFFF as surrogate
+#: pairs. An escaped backslash begins neither.
 _WRITTEN_OTHERWISE = re.compile(r"\\\\|\\u00[01][0-9a-f]|[\ud800-\udfff\U00010000-\U0010ffff]")
 
 
 class ZnodeDataError(ValueError):
-    """The data of a znode is not what Kafka writes there; the message names the path."""
+    """Invalid znode data; the message names the path."""
 
 
 @contextmanager
 def expected(path: str, otherwise: str) -> Iterator[None]:
-    """What goes wrong inside with a value out of a znode's JSON is a `ZnodeDataError`: "/path `otherwise`: …"."""
+    """Turn an error about a value in a znode's JSON into a `ZnodeDataError`: "/path `otherwise`: …"."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -69,7 +69,7 @@ def load_partitions(path: str, data: bytes | None) -> tuple[tuple[str, int], ...
 
 
 def load_settings(path: str, data: bytes | None) -> dict[str, str]:
-    """The settings in the data of the znode at `path`, whatever they belong to. Raises `ZnodeDataError`."""
+    """The settings in the data of the znode at `path`, of any entity type. Raises `ZnodeDataError`."""
     config = load(path, data).get("config")
     if not isinstance(config, dict):
         raise ZnodeDataError(f"{path} holds no settings")

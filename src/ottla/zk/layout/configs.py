@@ -1,4 +1,4 @@
-"""`/config/…`: settings that topics, brokers, users, clients and addresses have, and the news that they changed."""
+"""`/config/…`: settings of topics, brokers, users, clients and addresses, and notifications of their changes."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from ottla.assign.java_order import properties_order
 from ottla.zk.layout.codec import ZnodeDataError, dump, expected, load_any, load_settings
 
 DEFAULT_ENTITY = "<default>"
-"""In place of a name: what holds for all that have none of their own."""
+"""In place of a name: the default for all without settings of their own."""
 
 
 def entity_name(name: str | None) -> str:
-    """A user, client or address as a path has it: Kafka writes all but letters, digits, `.`, `-` and `_` in hex.
+    """The path element for a user, client or address: Kafka writes all but letters, digits, `.`, `-` and `_` in hex.
 
-    None stands for all that have no settings of their own.
+    None is the default for all without settings of their own.
     """
     from urllib.parse import quote  # not at the start of every broker: it takes milliseconds
 
-    # Python leaves the tilde, Java does not.
+    # Python does not escape the tilde, Java does.
     return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
 
 
 def named_entity(part: str) -> str | None:
-    """What `entity_name` made the part of a path from; None for the one of all."""
+    """Decode a path element of `entity_name`; None for the default."""
     from urllib.parse import unquote
 
     return None if part == DEFAULT_ENTITY else unquote(part)
 
 
 def encode_settings(config: Mapping[str, str]) -> bytes:
-    """The JSON of settings, the same for whatever they belong to (version 1)."""
+    """The JSON of settings, the same for all entity types (version 1)."""
     return dump({"version": 1, "config": {name: config[name] for name in properties_order(config)}})
 
 
 class TopicConfigZnode:
-    """`/config/topics/<topic>`: what the topic sets itself."""
+    """`/config/topics/<topic>`: the topic's own settings."""
 
     ROOT = "/config/topics"
 
@@ -57,13 +57,13 @@ class TopicConfigZnode:
 
 
 class BrokerConfigZnode:
-    """`/config/brokers/<id>`, or `<default>` for all brokers: settings given while brokers run."""
+    """`/config/brokers/<id>`, or `<default>` for all brokers: dynamic broker settings."""
 
     DEFAULT = DEFAULT_ENTITY
 
     @staticmethod
     def path(name: str) -> str:
-        """The settings of a broker by its id in decimal, or of all where `name` is `DEFAULT`."""
+        """The settings of a broker by its id in decimal, or of all brokers if `name` is `DEFAULT`."""
         return f"/config/brokers/{name}"
 
     @staticmethod
@@ -80,7 +80,7 @@ class BrokerConfigZnode:
 class UserConfigZnode:
     """`/config/users/<user>` and `/config/users/<user>/clients/<client>`: quotas and credentials of users.
 
-    None in place of a name is the node of all that have none of their own.
+    None in place of a name is the default for all without settings of their own.
     """
 
     ROOT = "/config/users"
@@ -107,7 +107,7 @@ class UserConfigZnode:
 
 
 class ClientConfigZnode:
-    """`/config/clients/<client>`: quotas of clients, whoever uses them; None is all that have none of their own."""
+    """`/config/clients/<client>`: quotas of clients, of any user; None is the default for all without their own."""
 
     ROOT = "/config/clients"
 
@@ -128,7 +128,7 @@ class ClientConfigZnode:
 
 
 class IpConfigZnode:
-    """`/config/ips/<address>`: how fast an address may connect; None is all that have no node of their own."""
+    """`/config/ips/<address>`: connection rate of an address; None is the default for all without their own."""
 
     ROOT = "/config/ips"
 
@@ -152,11 +152,11 @@ _VERSION_1_KEYS = ("entity_type", "entity_name")
 
 
 class ConfigChangeZnode:
-    """`/config/changes/config_change_<sequence>`: tells brokers whose settings changed."""
+    """`/config/changes/config_change_<sequence>`: notifies brokers of changed settings."""
 
     ROOT = "/config/changes"
     PREFIX = "/config/changes/config_change_"
-    #: Kafka removes those that are older, when it sees a newer one.
+    #: Kafka removes older ones when it handles a newer one.
     EXPIRATION_MS = 15 * 60 * 1000
 
     @staticmethod

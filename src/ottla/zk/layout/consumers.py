@@ -1,4 +1,4 @@
-"""`/consumers/<group>/…`: the older consumer's groups: who is in them, who owns what, how far they are.
+"""`/consumers/<group>/…`: groups of the older consumer: members, partition owners, positions.
 
 Source: `ZkUtils`, `TopicCount` and `ZookeeperConsumerConnector` of Apache Kafka 0.8.2.
 """
@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from ottla.zk.layout.codec import ZnodeDataError, expected, load
 
 SubscriptionPattern: TypeAlias = Literal["static", "white_list", "black_list"]
-"""Whether a consumer names its topics, or takes all that a regular expression matches, or all that it does not."""
+"""Whether a consumer lists its topics, or takes all that match a regular expression, or all that do not."""
 
 _PATTERNS: tuple[SubscriptionPattern, ...] = get_args(SubscriptionPattern)
 
 
 class ConsumerGroupZnode:
-    """`/consumers/<group>`: the parent of all that a group of older consumers has."""
+    """`/consumers/<group>`: the parent of all nodes of a group of older consumers."""
 
     ROOT = "/consumers"
 
@@ -28,7 +28,7 @@ class ConsumerGroupZnode:
         return f"/consumers/{group}"
 
 
-#: What a number of 64 bits looks like as text; more digits than it can have are not looked at.
+#: A 64-bit number as text; text with more digits is not parsed.
 _DECIMAL = re.compile(rb"[+-]?[0-9]{1,19}")
 
 
@@ -47,7 +47,7 @@ class ConsumerOffsetZnode:
 
     @staticmethod
     def path(group: str, topic: str, partition: int) -> str:
-        """Where the position is."""
+        """The position's node."""
         return f"{ConsumerOffsetZnode.topic_path(group, topic)}/{partition}"
 
     @staticmethod
@@ -64,14 +64,14 @@ class ConsumerOffsetZnode:
 
 
 class ConsumerRegistration(NamedTuple):
-    """What a consumer says about itself: its threads by topic, or by the regular expression of its filter."""
+    """The data with which a consumer registers: its threads by topic, or by the regular expression of its filter."""
 
     subscription: Mapping[str, int]
     pattern: SubscriptionPattern = "static"
     timestamp_ms: int = 0
 
 
-#: What Kafka's consumer escapes in the expressions of filters, and how.
+#: Characters that Kafka's consumer escapes in filter expressions, and their escapes.
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPED = re.compile(r'["\\/\x00-\x1f\x7f-\x9f]')
 
@@ -82,7 +82,7 @@ def _json_string(text: str) -> str:
 
 
 class ConsumerIdZnode:
-    """`/consumers/<group>/ids/<consumer>`, ephemeral: a living consumer of the group (version 1)."""
+    """`/consumers/<group>/ids/<consumer>`, ephemeral: a live consumer of the group (version 1)."""
 
     @staticmethod
     def group_path(group: str) -> str:
@@ -91,7 +91,7 @@ class ConsumerIdZnode:
 
     @staticmethod
     def path(group: str, consumer: str) -> str:
-        """Where the consumer registers."""
+        """The consumer's registration."""
         return f"{ConsumerIdZnode.group_path(group)}/{consumer}"
 
     @staticmethod
@@ -135,12 +135,12 @@ class PartitionOwnerZnode:
 
     @staticmethod
     def path(group: str, topic: str, partition: int) -> str:
-        """Where the owner of the partition is."""
+        """The owner of the partition."""
         return f"{PartitionOwnerZnode.topic_path(group, topic)}/{partition}"
 
     @staticmethod
     def encode(thread_id: str) -> bytes:
-        """The thread's id as it is."""
+        """The thread's id as bytes."""
         return thread_id.encode()
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""One client's connection: frames in, answers and events out in one order, nothing told before it is on the disk.
+"""One client's connection: requests in, responses and events out in order, none of them sent before it is durable.
 
-All requests that have arrived are worked on in one turn of the loop and answered with one write. A change takes effect
-in the tree at once; what tells of it, be it the answer, an event or what another client reads, waits in the outgoing
-queue of its connection until the flush that makes it durable has ended, and whatever comes behind it waits, too.
+All requests that have arrived are handled in one turn of the loop and answered with one write. A change takes effect in
+the tree at once; everything that reveals it (the response, an event, or another client's read) waits in the outgoing
+queue of its connection until the flush that makes the change durable has ended, and so does everything behind it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.zk.server")
 
-#: Bytes received in one turn of the loop from one connection.
+#: Bytes received from one connection in one turn of the loop.
 RECEIVED_PER_TURN = 64 * 1024
-#: A client that has so many bytes of answers unread or unforced is read no further until it has taken them.
+#: A client with this many bytes of unread or unflushed responses is not read from until it has received them.
 MOST_QUEUED_BYTES = 4 * 1024 * 1024
-#: So many clients may have more than this waiting; the others are read no further from here on.
+#: This many clients may have more than this queued; beyond that number, others are not read from.
 MODEST_QUEUED_BYTES = 64 * 1024
 MOST_LONG_QUEUES = 64
-#: One that does not read, and whose watches fire all the same, is cut off when so many bytes wait for it.
+#: A client that does not read, while its watches keep firing, is disconnected at this many queued bytes.
 MOST_UNREAD_BYTES = 64 * 1024 * 1024
-#: How long a client may take for its last answers, seconds.
+#: Timeout for a client to receive its last responses, seconds.
 LAST_ANSWERS_S = 10.0
 
 _SIZE = struct.Struct(">i")
@@ -40,53 +40,53 @@ _SIZE_BYTES = 4
 
 
 class Service(Protocol):
-    """What a connection needs of its server."""
+    """The server interface that a connection uses."""
 
     store: TreeStore
-    #: Where connections receive into, one after the other.
+    #: Receive buffer, shared by all connections, which use it in turn.
     scratch: memoryview
-    #: The connections that have more than `MODEST_QUEUED_BYTES` waiting.
+    #: The connections with more than `MODEST_QUEUED_BYTES` queued.
     long_queues: set[ClientConnection]
 
     def begin_turn(self, connection: ClientConnection) -> None:
-        """Bytes have come."""
+        """Called when bytes have arrived."""
         ...
 
     def handle(self, connection: ClientConnection, data: bytes, start: int, end: int) -> None:
-        """Work on the frame `data[start:end]`."""
+        """Handle the frame `data[start:end]`."""
         ...
 
     def answer_to_word(self, word: bytes) -> bytes | None:
-        """The answer to a four-letter word, None where it is none."""
+        """The response to a four-letter word, None if it is none."""
         ...
 
     def heard_of(self, connection: ClientConnection) -> None:
-        """The client is alive."""
+        """Called when the client has shown that it is alive."""
         ...
 
     def has_output(self, connection: ClientConnection) -> None:
-        """There is something to send, which `end_turn` does."""
+        """Called when there is something to send, which `end_turn` does."""
         ...
 
     def holds_back(self, connection: ClientConnection) -> None:
-        """There is something that waits for a flush."""
+        """Called when something waits for a flush."""
         ...
 
     def end_turn(self) -> None:
-        """Send what there is to send."""
+        """Send what is ready."""
         ...
 
     def refused(self, connection: ClientConnection, why: str) -> None:
-        """The client is to blame for the end of its connection."""
+        """Called when the connection is closed because of a client error."""
         ...
 
     def connection_closed(self, connection: ClientConnection) -> None:
-        """Told once."""
+        """Called once."""
         ...
 
 
 class ClientConnection(RemoteWatcher):
-    """One client's connection; see the module's text."""
+    """One client's connection; see the module docstring."""
 
     __slots__ = (
         "_close_when_sent",
@@ -115,11 +115,11 @@ class ClientConnection(RemoteWatcher):
         self._loop = loop
         self._socket = stream
         self._service = service
-        #: What has come of a frame that is not whole, and how much it takes until it is worth another look.
+        #: The received part of an incomplete frame, and the size at which to parse it again.
         self._partial = bytearray()
         self._wanted = _SIZE_BYTES
         self._paused = False
-        #: Answers and events with the transaction that must be forced first, in order.
+        #: Responses and events with the transaction that must be flushed first, in order.
         self._held: deque[tuple[int, bytes]] = deque()
         self._ready: list[bytes] = []
         self._unsent: memoryview | None = None
@@ -129,7 +129,7 @@ class ClientConnection(RemoteWatcher):
         self.peer_port = stream.peer_port
         self.identities: tuple[Identity, ...] = (Identity(IP_SCHEME, stream.peer_host),)
         self.session: Session | None = None
-        #: The last transaction that the client is told of by what is queued.
+        #: The highest zxid in the queued responses and events.
         self.zxid = 0
         self.received = 0
         self.sent = 0
@@ -164,14 +164,14 @@ class ClientConnection(RemoteWatcher):
         try:
             self._work(data)
         except Exception:
-            # A defect of ours, which is to end neither the server nor the other clients.
+            # A bug of ours, which must not end the server or affect other clients.
             log.exception("a request of %s:%d could not be worked on", self.peer_host, self.peer_port)
             self.close()
         finally:
             self._service.end_turn()
 
     def _work(self, data: bytes) -> None:
-        """Work on all frames that have come whole; keep the rest."""
+        """Handle all complete frames; keep the rest."""
         service = self._service
         position, end = 0, len(data)
         wanted = _SIZE_BYTES
@@ -220,7 +220,7 @@ class ClientConnection(RemoteWatcher):
         self._loop.remove_reader(self._socket.fd)
 
     def _resume(self) -> None:
-        """Go on with what waits, now that the client has taken its answers."""
+        """Handle waiting requests, now that the client has received its responses."""
         if self.closed or self._close_when_sent or not self._paused or self._has_too_much_queued():
             return
         self._paused = False
@@ -231,7 +231,7 @@ class ClientConnection(RemoteWatcher):
     # Answering
 
     def zxid_after(self, zxid: int) -> int:
-        """What an answer that depends on the transaction `zxid` tells of, never less than an earlier answer did."""
+        """The zxid for a response that depends on the transaction `zxid`, never less than in an earlier response."""
         forced = self._service.store.forced_zxid
         if zxid < forced:
             zxid = forced
@@ -240,7 +240,7 @@ class ClientConnection(RemoteWatcher):
         return self.zxid
 
     def put(self, payload: bytes, zxid: int) -> None:
-        """Send this when the transaction `zxid` is forced and all that was put before is sent."""
+        """Send this once the transaction `zxid` is flushed and everything queued before is sent."""
         self._queued_bytes += len(payload)
         if self._held or zxid > self._service.store.forced_zxid:
             self._held.append((zxid, payload))
@@ -250,7 +250,7 @@ class ClientConnection(RemoteWatcher):
             self._service.has_output(self)
 
     def answer(self, xid: int, zxid: int, error: int = 0, body: bytes = b"") -> None:
-        """Put the answer to a request that depends on the transaction `zxid`."""
+        """Queue the response to a request; it depends on the transaction `zxid`."""
         zxid = self.zxid_after(zxid)
         self.put(wire.reply(xid, zxid, error, body), zxid)
 
@@ -263,7 +263,7 @@ class ClientConnection(RemoteWatcher):
                 self.close()
 
     def release(self, forced_zxid: int) -> bool:
-        """What waited for transactions up to this one may be sent; returns whether nothing is held back any more."""
+        """Release what waited for transactions up to this one; returns whether nothing is held back any more."""
         held = self._held
         while held and held[0][0] <= forced_zxid:
             self._ready.append(held.popleft()[1])
@@ -306,7 +306,7 @@ class ClientConnection(RemoteWatcher):
 
     def _on_writable(self) -> None:
         assert self._unsent is not None
-        # Who takes so much that its requests have to wait, its pings with them, is alive all the same.
+        # A client whose requests, pings included, wait because it receives so much is nevertheless alive.
         self._service.heard_of(self)
         self._send(self._unsent)
         self.send()
@@ -314,7 +314,7 @@ class ClientConnection(RemoteWatcher):
     # Ending
 
     def close_when_sent(self) -> None:
-        """Take no further request, and close once what was put is sent, or the client does not take it."""
+        """Accept no more requests, and close once the queue is sent or the timeout for that passes."""
         if self._close_when_sent or self.closed:
             return
         self._close_when_sent = True
@@ -326,12 +326,12 @@ class ClientConnection(RemoteWatcher):
             self.close()
 
     def close_without_session(self) -> None:
-        """Close a connection whose client has not even asked for a session yet."""
+        """Close a connection whose client has not asked for a session yet."""
         if self.session is None:
             self.close()
 
     def close(self) -> None:
-        """Close now; what was not sent is dropped. Closing twice does nothing."""
+        """Close now; unsent data is dropped. Closing twice does nothing."""
         if self.closed:
             return
         self.closed = True

@@ -1,4 +1,4 @@
-"""The rarer questions of clients: what is theirs, who they are, how much is below a node, which watches they have."""
+"""Less common requests: own ephemeral nodes, identities, number of descendants, watches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ottla.zk.store import TreeStore
     from ottla.zk.tree import Node
 
-#: Which watches are meant, by ZooKeeper's `WatcherType`: those on children, on data, or either.
+#: ZooKeeper's `WatcherType`: watches on children, on data, or either.
 CHILDREN_WATCHES, DATA_WATCHES, ANY_WATCHES = 1, 2, 3
 
 
 class Inquiries:
-    """Answers them."""
+    """Handlers of these requests."""
 
     def __init__(self, store: TreeStore) -> None:
         self._store = store
@@ -81,7 +81,7 @@ class Inquiries:
             raise NoWatcherError(path)
         connection.answer(xid, 0)
 
-    # Several reads
+    # Multi reads
 
     def _multi_read(self, connection: ClientConnection, xid: int, data: bytes, position: int, end: int) -> None:
         zxid, results = 0, []
@@ -100,7 +100,7 @@ class Inquiries:
 
 
 def _meant(data: bytes, position: int, end: int) -> tuple[str, bool, bool]:
-    """The path whose watches are meant, whether those on data are, and those on children."""
+    """The path of the watches in a request, whether it covers those on data, and those on children."""
     path, which = wire.path_and_number(data, position, end)
     if which not in (CHILDREN_WATCHES, DATA_WATCHES, ANY_WATCHES):
         raise wire.WireError(f"{which} is no kind of watches")

@@ -1,4 +1,4 @@
-"""What each request does: one method per type, each of which puts one answer."""
+"""Handlers of requests: one method per type, each of which queues one response."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[ClientConnection, int, bytes, int, int], None]"
 CallSoon: TypeAlias = Callable[..., object]
 
-#: The most identities that one connection may add.
+#: Limit of identities that one connection may add.
 MOST_IDENTITIES = 16
 
 
@@ -63,7 +63,7 @@ class Requests:
         self._known = frozenset(Op)
 
     def handle(self, connection: ClientConnection, data: bytes, start: int, end: int) -> None:
-        """Work on one request and put its answer."""
+        """Handle one request and queue its response."""
         try:
             xid, op = wire.request_header(data, start, end)
         except wire.WireError:
@@ -73,7 +73,7 @@ class Requests:
         if handler is None:
             connection.answer(xid, 0, UNIMPLEMENTED_CODE)
             if op not in self._known:
-                # As ZooKeeper does: who sends this does not speak its protocol.
+                # As ZooKeeper does: the client does not speak its protocol.
                 connection.close_when_sent()
             return
         try:
@@ -81,13 +81,13 @@ class Requests:
         except wire.WireError:
             connection.answer(xid, 0, MARSHALLING_ERROR_CODE)
         except ZkError as error:
-            # What was found in its way may not be forced yet.
+            # The state that led to the error may not be flushed yet.
             connection.answer(xid, self._tree.last_zxid, error.CODE)
         except DiskError:
             connection.answer(xid, 0, ZkError.CODE)
 
     def tell(self, transaction: Transaction) -> None:
-        """Tell who watches what a transaction changed."""
+        """Fire the watches for a transaction's changes."""
         self._watches.tell(transaction.events, transaction.zxid, self._call_soon)
 
     # Reading
@@ -206,7 +206,7 @@ class Requests:
         connection.answer(xid, 0)
 
     def _arm(self, connection: ClientConnection, wanted: wire.WatchesToSet) -> None:
-        """Set the watches of a client that comes back, or tell at once what it has missed."""
+        """Set the watches of a reconnected client, or fire those that have missed a change."""
         nodes, seen = self._tree.nodes, wanted.relative_zxid
         for path in wanted.data:
             node = nodes.get(path)

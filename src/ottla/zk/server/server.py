@@ -1,4 +1,4 @@
-"""The server: listens, opens sessions and ends them, sends what became durable."""
+"""The server: listens, opens and ends sessions, sends what has become durable."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.zk.server")
 
 DEFAULT_PORT = 2181
-#: Connections taken in one turn of the loop.
+#: Connections accepted in one turn of the loop.
 ACCEPTS_PER_TURN = 64
-#: How long to wait when the process has no file descriptor left, seconds.
+#: Pause when the process has no file descriptor left, seconds.
 ACCEPT_PAUSE_S = 0.1
-#: Sessions that live at one time; each costs about 300 bytes.
+#: Limit of live sessions; each costs about 300 bytes.
 MOST_SESSIONS = 1_000_000
-#: How long a connection may take to ask for a session.
+#: Timeout for a connection to ask for a session.
 SESSIONLESS_S = 10.0
-#: An i32 tells a client of its timeout.
+#: The client's timeout is an i32.
 LONGEST_TIMEOUT_MS = 2**31 - 1
-#: How soon and how late expired sessions are looked for, seconds.
+#: Shortest and longest interval between checks for expired sessions, seconds.
 SHORTEST_LOOK_S = 0.01
 LONGEST_LOOK_S = 1.0
-#: A look that comes so much later than it was due ends no session; the next one does in any case.
+#: A check that runs later than scheduled by this much expires no session; the next one does in any case.
 HELD_UP_MS = 100.0
-#: How old the count of all bytes may be that `mntr` tells.
+#: Maximum age of the data size that `mntr` reports.
 COUNT_AGAIN_MS = 5_000.0
 
 
@@ -60,14 +60,14 @@ class ServerSettings:
     max_connections: int = 10_000
 
     def agreed_timeout_ms(self, wanted_ms: int) -> int:
-        """The timeout that a session gets: what the client wants, within two and twenty ticks."""
+        """The timeout of a session: what the client wants, within two and twenty ticks."""
         least = self.min_session_timeout_ms if self.min_session_timeout_ms > 0 else 2 * self.tick_time_ms
         most = self.max_session_timeout_ms if self.max_session_timeout_ms > 0 else 20 * self.tick_time_ms
         return min(max(least, min(wanted_ms, most)), LONGEST_TIMEOUT_MS)
 
 
 class ZooKeeperServer:
-    """Serves a store's tree to other processes. The store stays open when it stops, and so do the sessions."""
+    """Serves a store's tree to other processes. Store and sessions outlive a stop."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class ZooKeeperServer:
         self._looks_again = False
         self._received = 0
         self._sent = 0
-        #: Bytes of paths and data, and when they were counted.
+        #: When the size of paths and data was last counted, and the size.
         self._counted_data = (-COUNT_AGAIN_MS, 0)
 
     @property
@@ -114,9 +114,9 @@ class ZooKeeperServer:
         return self._listening.port
 
     async def start(self) -> None:
-        """Listen, and take up the sessions that the store knows: each gets its whole timeout.
+        """Listen, and restore the store's sessions: each gets its whole timeout.
 
-        Raises `NetworkError` where the port is not to be had, `DiskError` where the store cannot be written.
+        Raises `NetworkError` if the port is not available, `DiskError` if the store cannot be written.
         """
         self._loop = asyncio.get_running_loop()
         self._listening = listen(self._host, self._wanted_port)
@@ -135,7 +135,7 @@ class ZooKeeperServer:
         self._look_later()
 
     async def stop(self) -> None:
-        """Close all connections. Sessions go on when the store is served again."""
+        """Close all connections. Sessions continue when the store is served again."""
         if self._listening is None:
             return
         self._stopped = True
@@ -191,7 +191,7 @@ class ZooKeeperServer:
     def has_output(self, connection: ClientConnection) -> None:
         """See `Service.has_output`."""
         if not self._in_turn and not self._with_output:
-            # A change of this process: nobody's turn ends soon.
+            # A change of this process, outside any connection's turn.
             self._loop.call_soon(self.end_turn)
         self._with_output[connection] = None
 
@@ -228,7 +228,7 @@ class ZooKeeperServer:
         if session is not None and self._by_session.get(session.id) is connection:
             del self._by_session[session.id]
 
-    # What the store tells
+    # Store listener
 
     def forced(self, zxid: int) -> None:
         """See `StoreListener.forced`."""
@@ -239,7 +239,7 @@ class ZooKeeperServer:
         self.end_turn()
 
     def failed(self, error: DiskError) -> None:
-        """See `StoreListener.failed`: nobody is told anything any more."""
+        """See `StoreListener.failed`: no more responses or events are sent."""
         for connection in list(self._connections):
             connection.close()
         self._on_failure(error)
@@ -286,7 +286,7 @@ class ZooKeeperServer:
         connection.put(opened, connection.zxid_after(self.store.tree.last_zxid))
 
     def _session_for(self, request: wire.ConnectRequest, timeout_ms: int) -> Session | None:
-        """The session that is asked for; None where it has ended. Raises `DiskError`."""
+        """The requested session; None if it has ended. Raises `DiskError`."""
         now_ms = self._clock.monotonic_ms()
         if request.session_id:
             return self.sessions.reconnect(request.session_id, request.password, timeout_ms, now_ms)
@@ -305,7 +305,7 @@ class ZooKeeperServer:
         return session
 
     def _session_ended(self, connection: ClientConnection, session_id: int) -> None:
-        """A client has closed its session."""
+        """Handle a session closed by its client."""
         self.sessions.close(session_id)
         self._by_session.pop(session_id, None)
 
@@ -320,7 +320,7 @@ class ZooKeeperServer:
         self._timer = self._loop.call_later(delay_s, self._look)
 
     def _look(self) -> None:
-        # Where the loop was held up, what clients have sent in the meantime is read first.
+        # If the loop was blocked, requests that arrived meanwhile are read first.
         was_held_up = self._clock.monotonic_ms() > self._look_due_ms + HELD_UP_MS
         if not was_held_up or self._looks_again:
             self.expire_sessions()
@@ -328,7 +328,7 @@ class ZooKeeperServer:
         self._look_later()
 
     def expire_sessions(self) -> None:
-        """End the sessions whose clients were not heard of in time."""
+        """End the sessions whose timeout has passed."""
         self._in_turn = True
         for session in self.sessions.expired(self._clock.monotonic_ms()):
             try:
@@ -385,7 +385,7 @@ class ZooKeeperServer:
         return received, self._sent + sum(each.sent for each in self._connections)
 
     def _data_bytes(self) -> int:
-        """Bytes of paths and data, as they were some seconds ago: every node has to be looked at."""
+        """Size of paths and data, at most some seconds old, since counting visits every node."""
         now_ms = self._clock.monotonic_ms()
         counted_at_ms, size = self._counted_data
         if now_ms >= counted_at_ms + COUNT_AGAIN_MS:

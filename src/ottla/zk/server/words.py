@@ -1,4 +1,4 @@
-"""ZooKeeper's four-letter words: what an administrator asks on a connection of its own. Pure."""
+"""ZooKeeper's four-letter words: an administrator's queries, each on a connection of its own. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from ottla import __version__
 
-#: The ZooKeeper whose protocol is spoken; tools read the number.
+#: The ZooKeeper version of the protocol; tools read the number.
 VERSION = f"3.8.4-ottla-{__version__}"
 WORD_LENGTH = 4
 
 
 class ClientFigures(NamedTuple):
-    """One connection, as `cons` and `stat` tell of it."""
+    """One connection, as shown by `cons` and `stat`."""
 
     host: str
     port: int
@@ -24,14 +24,14 @@ class ClientFigures(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What the words tell of a server. What has to be counted is counted for the words that tell of it."""
+    """The figures of a server that the words report. Expensive ones are computed only for words that report them."""
 
     connections: int
     outstanding: int
     zxid: int
     nodes: int
     settings: dict[str, object]
-    #: Requests received, and answers and events sent.
+    #: Requests received, and responses and events sent.
     traffic: Callable[[], tuple[int, int]]
     data_bytes: Callable[[], int]
     watches: Callable[[], int]
@@ -42,7 +42,7 @@ class Figures(NamedTuple):
 
 
 def answer(word: str, figures: Figures) -> str:
-    """The answer to a word of `WORDS`."""
+    """The response to a word of `WORDS`."""
     return WORDS[word](figures)
 
 
