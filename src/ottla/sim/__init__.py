@@ -1,1 +1,3 @@
-"""The simulator: ottla's machines on a virtual clock and a network that fails; a seed reproduces every run."""
+"""The simulator: ottla's state machines on a virtual clock and an unreliable network; every run is reproducible by its
+seed.
+"""

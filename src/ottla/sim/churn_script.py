@@ -1,4 +1,4 @@
-"""A script of what happens to a consumer group: written once, played on several designs."""
+"""A script of events in a consumer group: written once, played on several designs."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What may happen to a group."""
+    """Events that can happen to a group."""
 
     START = "start"
     LEAVE = "leave"
-    #: The process is gone, and its connections with it.
+    #: The process ends, and its connections with it.
     DIE = "die"
-    #: The process stands still, as in a long pause of its garbage collector.
+    #: The process is paused, as by a long garbage collection.
     FREEZE = "freeze"
-    #: The member cannot reach its coordination (ZooKeeper, or the coordinator); it goes on reading from brokers.
+    #: The member cannot reach ZooKeeper or the coordinator; it continues to read from brokers.
     CUT = "cut"
     #: The topic gets more partitions.
     GROW = "grow"
-    #: A broker goes, and is back after a while; it is not the one that leads the partitions.
+    #: A broker fails, and returns after a while; it is not the one that leads the partitions.
     BROKER = "broker"
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One thing that happens: to `member`, where it is about one; for `for_ms`; `by` so many partitions."""
+    """One event: of `member`, if it concerns one; lasting `for_ms`; adding `by` partitions."""
 
     at_ms: int
     action: Action
@@ -36,7 +36,7 @@ class Turn:
     by: int = 0
 
     def __str__(self) -> str:
-        """In words: `12.0 s: freeze m3 for 9.1 s`."""
+        """As text: `12.0 s: freeze m3 for 9.1 s`."""
         length = f" for {self.for_ms / 1000:.1f} s" if self.for_ms else ""
         return f"{self.at_ms / 1000:.1f} s: {self.action}{f' {self.member}' if self.member else ''}{length}" + (
             f" by {self.by}" if self.by else ""
@@ -45,32 +45,32 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ChurnScript:
-    """`members` start at once; the turns come when they are at rest. Times in milliseconds from the start."""
+    """`members` start at once; the events begin once they have settled. Times in milliseconds from the start."""
 
     members: tuple[str, ...]
     partitions: int
     turns: tuple[Turn, ...]
-    #: When the first turn comes at the earliest; what happens before is not counted.
+    #: The earliest time of the first event; what happens before is not counted.
     begin_ms: int
     end_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptPlan:
-    """What a script is made of. Times in milliseconds, from and to."""
+    """Parameters of a script. Times in milliseconds, from and to."""
 
     members: int = 8
     partitions: int = 32
     turns: int = 20
-    #: Between two turns: long enough for either design to come to rest, as a rule.
+    #: Between two events: usually long enough for either design to settle.
     interval_ms: tuple[int, int] = (25_000, 35_000)
     begin_ms: int = 60_000
-    #: Pauses and cuts are shorter or longer than a session: nobody may notice, or everybody.
+    #: Pauses and cuts are shorter or longer than a session timeout: they may go unnoticed, or lead to a rebalance.
     away_ms: tuple[int, int] = (2_000, 20_000)
     most_partitions_added: int = 4
 
 
-#: How often each turn comes, in proportion.
+#: Relative frequency of each event.
 WEIGHTS: Mapping[Action, int] = {
     Action.START: 6,
     Action.LEAVE: 4,
@@ -83,7 +83,7 @@ WEIGHTS: Mapping[Action, int] = {
 
 
 def make_script(seed: int, plan: ScriptPlan, weights: Mapping[Action, int] = WEIGHTS) -> ChurnScript:
-    """The script of this seed. At least one member always stays; no more than twice the first number live at once."""
+    """Generate the script of this seed. At least one member is always alive, and at most twice the first number."""
     chance = random.Random(seed)
     living = [f"m{number}" for number in range(1, plan.members + 1)]
     members, started, at_ms = tuple(living), plan.members, plan.begin_ms

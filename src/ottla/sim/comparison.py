@@ -1,4 +1,4 @@
-"""The same churn played on the design with ZooKeeper and on the one with a coordinator; and how their costs grow."""
+"""The same churn played on the design with ZooKeeper and on the one with a coordinator, and how their costs scale."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ottla.sim.group_consumer import MemberTimes
 from ottla.sim.group_stage import Weather
 from ottla.sim.zookeeper_design import ZooKeeperDesign, ZooKeeperTimes
 
-#: As Kafka's own consumers: three heartbeats in a session.
+#: As in Kafka's own consumers: three heartbeats per session timeout.
 HEARTBEATS_PER_SESSION = 3
-#: Members that come or go in one measurement of growth.
+#: Members that join or leave in one measurement of scaling.
 GROWTH_TURNS = 6
 GROWTH_WEIGHTS = {Action.START: 1, Action.LEAVE: 1}
 GROWTH_FACTORS = (1, 2, 4)
@@ -27,20 +27,20 @@ USUAL_ASSIGNORS = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What both designs are given. `assignors` are the coordinator's; ZooKeeper's is range over threads."""
+    """Parameters common to both designs. `assignors` are the coordinator's; ZooKeeper uses range over threads."""
 
     assignors: tuple[str, ...] = USUAL_ASSIGNORS
     session_timeout_ms: int = 6_000
     delay_ms: tuple[int, int] = (1, 40)
     watch_brokers: bool = False
-    #: How many times as long messages of the slowest possible member take (`Weather.slowest`); 1: all are alike.
+    #: Latency factor of the slowest possible member's messages (`Weather.slowest`); 1: all are alike.
     slowest: float = 1.0
-    #: The chance that a message is lost, and its connection with it (`Weather.loss`).
+    #: The probability that a message is lost, and its connection with it (`Weather.loss`).
     loss: float = 0.0
 
 
 def compare(script: ChurnScript, comparison: Comparison, seed: int) -> list[DesignResult]:
-    """Every design through the script: ZooKeeper first, then the coordinator with each assignor."""
+    """Play the script on every design: ZooKeeper first, then the coordinator with each assignor."""
     weather = Weather(comparison.delay_ms, comparison.loss, comparison.slowest)
     zookeeper = [("ZooKeeper", False)]
     if comparison.watch_brokers:
@@ -60,21 +60,21 @@ def compare(script: ChurnScript, comparison: Comparison, seed: int) -> list[Desi
 
 
 class GrowthRow(NamedTuple):
-    """What one member that comes or goes costs, on average, in a group of so many members and partitions."""
+    """Average cost of one member that joins or leaves, in a group with this many members and partitions."""
 
     members: int
     partitions: int
     znode_reads: float
     znode_writes: float
     watch_events: float
-    #: To the coordinator, without heartbeats.
+    #: Requests to the coordinator, without heartbeats.
     requests: float
 
 
 def growth(members: int, partitions: int, comparison: Comparison, seed: int) -> Iterator[GrowthRow]:
-    """The cost of one change as members grow, then as partitions grow; ZooKeeper against the first assignor.
+    """The cost of one change as members increase, then as partitions increase; ZooKeeper against the first assignor.
 
-    Members are equally fast there and no message is lost, so that the figures show the designs' own cost.
+    All members are equally fast and no message is lost, so that the figures show the designs' own cost.
     """
     sizes = [(members * factor, partitions) for factor in GROWTH_FACTORS]
     sizes += [(members, partitions * factor) for factor in GROWTH_FACTORS[1:]]

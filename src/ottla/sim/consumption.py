@@ -1,4 +1,4 @@
-"""Who reads which partition when: how long nobody did, how long two did at once, and when things came to rest."""
+"""Which member reads which partition when: time unread, time read by two at once, and time until settled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Reading(NamedTuple):
-    """`member` read `partition` from one time to another, milliseconds."""
+    """`member` read `partition` during this time, milliseconds."""
 
     partition: int
     member: str
@@ -16,19 +16,19 @@ class Reading(NamedTuple):
 
 
 class Consumption:
-    """The account of one group and one topic. Members tell what they begin and end to read, by their own belief.
+    """Accounting for one group and one topic. Members report what they begin and stop to read, as they believe.
 
-    A member that stands still reads nothing, though it believes that it does.
+    A frozen member reads nothing, though it believes that it does.
     """
 
     def __init__(self, partitions: int) -> None:
         self.readings: list[Reading] = []
-        #: Partitions times milliseconds, since `begin`.
+        #: Sum over partitions of unread milliseconds, since `begin`.
         self.unread_ms = 0
         self.doubled_ms = 0
-        #: The longest time for which a partition was read by nobody, since `begin`.
+        #: The longest time for which a partition had no reader, since `begin`.
         self.longest_unread_ms = 0
-        #: When somebody last began or ended.
+        #: Time of the last change of readers.
         self.changed_ms = 0
         self._begun_ms: int | None = None
         self._now_ms = 0
@@ -40,17 +40,17 @@ class Consumption:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every partition has one reader."""
+        """Whether every partition has exactly one reader."""
         return not self._unread_since and not self._doubled
 
     def begin(self, now_ms: int) -> None:
-        """Count from now on."""
+        """Start counting."""
         self._pass(now_ms)
         self._begun_ms = now_ms
         self.unread_ms = self.doubled_ms = self.longest_unread_ms = 0
 
     def end(self, now_ms: int) -> None:
-        """Nothing more will come: what is still going on is counted up to now."""
+        """Stop counting: times under way are counted up to now."""
         self._pass(now_ms)
         for partition in list(self._unread_since):
             self._read_again(partition)
@@ -67,7 +67,7 @@ class Consumption:
             self._begin_reading(member, new)
 
     def released(self, member: str, partitions: Iterable[int], now_ms: int) -> None:
-        """The member reads them no more."""
+        """The member stops reading them."""
         self._pass(now_ms)
         gone = set(partitions) & self._believed.get(member, set())
         self._believed.get(member, set()).difference_update(gone)
@@ -80,21 +80,21 @@ class Consumption:
         self._halted.discard(member)
 
     def halted(self, member: str, now_ms: int) -> None:
-        """The process stands still."""
+        """The process is paused."""
         self._pass(now_ms)
         if member not in self._halted:
             self._end_reading(member, self._believed.get(member, set()))
             self._halted.add(member)
 
     def resumed(self, member: str, now_ms: int) -> None:
-        """The process goes on, in its old belief."""
+        """The process continues, with its old assignment."""
         self._pass(now_ms)
         if member in self._halted:
             self._halted.discard(member)
             self._begin_reading(member, self._believed.get(member, set()))
 
     def grown(self, partitions: int, now_ms: int) -> None:
-        """There are `partitions` now; nobody reads the new ones yet."""
+        """The topic now has `partitions`; the new ones have no reader yet."""
         self._pass(now_ms)
         for partition in range(len(self._readers), partitions):
             self._readers.append({})

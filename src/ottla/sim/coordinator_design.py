@@ -19,7 +19,7 @@ from ottla.sim.ownership import Ownership
 
 
 class CoordinatorDesign:
-    """One group of real group machines and simulated members; `run` may be called once."""
+    """One group of real group state machines and simulated members; `run` may be called once."""
 
     def __init__(
         self, name: str, assignor: Callable[[], PartitionAssignor], times: MemberTimes, weather: Weather, seed: int
@@ -37,7 +37,7 @@ class CoordinatorDesign:
         self._unanswered_before: Counter[str] = Counter()
 
     def run(self, script: ChurnScript) -> DesignResult:
-        """Play it to its end. Raises `Wrong` where the group does what it must not."""
+        """Play the script to its end. Raises `Wrong` if an invariant of the group is violated."""
         self._recorder = Recorder(self._name, script.partitions)
         self._consumption = self._recorder.consumption
         self._stage = GroupStage(
@@ -93,7 +93,7 @@ class CoordinatorDesign:
             stage.timetable.at(now_ms + turn.for_ms, partial(self._thawed, turn.member))
         elif turn.action is Action.CUT:
             stage.cut(self._places[turn.member], turn.for_ms)
-        # A broker that does not hold the group is nothing to it.
+        # The failure of a broker that does not hold the group has no effect.
 
     def _thawed(self, member: str) -> None:
         self._consumption.resumed(member, self._stage.now_ms)
@@ -107,7 +107,7 @@ class CoordinatorDesign:
 
 
 class _Witnessed(Ownership):
-    """Finds two owners in one generation, and tells what it hears."""
+    """Detects two owners in one generation, and passes all changes on."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a design of consumer groups did with a script of churn: figures that can be compared."""
+"""Results of a consumer group design under a script of churn, as comparable figures."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from ottla.sim.churn_script import Turn
 from ottla.sim.consumption import Consumption, Reading
 
 JOINING = ("JoinGroup", "SyncGroup", "LeaveGroup", "FetchOffsets")
-"""Requests of a rebalance; heartbeats and commits go on all the time."""
+"""Requests of a rebalance; heartbeats and commits are sent all the time."""
 
 CHANGES = ("JoinGroup", "SyncGroup", "LeaveGroup", "Commit")
-"""Requests that change something at the coordinator."""
+"""Requests that change state at the coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How long after a turn the last change came that it led to, milliseconds; whether all were read by one then."""
+    """Time from an event to the last change that it led to, milliseconds; whether every partition had one reader
+    then.
+    """
 
     turn: Turn
     after_ms: int
@@ -26,25 +28,25 @@ class Settled:
 
 @dataclass(slots=True)
 class DesignResult:
-    """One design through one script; everything is counted from the script's `begin_ms` on."""
+    """Results of one design for one script; everything is counted from the script's `begin_ms` on."""
 
     design: str
-    #: Of single members: each time that one of them went through a rebalance.
+    #: Counted per member: each rebalance that a member completed.
     rebalances: int = 0
-    #: How often one of them began one; more than `rebalances` where a try failed.
+    #: Rebalance attempts of members; more than `rebalances` if attempts failed.
     tries: int = 0
-    #: Owner nodes that another member held when they were claimed.
+    #: Owner nodes held by another member when they were claimed.
     conflicts: int = 0
-    #: Rebalances that a member gave up after its last try; it owns nothing until the next one.
+    #: Rebalances abandoned after a member's last attempt; it owns nothing until the next one.
     given_up: int = 0
-    #: Changes that a member asked for without learning what became of them.
+    #: Changes requested by a member whose result it never received.
     uncertain: int = 0
     znode_reads: int = 0
     znode_writes: int = 0
     watch_events: int = 0
     #: Requests to the coordinator by kind.
     requests: Counter[str] = field(default_factory=Counter)
-    #: Partitions times seconds.
+    #: Sum over partitions, in seconds.
     unread_s: float = 0.0
     doubled_s: float = 0.0
     longest_unread_s: float = 0.0
@@ -53,17 +55,17 @@ class DesignResult:
 
     @property
     def retries(self) -> int:
-        """Tries of single members that did not end with an assignment."""
+        """Attempts of members that did not end with an assignment."""
         return max(0, self.tries - self.rebalances)
 
     @property
     def requests_of_rebalances(self) -> int:
-        """Requests to the coordinator that rebalances made."""
+        """Requests to the coordinator caused by rebalances."""
         return sum(self.requests[kind] for kind in JOINING)
 
 
 class Recorder:
-    """What one run adds up to: who reads what, and how long each turn takes to settle."""
+    """Collects the results of one run: who reads what, and how long the group takes to settle after each event."""
 
     def __init__(self, design: str, partitions: int) -> None:
         self.result = DesignResult(design)
@@ -71,12 +73,12 @@ class Recorder:
         self._last: Turn | None = None
 
     def turn(self, turn: Turn) -> None:
-        """A turn comes: what the one before it led to has happened."""
+        """An event begins: the effects of the one before are complete."""
         self._note_settled()
         self._last = turn
 
     def end(self, now_ms: int) -> DesignResult:
-        """The run is over; the figures of reading are filled in."""
+        """The run is over; fill in the figures of reading."""
         self._note_settled()
         self.consumption.end(now_ms)
         result, consumption = self.result, self.consumption

@@ -1,7 +1,7 @@
-"""A consumer group through churn: members come, go, die and freeze, connections break, the coordinator crashes.
+"""A consumer group under churn: members join, leave, crash and freeze, connections break, the coordinator crashes.
 
-After every step the group's invariants hold, no partition has two owners in the group, answers come once and to whoever
-asked, and what was committed by members only grows. When the churn has stopped, the group settles.
+After every step the group's invariants hold, no partition has two owners in the group, every request is answered at
+most once and to its sender, and offsets committed by members only increase. After the churn the group settles.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ottla.sim.ownership import Ownership
 from ottla.sim.witness import Wrong
 from ottla.wire.errors import ErrorCode
 
-#: A group that has not settled so long after the end of the churn never will.
+#: A group that has not settled this long after the end of the churn is considered stuck.
 SETTLING_LIMIT_MS = 600_000
 MOST_PARTITIONS_ADDED = 10
-#: A group is at rest when nothing has changed for as long as so many heartbeats are apart.
+#: A group is at rest when nothing has changed for this many heartbeat intervals.
 REST_HEARTBEATS = 3
-#: Of the static members that are started again: those whose old selves live.
+#: Share of restarts of static members in which the previous process is only frozen.
 FROZEN_RETURNS = 0.3
 APPEND_ERRORS = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -37,31 +37,31 @@ APPEND_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class ChurnPlan:
-    """How large the group is, and what it has to go through. Times in milliseconds, chances from 0 to 1."""
+    """Size of the group, and the churn. Times in milliseconds, probabilities from 0 to 1."""
 
     assignor: Callable[[], PartitionAssignor]
     members: int = 20
     partitions: int = 50
     delay_ms: tuple[int, int] = (1, 40)
-    #: Of a message: to be lost, with its connection.
+    #: Probability that a message is lost, with its connection.
     loss: float = 0.01
-    #: Between two turns of fate, on average.
+    #: Average time between two random events.
     action_interval_ms: int = 500
     down_ms: tuple[int, int] = (100, 3_000)
     loading_ms: tuple[int, int] = (0, 1_000)
     frozen_ms: tuple[int, int] = (1_000, 25_000)
     initial_rebalance_delay_ms: int = 3_000
-    #: Of the members: to be static. Topics must not grow then: nobody notices while a static leader is away.
+    #: Share of static members. The topic must not grow then: while a static leader is away nobody would notice.
     static_share: float = 0.0
-    #: How often each turn of fate comes, in proportion.
+    #: Relative frequency of each random event.
     weights: dict[str, int] = field(
         default_factory=lambda: {"start": 30, "leave": 8, "die": 8, "freeze": 6, "crash": 2, "grow": 1}
     )
-    """Besides these there are `return` (a static member is started again) and `fail` (an append)."""
+    """Further events are `return` (a static member is restarted) and `fail` (an append fails)."""
 
 
 class GroupChurn:
-    """One run, made by its seed. Call `step` as often as wanted, then `stop` and `settle`."""
+    """One run, determined by its seed. Call `step` repeatedly, then `stop` and `settle`."""
 
     def __init__(self, seed: int, plan: ChurnPlan, times: MemberTimes | None = None) -> None:
         self.plan = plan
@@ -78,7 +78,7 @@ class GroupChurn:
         )
         self.coordinator = self.stage.coordinator
         self._numbers = 0
-        #: How often each turn of fate came.
+        #: Number of random events of each kind.
         self.turns: Counter[str] = Counter()
         for _ in range(plan.members):
             self._start()
@@ -91,40 +91,40 @@ class GroupChurn:
 
     @property
     def steps(self) -> int:
-        """How many there were."""
+        """Number of steps."""
         return self.stage.steps
 
     @property
     def partitions(self) -> int:
-        """How many the topic has now."""
+        """Current number of partitions."""
         return self.stage.partitions
 
     @property
     def answers(self) -> Counter[str]:
-        """How often each error was answered."""
+        """Number of responses with each error."""
         return self.stage.answers
 
     @property
     def members(self) -> list[SimulatedConsumer]:
-        """Those that live."""
+        """The live members."""
         return list(self.stage.places)
 
     def step(self) -> None:
-        """One message, one deadline, or one turn of fate. Raises Wrong where something must not be."""
+        """One message, one deadline, or one random event. Raises Wrong if an invariant is violated."""
         self.stage.step()
 
     def stop(self) -> None:
-        """The churn ends: from now on nobody comes or goes, and nothing breaks."""
+        """End the churn: from now on no member joins or leaves, and nothing fails."""
         self.stage.is_stormy = False
         self.coordinator.next_error = None
         for place in list(self.stage.places.values()):
             self.stage.thaw(place)
 
     def settle(self) -> int:
-        """Go on until the group is at rest. Raises Wrong where that never comes.
+        """Continue until the group is at rest. Raises Wrong if it does not settle.
 
-        Gives the number of generations that took once the coordinator knew of everybody who is gone: deaths before the
-        end of the churn are noticed after it, when their sessions end.
+        Returns the number of generations that this took after the coordinator had expired all dead members: deaths
+        before the end of the churn are noticed after it, when their sessions expire.
         """
         until_ms = self.now_ms + SETTLING_LIMIT_MS
         begun: int | None = None
@@ -149,7 +149,7 @@ class GroupChurn:
             return False
         return machine.members.ids() <= {member.member_id for member in self.stage.places}
 
-    # -- fate
+    # -- random events
 
     def _next_action_ms(self) -> int:
         return self.now_ms + 1 + int(self._chance.expovariate(1 / self.plan.action_interval_ms))
@@ -190,7 +190,7 @@ class GroupChurn:
             self.stage.crash(self._between(self.plan.down_ms), self._between(self.plan.loading_ms))
 
     def _return(self) -> None:
-        """A static member is started again; its old self is dead, or frozen and about to find out."""
+        """Restart a static member; its previous process is dead, or frozen and about to be fenced."""
         static = [one for one in self.stage.places.values() if one.member.group_instance_id is not None]
         if not static:
             return

@@ -1,9 +1,9 @@
 """A consumer of a group in the simulator: the shipped client's `Membership`, without sockets and without records.
 
-What the consumer around it does (`client.consumer.coordinator`, `client.consumer.rebalance`) is done here for virtual
-time: polls at every turn, the leader's assignment, revoking before a join, commits. Whoever owns a partition has its
-position move on, and commits it. Answers come to `receive`, a broken connection to `disconnected`, time to `wake`; what
-is to be sent lies in `outbox` afterwards.
+The rest of the consumer (`client.consumer.coordinator`, `client.consumer.rebalance`) is reimplemented here for virtual
+time: polling, the leader's assignment, revoking before a join, commits. An owned partition's position advances and is
+committed. Responses are passed to `receive`, a broken connection to `disconnected`, time to `wake`; requests to send
+are in `outbox` afterwards.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MOST_RECORDS_AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class MemberTimes:
-    """Intervals and limits, milliseconds, by the names of the consumer's settings."""
+    """Intervals and timeouts, milliseconds, by the names of the consumer's settings."""
 
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
@@ -72,14 +72,14 @@ class MemberTimes:
 
 @dataclass(eq=False, slots=True)
 class LookUpCoordinator:
-    """FindCoordinator of the group; answered with ErrorResult."""
+    """FindCoordinator of the group; the response is an ErrorResult."""
 
     token: object
 
 
 @dataclass(eq=False, slots=True)
 class FetchOffsets:
-    """OffsetFetch of partitions of the topic; answered with an offset for each, 0 where none is committed."""
+    """OffsetFetch of partitions of the topic; the response has an offset for each, 0 if none is committed."""
 
     token: object
     partitions: Sequence[int]
@@ -93,17 +93,17 @@ class OwnershipListener(Protocol):
     """Rebalance listener of all members."""
 
     def claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
-        """It owns them from now on."""
+        """The member owns them from now on."""
 
     def released(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
-        """It owns them no more."""
+        """The member no longer owns them."""
 
 
 @dataclass(eq=False, slots=True)
 class _Asked:
-    """A request without an answer yet: the token of its event. `until_ms` is when it is given up.
+    """A pending request: the token of its event. It times out at `until_ms`.
 
-    `request` is the membership's own; None for what the consumer asks besides: the coordinator, offsets, commits.
+    `request` is the membership's own; None for the consumer's other requests: FindCoordinator, OffsetFetch, commits.
     """
 
     until_ms: float
@@ -112,7 +112,7 @@ class _Asked:
 
 
 class SimulatedConsumer:
-    """One member. `partition_count` tells how many partitions the topic has now, `new_id` gives a unique text."""
+    """One member. `partition_count` returns the topic's number of partitions, `new_id` a unique text."""
 
     def __init__(
         self,
@@ -126,10 +126,10 @@ class SimulatedConsumer:
         group_instance_id: str | None = None,
     ) -> None:
         self.name = name
-        #: Whether another process has its instance id now; this one has stopped.
+        #: Whether another process has taken over its instance id; this one has stopped.
         self.is_fenced = False
         self.owned: set[int] = set()
-        #: Position by owned partition; missing where the committed offset is not known yet.
+        #: Position by owned partition; missing if the committed offset is not known yet.
         self.positions: dict[int, int] = {}
         self.outbox: list[Request] = []
         self.membership = Membership(
@@ -151,21 +151,21 @@ class SimulatedConsumer:
         self._new_id = new_id
         self._chance = chance
         self._asked: dict[_Asked, None] = {}
-        #: The commit and the OffsetFetch that are on their way, of which there is one at a time.
+        #: The pending commit and the pending OffsetFetch, of which there is one at a time.
         self._commit: _Asked | None = None
         self._fetch: _Asked | None = None
         self._commit_due_ms = self._metadata_due_ms = 0.0
-        #: Partitions that the assignment was made for, where this member leads.
+        #: Number of partitions in the metadata of the last assignment, if this member leads.
         self._assigned_from: int | None = None
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator gave it, empty before."""
+        """The id assigned by the coordinator, empty before."""
         return self.membership.generation.member_id
 
     @property
     def generation_id(self) -> int:
-        """The generation that it joined last, -1 for none."""
+        """The generation that it last joined, -1 for none."""
         return self.membership.generation.generation_id
 
     @property
@@ -175,19 +175,19 @@ class SimulatedConsumer:
 
     @property
     def is_stable(self) -> bool:
-        """Whether it has its assignment and wants no other."""
+        """Whether it has its assignment and needs no rebalance."""
         membership = self.membership
         return membership.state is MemberState.STABLE and membership.assignment is None and not membership.rejoin_needed
 
-    # -- what happens to it
+    # -- events
 
     def start(self, now_ms: int) -> None:
-        """Begin: the first join."""
+        """Start with the first join."""
         self.membership.start(now_ms)
         self._go_on(now_ms)
 
     def leave(self) -> None:
-        """Close: give everything up and leave the group; a static member keeps its place."""
+        """Close: revoke everything and leave the group; a static member keeps its place."""
         self._release(self.owned)
         self.membership.leave("the consumer is being closed")
         for action in self.membership.actions:
@@ -196,12 +196,12 @@ class SimulatedConsumer:
         self.membership.stop()
 
     def die(self) -> None:
-        """The process is gone; nobody is told."""
+        """The process ends without a notification."""
         self._release(self.owned)
         self.membership.stop()
 
     def disconnected(self, now_ms: int) -> None:
-        """The connection broke: nothing that it waits for will come."""
+        """The connection broke: pending requests get no response."""
         if not self.membership.is_active:
             return
         gone = ConnectionLostError("the connection broke", retriable=True)
@@ -226,7 +226,7 @@ class SimulatedConsumer:
         self._go_on(now_ms)
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
-        """When `wake` wants to be called; None for never."""
+        """When `wake` must be called; None for never."""
         membership = self.membership
         if not membership.is_active:
             return None
@@ -239,7 +239,7 @@ class SimulatedConsumer:
         return math.ceil(min(due)) if due else None
 
     def receive(self, request: Request, answer: Answer, now_ms: int) -> None:
-        """An answer; one to a request that it does not wait for any more is thrown away."""
+        """Handle a response; one to a request that is no longer pending is ignored."""
         asked = request.token
         if not isinstance(asked, _Asked) or asked not in self._asked:
             return
@@ -263,10 +263,10 @@ class SimulatedConsumer:
         elif error in KICKED_OUT and asked.generation == self.membership.generation:
             self.membership.kicked_out(error, "offset commit")
 
-    # -- what it does at every turn
+    # -- polling
 
     def _go_on(self, now_ms: int) -> None:
-        """Carry out what the membership wants, and poll, until it is content."""
+        """Carry out the membership's actions, and poll, until there are none left."""
         self._act(now_ms)
         self.membership.polled(now_ms)
         self._look_at_metadata(now_ms)
@@ -302,7 +302,7 @@ class SimulatedConsumer:
 
     def _poll(self, now_ms: int) -> None:
         membership = self.membership
-        membership.failure = None  # which the user sees, and polls again
+        membership.failure = None  # raised to the user, who polls again
         if membership.fenced is not None:
             self.is_fenced = True
             self.die()
@@ -314,7 +314,7 @@ class SimulatedConsumer:
             membership.join(self._protocols(), now_ms)
 
     def _prepare(self, now_ms: int) -> None:
-        """Before a join: commit, and give up what has to be given up."""
+        """Before a join: commit, and revoke what has to be revoked."""
         membership = self.membership
         membership.needs_prepare = False
         if membership.has_lost_membership:
@@ -338,7 +338,7 @@ class SimulatedConsumer:
         return [(self._assignor.name, metadata)]
 
     def _assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
-        """The leader's work; nothing where a static leader came back and the assignment stands (KIP-814)."""
+        """The leader's assignment; empty if a static leader came back and the assignment is unchanged (KIP-814)."""
         self.membership.is_leader = True
         self._assigned_from = self._partition_count()
         if answer.skip_assignment:
@@ -369,7 +369,7 @@ class SimulatedConsumer:
         self._metadata_due_ms = now_ms + self._times.metadata_max_age_ms
 
     def _look_at_metadata(self, now_ms: int) -> None:
-        """The leader sees in its metadata that the topic has more partitions than it assigned."""
+        """The leader checks its metadata for more partitions than it assigned."""
         if self._assigned_from is None or not self.is_stable or now_ms < self._metadata_due_ms:
             return
         self._metadata_due_ms = now_ms + self._times.metadata_max_age_ms
@@ -377,7 +377,7 @@ class SimulatedConsumer:
             self.membership.request_rejoin("cached metadata has changed")
 
     def _work(self, now_ms: int) -> None:
-        """Consume: find out where to begin, commit now and then."""
+        """Consume: fetch committed offsets, commit at intervals."""
         unknown = sorted(self.owned - self.positions.keys())
         if unknown and self._fetch is None and self.membership.coordinator_known:
             self._fetch = self._ask(now_ms + self._times.request_timeout_ms)

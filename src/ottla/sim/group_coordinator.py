@@ -1,4 +1,4 @@
-"""A coordinator in the simulator: a shard of groups, its log, crashes, and what clients see of them."""
+"""A coordinator in the simulator: a shard of groups, its log, crashes, and its responses to clients."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ PARTITION = 0
 
 
 class Answered(NamedTuple):
-    """An answer on its way to whoever asked."""
+    """A response on its way to the client."""
 
     request: Request
     answer: Answer
 
 
 class SimulatedCoordinator:
-    """One broker that holds the group. `on_answer` is called with every answer; `is_up` is False while it is down."""
+    """One broker that holds the group. `on_answer` is called with every response; `is_up` is False while it is down."""
 
     def __init__(self, limits: GroupLimits, on_answer: Callable[[Answered], None]) -> None:
         self._limits = limits
         self._on_answer = on_answer
         self._shard = self._new_shard(loading=False)
-        #: The log, compacted as it grows: the newest value of each key, in the order of the log.
+        #: The log, compacted as it grows: the newest value of each key, in log order.
         self._log: dict[bytes, tuple[int, bytes | None]] = {}
         self._end = 0
         self._requests: dict[object, GroupRequest] = {}
         self._witness = Witness()
-        #: What the next append meets, None for success.
+        #: Error of the next append, None for success.
         self.next_error: ErrorCode | None = None
         self.is_up = True
-        #: What may only grow: the committed offset of each partition.
+        #: The committed offset of each partition, which may only increase.
         self.committed: dict[int, int] = {}
-        #: Members of the group as it knew them last, also while it is down.
+        #: Members of the group as last known, also while the coordinator is down.
         self.member_ids: frozenset[str] = frozenset()
 
     @property
     def machine(self) -> GroupMachine | None:
-        """The group, None where there is none (or it is not loaded)."""
+        """The group's state machine, None if there is none (or it is not loaded)."""
         return self._shard.machines.get(GROUP_ID)
 
     @property
@@ -65,24 +65,24 @@ class SimulatedCoordinator:
 
     @property
     def joined(self) -> frozenset[str]:
-        """Members that took part in the join of the present generation; a static one that is late did not."""
+        """Members that joined the current generation; a late static member did not."""
         return self._witness.joined
 
     def story(self) -> str:
-        """What led here."""
+        """The latest events."""
         return "no group" if self.machine is None else self.machine.story()
 
-    # -- life
+    # -- life cycle
 
     def crash(self) -> None:
-        """The process is gone, with everything that is not in the log."""
+        """The process ends; everything that is not in the log is lost."""
         self.is_up = False
         self._requests.clear()
         self.next_error = None
         self._shard = self._new_shard(loading=True)
 
     def load(self) -> None:
-        """It is back, and reads its log."""
+        """Restart, and begin to read the log."""
         self.is_up = True
         for key, (offset, value) in sorted(self._log.items(), key=lambda item: item[1][0]):
             record = decode_record(key, value)
@@ -91,14 +91,14 @@ class SimulatedCoordinator:
         self._shard.committed(self._end)
 
     def finish_loading(self, now_ms: int) -> None:
-        """The log is read: members have a fresh session each."""
+        """The log is read: each member gets a new session."""
         self._witness.loaded(now_ms)
         for step in self._shard.loaded(now_ms):
             self._carry_out(step, now_ms)
 
     @property
     def is_loading(self) -> bool:
-        """Whether it is up and does not know its groups yet."""
+        """Whether it is up but has not loaded its groups yet."""
         return self._shard.loading
 
     def _new_shard(self, *, loading: bool) -> GroupShard:
@@ -106,10 +106,10 @@ class SimulatedCoordinator:
         shard.loading = loading
         return shard
 
-    # -- work
+    # -- requests
 
     def take(self, request: Request, now_ms: int) -> None:
-        """A request has come."""
+        """Handle a request."""
         if isinstance(request, LookUpCoordinator):
             self._on_answer(Answered(request, ErrorResult(ErrorCode.NONE)))
             return
@@ -124,15 +124,15 @@ class SimulatedCoordinator:
         self.submit(request, now_ms)
 
     def submit(self, event: GroupEvent, now_ms: int) -> None:
-        """Something that nobody waits for an answer to, too."""
+        """Handle any event, including those without a response."""
         self._carry_out(self._shard.handle(event, now_ms), now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` wants to be called."""
+        """When `expire` must be called."""
         return None if self.is_loading else self._shard.next_deadline_ms()
 
     def expire(self, now_ms: int) -> None:
-        """Let everything that is due happen."""
+        """Handle all passed deadlines."""
         while not self.is_loading and (step := self._shard.expire(now_ms)) is not None:
             self._carry_out(step, now_ms)
 
@@ -175,7 +175,7 @@ class SimulatedCoordinator:
         self._seen(lambda: self._witness.logged(record, now_ms))
 
     def _seen(self, see: Callable[[], None]) -> None:
-        """Let the witness see something; what it finds wrong is told with the story."""
+        """Run a check of the witness; a violation is raised with the latest events."""
         try:
             see()
         except Wrong as wrong:

@@ -1,8 +1,8 @@
-"""A consumer group in the simulator: members, their connections, a coordinator, and everything that may happen to them.
+"""A consumer group in the simulator: members, their connections, a coordinator, and all events that can happen to them.
 
-Messages take their time; requests and answers are lost with their connection; what was sent before on it may still
-arrive. A request that a member sends again may so be taken twice. A member's messages keep their order, as on TCP.
-Who decides what happens when is somebody else: chance (`group_churn`), or a script (`coordinator_design`).
+Messages have a latency; requests and responses are lost with their connection, but messages sent earlier on it may
+still arrive. So a retried request may be handled twice. A member's messages stay in order, as on TCP. The events are
+chosen elsewhere: at random (`group_churn`), or by a script (`coordinator_design`).
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from ottla.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What messages meet on their way: how long they take (milliseconds, from, to), and the chance to be lost."""
+    """Network conditions: latency (milliseconds, from, to), and the probability of loss."""
 
     delay_ms: tuple[int, int] = (1, 40)
     loss: float = 0.0
-    #: How many times as long the messages of the slowest possible member take as those of the fastest.
+    #: Latency factor of the slowest possible member, relative to the fastest.
     slowest: float = 1.0
 
     def slowness(self, member: str) -> float:
-        """How many times as long the messages of this member take; by its name, so the same in every run and design."""
+        """The latency factor of this member; computed from its name, so the same in every run and design."""
         return float(self.slowest ** random.Random(member).random())
 
 
 def errors_of(result: Result) -> Iterable[ErrorCode]:
-    """The error codes in an answer."""
+    """The error codes in a response."""
     return result.errors if isinstance(result, CommitResult) else (result.error,)
 
 
 @dataclass(eq=False)
 class MemberPlace:
-    """A member and its connection. `link` counts the connections that it has had."""
+    """A member and its connection. `link` counts its connections so far."""
 
     member: SimulatedConsumer
     slowness: float = 1.0
     link: int = 0
     is_frozen: bool = False
     is_cut: bool = False
-    #: What it will see when it goes on.
+    #: Messages and timers deferred until it continues.
     held: list[Callable[[], None]] = field(default_factory=list)
     last_arrival_ms: int = 0
     last_answer_ms: int = 0
@@ -60,7 +60,9 @@ class MemberPlace:
 
 
 class GroupStage:
-    """The stage. What happens on it is in its methods, from `start_member` to `grow`; call `step` for what follows."""
+    """The simulated group and its environment. Events are its methods, from `start_member` to `grow`; call `step` for
+    their effects.
+    """
 
     def __init__(
         self,
@@ -76,13 +78,13 @@ class GroupStage:
         self.coordinator = SimulatedCoordinator(limits, self._answered)
         self.partitions = partitions
         self.timetable = Timetable()
-        #: Those that live.
+        #: The live members.
         self.places: dict[SimulatedConsumer, MemberPlace] = {}
-        #: How often each error was answered.
+        #: Number of responses with each error.
         self.answers: Counter[str] = Counter()
-        #: How many requests of each kind have come to the coordinator.
+        #: Number of requests of each kind that have reached the coordinator.
         self.requests: Counter[str] = Counter()
-        #: How many of each kind were lost, or their answers: the member does not know what became of them.
+        #: Number of requests of each kind that were lost, or their responses: the member does not know the result.
         self.unanswered: Counter[str] = Counter()
         #: Whether messages can be lost.
         self.is_stormy = True
@@ -91,7 +93,7 @@ class GroupStage:
         self._chance = chance
         self._times = times
         self._listener = listener(self.coordinator)
-        #: Who asked, over which of its connections.
+        #: The sender of each request, and which of its connections it used.
         self._asked: dict[int, tuple[Request, MemberPlace, int]] = {}
         self._numbers = 0
         self._expiry_at_ms: int | None = None
@@ -102,11 +104,11 @@ class GroupStage:
         return self.timetable.now_ms
 
     def is_settled(self) -> bool:
-        """Whether everybody is a member of one stable generation, and every partition has one owner."""
+        """Whether all are members of one stable generation, and every partition has one owner."""
         return not self.unsettled()
 
     def unsettled(self) -> str:
-        """Why the group is not at rest, in words; empty where it is."""
+        """Why the group is not at rest, as text; empty if it is."""
         machine = self.coordinator.machine
         if machine is None or machine.state is not GroupState.STABLE:
             return "it is not stable"
@@ -121,15 +123,15 @@ class GroupStage:
         return ""
 
     def step(self) -> None:
-        """One message, one deadline, or one call of whoever directs. Raises Wrong where something must not be."""
+        """One message, one deadline, or one scheduled event. Raises Wrong if an invariant is violated."""
         if not self.timetable.step():
             raise Wrong(f"nothing will ever happen any more\n{self.coordinator.story()}")
         self.steps += 1
 
-    # -- what happens to it
+    # -- events
 
     def start_member(self, group_instance_id: str | None = None, name: str | None = None) -> MemberPlace:
-        """A member begins, called `name` (or by its number)."""
+        """Start a member, called `name` (or by its number)."""
         self._numbers += 1
         member = SimulatedConsumer(
             name or f"m{self._numbers}",
@@ -147,7 +149,7 @@ class GroupStage:
         return place
 
     def end_member(self, place: MemberPlace, *, leaves: bool) -> None:
-        """A member leaves, or dies; a frozen one, or one that is cut off, can only die."""
+        """A member leaves or crashes; one that is frozen or cut off can only crash."""
         if leaves and not place.is_frozen and not place.is_cut:
             place.member.leave()
             self._pump(place)
@@ -157,27 +159,27 @@ class GroupStage:
         del self.places[place.member]
 
     def freeze(self, place: MemberPlace, for_ms: int) -> None:
-        """The process stands still for a while, as in a long pause of its garbage collector."""
+        """Pause the process for a while, as by a long garbage collection."""
         if not place.is_frozen:
             place.is_frozen = True
             self.timetable.at(self.now_ms + for_ms, partial(self.thaw, place))
 
     def thaw(self, place: MemberPlace) -> None:
-        """The process goes on; what came for it meanwhile is there."""
+        """Resume the process; it handles what arrived meanwhile."""
         place.is_frozen = False
         held, place.held = place.held, []
         for call in held:
             call()
 
     def cut(self, place: MemberPlace, for_ms: int) -> None:
-        """The coordinator cannot be reached from the member for a while; the member goes on."""
+        """Cut the member off from the coordinator for a while; the process continues."""
         if not place.is_cut:
             place.is_cut = True
             self._break(place)
             self.timetable.at(self.now_ms + for_ms, partial(setattr, place, "is_cut", False))
 
     def crash(self, down_ms: int, loading_ms: int) -> None:
-        """The coordinator's process is gone, is back after a while, and then takes a while to read its log."""
+        """Crash the coordinator; it restarts after a while, and then takes a while to load its log."""
         if not self.coordinator.is_up or self.coordinator.is_loading:
             return
         self.coordinator.crash()
@@ -210,7 +212,7 @@ class GroupStage:
     # -- messages
 
     def _pump(self, place: MemberPlace) -> None:
-        """Send what the member wants to send, and be there when it wants to be woken."""
+        """Send the member's requests, and schedule its next wake-up."""
         member = place.member
         for request in member.outbox:
             self._send(place, request)
@@ -235,7 +237,7 @@ class GroupStage:
             self._pump(place)
 
     def _is_away(self, place: MemberPlace, later: Callable[[], None]) -> bool:
-        """Whether the member sees nothing now: it is gone, or frozen, and then `later` happens."""
+        """Whether the member handles nothing now: it is dead, or frozen, and then `later` is deferred."""
         if place.member not in self.places:
             return True
         if place.is_frozen:
@@ -298,7 +300,7 @@ class GroupStage:
             self._break(place)
 
     def _break(self, place: MemberPlace) -> None:
-        """The connection is gone; the member learns of it a little later."""
+        """Break the connection; the member notices a little later."""
         place.link += 1
         self.timetable.at(self.now_ms + self._delay_ms(place), partial(self._disconnected, place))
 
@@ -308,7 +310,7 @@ class GroupStage:
         place.member.disconnected(self.now_ms)
         self._pump(place)
 
-    # -- the coordinator's time
+    # -- the coordinator's timers
 
     def _set_expiry(self) -> None:
         due_ms = self.coordinator.next_deadline_ms()

@@ -1,6 +1,7 @@
-"""The client's group requests as the coordinator's events, and its results as the client's responses: no bytes between.
+"""Conversion of the client's group requests to the coordinator's events, and of its results to responses, without
+encoding.
 
-What the handlers do of it in a broker (`broker.handlers`) for all versions is done here for the newest.
+The handlers of a broker (`broker.handlers`) do this for all versions; here it is done for the newest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ HOST = "127.0.0.1"
 
 
 def event_of(request: GroupRequest, token: object, client_id: str, new_id: str) -> events.GroupRequest:
-    """A request as it comes to the coordinator; `new_id` is random, used if the member gets an id."""
+    """The coordinator's event for a request; `new_id` is random, used if the member gets an id."""
     if isinstance(request, JoinGroupRequest):
         return events.JoinGroup(
             token,
@@ -54,7 +55,7 @@ def event_of(request: GroupRequest, token: object, client_id: str, new_id: str) 
 
 
 def response_of(result: events.Result) -> GroupResponse:
-    """An answer as it comes to the client."""
+    """The client's response for a result."""
     if isinstance(result, events.JoinResult):
         return JoinGroupResponse(
             error_code=result.error,

@@ -1,8 +1,8 @@
-"""A network in memory on virtual time: hosts by name, connections whose bytes arrive after a seeded while, in order.
+"""An in-memory network in virtual time: hosts by name, connections that deliver bytes in order after a seeded latency.
 
 A server gets sockets that its event loop watches (`VirtualTimeLoop` watches them instead of a system's selector), a
-client an `env.outgoing.Network`. What one end sends is with the other after `latency_ms`; there is no loss, a
-connection that is closed ends at the other side after what was sent before.
+client an `env.outgoing.Network`. Sent bytes arrive after `latency_ms`; there is no loss, and a closed connection ends
+at the other side after the bytes sent before.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ottla.env.outgoing import SYSTEM_BUFFER_BYTES, Part, Receiver, UnknownHostE
 from ottla.sim.virtual_loop import VirtualTimeLoop
 
 SEND_BUFFER_BYTES = 256 * 1024
-"""Bytes that one end of a connection may have on their way before it has to wait."""
+"""Bytes in flight that one end of a connection may have before it has to wait."""
 FIRST_FREE_PORT = 32_768
 FIRST_CLIENT_PORT = 50_000
 REFUSED = "connection refused"
 
 
 class Arrival(NamedTuple):
-    """A piece of bytes that has reached the other end of a connection; an empty one is the connection's end."""
+    """A chunk of bytes that has arrived at the other end of a connection; an empty one is the end of the connection."""
 
     at_s: float
     source: str
@@ -35,7 +35,7 @@ class Arrival(NamedTuple):
 
 
 class SimulatedNetwork:
-    """All hosts; `latency_ms` is drawn from, for each piece of bytes. Each host has its view of it: see `host`."""
+    """All hosts; a latency is drawn from `latency_ms` for each chunk. Each host has its own view: see `host`."""
 
     def __init__(self, loop: VirtualTimeLoop, seed: int, latency_ms: tuple[float, float] = (0.1, 2.0)) -> None:
         self.loop = loop
@@ -44,20 +44,20 @@ class SimulatedNetwork:
         self._hosts: set[str] = set()
         self.listening: dict[tuple[str, int], SimulatedListeningSocket] = {}
         self._next_port = FIRST_CLIENT_PORT
-        #: What has arrived: when (seconds), from which host to which, and the bytes; None: nobody wants to know.
+        #: All arrivals: when (seconds), from which host to which, and the bytes; None: not recorded.
         self.history: list[Arrival] | None = None
 
     def host(self, name: str) -> SimulatedHost:
-        """What a process on this host has of the network."""
+        """The network as seen by a process on this host."""
         self._hosts.add(name)
         return SimulatedHost(self, name)
 
     def knows(self, name: str) -> bool:
-        """Whether there is such a host."""
+        """Whether a host of this name exists."""
         return name in self._hosts
 
     def latency_s(self) -> float:
-        """How long the next piece of bytes takes."""
+        """The latency of the next chunk."""
         return self._chance.uniform(*self._latency_ms) / 1000
 
     def client_port(self) -> int:
@@ -131,7 +131,7 @@ class SimulatedHost:
 
 
 class SimulatedListeningSocket:
-    """A port with connections that wait to be accepted; `env.network.ListeningSocket`."""
+    """A listening port with its backlog; `env.network.ListeningSocket`."""
 
     def __init__(self, network: SimulatedNetwork, host: str, port: int) -> None:
         self._network = network
@@ -142,7 +142,7 @@ class SimulatedListeningSocket:
         network.listening[host, port] = self
 
     def offer(self, socket: SimulatedSocket) -> None:
-        """A client has connected."""
+        """Add a client's connection to the backlog."""
         self._waiting.append(socket)
 
     def accept(self) -> SimulatedSocket | None:
@@ -150,7 +150,7 @@ class SimulatedListeningSocket:
         return self._waiting.popleft() if self._waiting else None
 
     def close(self) -> None:
-        """See `ListeningSocket.close`; connections that nobody accepted are refused."""
+        """See `ListeningSocket.close`; connections in the backlog are refused."""
         self._network.listening.pop((self.host, self.port), None)
         while self._waiting:
             self._waiting.popleft().close()
@@ -158,7 +158,7 @@ class SimulatedListeningSocket:
 
 
 class _Pipe:
-    """One direction of a connection, from one host to another: pieces arrive in order, each after its latency.
+    """One direction of a connection, from one host to another: chunks arrive in order, each after its latency.
 
     `port` is the client's.
     """
@@ -170,10 +170,10 @@ class _Pipe:
         self.in_flight_bytes = 0
 
     def send(self, data: bytes, arrived: _End) -> None:
-        """Have `arrived.take(data)` called when the piece is there; an empty one is the end."""
+        """Call `arrived.take(data)` when the chunk arrives; an empty one is the end."""
         loop = self._network.loop
         self.in_flight_bytes += len(data)
-        # What arrives in one moment keeps its order: the loop's heap of timers does not.
+        # Chunks due at the same moment must stay in order, which the loop's timer heap does not guarantee.
         self._last_arrival_s = max(loop.time() + self._network.latency_s(), self._last_arrival_s + 1e-9)
         loop.call_at(self._last_arrival_s, self._deliver, data, arrived)
 
@@ -186,10 +186,10 @@ class _Pipe:
 
 
 class _End:
-    """Where a pipe ends."""
+    """The receiving end of a pipe."""
 
     def take(self, data: bytes) -> None:
-        """Bytes have come; none at all: the other side has closed."""
+        """Handle received bytes; none at all: the other side has closed."""
         raise NotImplementedError
 
 
@@ -262,7 +262,7 @@ class SimulatedSocket(_End):
 
 
 class SimulatedStream(_End):
-    """The client's end of a connection: `env.outgoing.Stream`. It takes whatever is written at once."""
+    """The client's end of a connection: `env.outgoing.Stream`. Writes are never blocked."""
 
     def __init__(self, network: SimulatedNetwork, receiver: Receiver, peer: tuple[str, int]) -> None:
         self._network = network
@@ -274,7 +274,7 @@ class SimulatedStream(_End):
         self.unsent_bytes = 0
 
     def attach(self, socket: SimulatedSocket) -> None:
-        """The other end."""
+        """Connect it to the other end."""
         self._socket = socket
         self._pipe = _Pipe(self._network, socket.peer_host, self.peer[0], socket.peer_port)
 

@@ -1,4 +1,4 @@
-"""Who owns which partition, by the members' own accounts; finds two owners at once."""
+"""Partition ownership as reported by the members; detects two owners at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ottla.sim.witness import Wrong
 class Ownership:
     """The rebalance listener of all members.
 
-    Members that the coordinator has put out of the group may still believe that they own something, until they hear of
-    it (their commits are refused): they are not counted. Nor are static members whose place was kept while they did not
-    join. `member_ids` tells who is in the group and took part in the join of its generation.
+    Members that the coordinator has removed may still believe that they own partitions, until they are notified (their
+    commits are refused): they are not counted. Nor are static members whose place was kept while they did not join.
+    `member_ids` returns the members that joined the current generation.
     """
 
     def __init__(self, member_ids: Callable[[], frozenset[str]], story: Callable[[], str]) -> None:
@@ -22,7 +22,7 @@ class Ownership:
         self._owners: dict[int, list[SimulatedConsumer]] = {}
 
     def claimed(self, member: SimulatedConsumer, partitions: Iterable[int]) -> None:
-        """See `OwnershipListener`. Raises Wrong where another member of the group owns one of them."""
+        """See `OwnershipListener`. Raises Wrong if another member of the group owns one of them."""
         present = self._member_ids()
         for partition in partitions:
             owners = self._owners.setdefault(partition, [])

@@ -1,4 +1,4 @@
-"""An asyncio event loop in virtual time: sleeping takes none, and a run is the same each time."""
+"""An asyncio event loop in virtual time: sleeping takes no real time, and runs are deterministic."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ottla.sim.witness import Wrong
 T = TypeVar("T")
 
 FIRST_DESCRIPTOR = 1 << 30
-"""Descriptors of the simulation begin here; the system's own are smaller."""
+"""Simulated descriptors begin here; the system's own are smaller."""
 
 
 class _Readiness(NamedTuple):
-    """What a simulated descriptor is ready for now."""
+    """Current readiness of a simulated descriptor."""
 
     is_readable: Callable[[], bool]
     is_writable: Callable[[], bool]
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Watches simulated descriptors only; while none is ready, the time that it is asked to wait passes at once."""
+    """Watches simulated descriptors only; if none is ready, the timeout passes at once in virtual time."""
 
     def __init__(self) -> None:
         self.passed_s = 0.0
@@ -31,17 +31,17 @@ class _VirtualSelector(selectors.BaseSelector):
         self._keys: dict[int, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Watch a descriptor; the loop's own pipe, which nobody writes to, is never ready."""
+        """Register a descriptor; the loop's own self-pipe, which is never written to, is never ready."""
         key = selectors.SelectorKey(fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data)
         self._keys[key.fd] = key
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Forget it."""
+        """Remove a descriptor."""
         return self._keys.pop(fileobj if isinstance(fileobj, int) else fileobj.fileno())
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; where nothing is, let the time pass. Raises `Wrong` where nothing is left to wait for."""
+        """The ready descriptors; if none is, advance the time. Raises `Wrong` if there is nothing left to wait for."""
         ready = self._ready()
         if ready:
             return ready
@@ -66,12 +66,12 @@ class _VirtualSelector(selectors.BaseSelector):
         return found
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """What is registered."""
+        """The registered descriptors."""
         return self._keys
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Time stands still while anything can be done, and goes on to the next deadline when nothing can."""
+    """Time advances to the next deadline only when nothing can be run."""
 
     def __init__(self) -> None:
         self._virtual = _VirtualSelector()
@@ -88,13 +88,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return round(self._virtual.passed_s * 1000)
 
     def new_descriptor(self, is_readable: Callable[[], bool], is_writable: Callable[[], bool]) -> int:
-        """A descriptor for `add_reader` and `add_writer` that is ready when these say so."""
+        """A descriptor for `add_reader` and `add_writer` whose readiness is given by these functions."""
         self._next_descriptor += 1
         self._virtual.descriptors[self._next_descriptor] = _Readiness(is_readable, is_writable)
         return self._next_descriptor
 
     def drop_descriptor(self, fd: int) -> None:
-        """A descriptor is closed; dropping it twice does nothing."""
+        """Close a descriptor; closing it twice does nothing."""
         self._virtual.descriptors.pop(fd, None)
 
 
@@ -115,6 +115,6 @@ class LoopClock:
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T], loop: VirtualTimeLoop | None = None) -> T:
-    """Run to the end in the loop, or in one of its own, and close it. Tasks that are still there are cancelled."""
+    """Run to the end in the loop, or in a new one, and close it. Remaining tasks are cancelled."""
     with asyncio.Runner(loop_factory=lambda: loop or VirtualTimeLoop()) as runner:
         return runner.run(work)

@@ -1,4 +1,4 @@
-"""What must hold for a group by its log and by the answers that it gave, whatever its machine believes."""
+"""Invariants of a group, checked by its log and its responses, independently of the group state machine."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SIGNS_OF_LIFE = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 class Wrong(AssertionError):
-    """Something that must never happen has happened; the message tells what, and the group's story."""
+    """An invariant was violated; the message says which, with the group's latest events."""
 
 
 class Witness:
-    """Sees every record and every answer of one group; raises Wrong. Times in milliseconds.
+    """Checks every record and every response of one group; raises Wrong. Times in milliseconds.
 
-    A member counts as silent once its session timeout is over since anything renewed its session: an answer to it, a
-    generation that began, an assignment that was written, a coordinator that loaded the log.
+    A member counts as silent once its session timeout has passed since its session was last renewed: by a response to
+    it, the beginning of a generation, a written assignment, or a coordinator that loaded the log.
     """
 
     def __init__(self) -> None:
-        #: Members that took part in the join of the present generation, by their ids.
+        #: Members that joined the current generation, by their ids.
         self.joined: frozenset[str] = frozenset()
         self._generation = 0
         self._logged_generation = 0
@@ -43,7 +43,7 @@ class Witness:
         self._all_heard_ms = 0
 
     def logged(self, record: LogRecord, now_ms: int) -> None:
-        """A record is in the log."""
+        """Check a record that was appended."""
         if not isinstance(record, GroupRecord):
             return
         if record.value is None:
@@ -69,12 +69,12 @@ class Witness:
         self._all_are_heard(now_ms)
 
     def loaded(self, now_ms: int) -> None:
-        """A coordinator has read the log; a generation that was not in it never was."""
+        """A coordinator has read the log; generations that were not in it are void."""
         self._generation = self._logged_generation
         self._all_are_heard(now_ms)
 
     def answered(self, request: GroupRequest, result: Result, now_ms: int) -> None:
-        """A request is answered."""
+        """Check the response to a request."""
         if isinstance(result, JoinResult) and result.error is ErrorCode.NONE:
             self._join_answered(result, now_ms)
         elif isinstance(request, OffsetCommit) and isinstance(result, CommitResult):

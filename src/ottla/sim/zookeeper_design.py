@@ -29,7 +29,7 @@ from ottla.zkconsumer.partition_info import PartitionTopicInfo
 from ottla.zkconsumer.rebalancer import RebalanceSettings
 
 ADMIN_SESSION = 0
-#: The broker that leads the partitions, and the one that goes and comes.
+#: The broker that leads the partitions, and the one that fails and returns.
 LEADER_ID, OTHER_ID = 0, 1
 OFFSET_RETRIES = 5
 OFFSET_BACKOFF_MS = 1_000
@@ -42,19 +42,19 @@ class ZooKeeperTimes:
     zookeeper_session_timeout_ms: int = 6_000
     rebalance_max_retries: int = 4
     rebalance_backoff_ms: int = 2_000
-    #: Every broker that comes or goes makes the group rebalance (`ottla.watch.brokers=always`).
+    #: Whether every change of brokers makes the group rebalance (`ottla.watch.brokers=always`).
     always_watch_brokers: bool = False
 
 
 class _Queue:
-    """A stream's queue: nothing lies in it."""
+    """A stream's queue, always empty."""
 
     is_full = False
 
 
 @dataclass(eq=False, slots=True)
 class _Fetching:
-    """`FetchControl` of a member that reads a little, and tells which partitions it reads."""
+    """`FetchControl` of a member that simulates reading, and reports which partitions it reads."""
 
     member: str
     consumption: Consumption
@@ -76,7 +76,7 @@ class _Fetching:
 
 
 class _Counted(RebalanceFigures):
-    """Counts the rebalances that ended well, too."""
+    """Also counts successful rebalances."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class ZooKeeperDesign:
         self._partitions = 0
 
     def run(self, script: ChurnScript) -> DesignResult:
-        """Play it to its end."""
+        """Play the script to its end."""
         self._server = SimulatedZooKeeper(
             self._loop, self._chance, self._weather.delay_ms, self._times.zookeeper_session_timeout_ms
         )
@@ -135,7 +135,7 @@ class ZooKeeperDesign:
         for turn in script.turns:
             await self._wait_until(turn.at_ms)
             self._recorder.turn(turn)
-            # What goes on for a while does so beside the turns that follow.
+            # Events with a duration run concurrently with later ones.
             task = asyncio.create_task(self._play(turn, admin))
             later.add(task)
             task.add_done_callback(later.discard)
@@ -169,7 +169,7 @@ class ZooKeeperDesign:
         result.uncertain = self._server.uncertain
         return result
 
-    # Turns
+    # Events
 
     async def _play(self, turn: Turn, admin: SimulatedZk) -> None:
         member = self._members.get(turn.member)

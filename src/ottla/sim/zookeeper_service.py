@@ -1,8 +1,8 @@
-"""ZooKeeper in the simulator: the real tree, sessions in virtual time, and links that may be cut.
+"""ZooKeeper in the simulator: the real znode tree, sessions in virtual time, and connections that can be cut.
 
-A `SimulatedZk` is what one member has of it. It behaves as the client over the wire does (`zk.kazoo_client`): calls
-made without a connection wait for one, reads whose connection is lost are asked again, and a change whose connection is
-lost raises `ConnectionLossError`: nobody knows whether it was made.
+A `SimulatedZk` is the client of one member. It behaves as the client over the wire does (`zk.kazoo_client`): calls
+without a connection wait for one, reads whose connection is lost are retried, and a change whose connection is lost
+raises `ConnectionLossError`: it may or may not have been made.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from ottla.zk.tree import (
 
 T = TypeVar("T")
 
-#: A client says that it lives so often in the time of its session.
+#: Pings that a client sends per session timeout.
 PINGS_PER_SESSION = 3
-#: What arrives in one moment keeps its order; seconds.
+#: Separates messages due at the same moment, so that they stay in order; seconds.
 APART_S = 1e-6
 
 
 class _Watch(NamedTuple):
-    """Whom to tell, in which of its sessions."""
+    """A watcher, and the session in which its watch was set."""
 
     zk: SimulatedZk
     session_id: int
@@ -47,7 +47,7 @@ class _Watch(NamedTuple):
 
 
 class SimulatedZooKeeper:
-    """One server. Counts what it is asked for, and how many watches fire."""
+    """One server. Counts the requests, and the watches that fire."""
 
     def __init__(
         self, loop: VirtualTimeLoop, chance: random.Random, delay_ms: tuple[int, int], session_timeout_ms: int
@@ -59,46 +59,46 @@ class SimulatedZooKeeper:
         self.reads = 0
         self.writes = 0
         self.events = 0
-        #: Changes that clients asked for without learning what became of them.
+        #: Changes requested by clients that never received the result.
         self.uncertain = 0
         self._chance = chance
         self._delay_ms = delay_ms
         self._sessions = 0
 
     def connect(self, slowness: float = 1.0, loss: float = 0.0) -> SimulatedZk:
-        """A new session.
+        """Open a new session.
 
-        Messages of this client take `slowness` times as long; with the chance `loss` one is lost and its connection
-        with it.
+        Messages of this client have `slowness` times the latency; each is lost with the probability `loss`, and its
+        connection with it.
         """
         return SimulatedZk(self, slowness, loss)
 
     def new_session_id(self) -> int:
-        """An id that no session had."""
+        """An unused session id."""
         self._sessions += 1
         return self._sessions
 
     def delay_s(self) -> float:
-        """How long a message takes."""
+        """The latency of a message."""
         return self._chance.randint(*self._delay_ms) / 1000
 
     def is_lost(self, loss: float) -> bool:
-        """Whether a message is lost whose chance for that is `loss`."""
+        """Whether a message with this probability of loss is lost."""
         return loss > 0 and self._chance.random() < loss
 
     def since_ping_s(self) -> float:
-        """How long ago a client last said that it lives, when its link is lost."""
+        """Time since a client's last ping when its connection is lost."""
         return self._chance.random() * self.session_timeout_ms / 1000 / PINGS_PER_SESSION
 
     def execute(self, operations: Sequence[Operation], session_id: int) -> tuple[Result, ...]:
-        """A transaction. Raises `ZkError`."""
+        """Execute a transaction. Raises `ZkError`."""
         self.writes += sum(not isinstance(operation, Check) for operation in operations)
         transaction = self.tree.execute(operations, session_id, self.loop.now_ms)
         self._fire(transaction.events)
         return transaction.results
 
     def end_session(self, session_id: int) -> None:
-        """Its ephemeral nodes and watches go."""
+        """Delete the session's ephemeral nodes and watches."""
         self.watches.drop_if(lambda watch: isinstance(watch, _Watch) and watch.session_id == session_id)
         self._fire(self.tree.expire_session(session_id, self.loop.now_ms).events)
 
@@ -110,7 +110,7 @@ class SimulatedZooKeeper:
 
 
 class SimulatedZk(ByTransactions):
-    """`ZkClient` of one member; `freeze`, `thaw`, `cut` and `mend` are its faults."""
+    """`ZkClient` of one member; `freeze`, `thaw`, `cut` and `mend` simulate faults."""
 
     def __init__(self, server: SimulatedZooKeeper, slowness: float = 1.0, loss: float = 0.0) -> None:
         self._server = server
@@ -119,7 +119,7 @@ class SimulatedZk(ByTransactions):
         self._loop = server.loop
         self._session_id = server.new_session_id()
         self._listeners: list[SessionListener] = []
-        #: Counts the connections; what was sent on an older one is lost.
+        #: Counts the connections; messages sent on an older one are lost.
         self._link = 0
         self._connected = asyncio.Event()
         self._connected.set()
@@ -134,17 +134,17 @@ class SimulatedZk(ByTransactions):
     # Faults
 
     def freeze(self) -> None:
-        """The process stands still: it sends nothing, and sees nothing of what comes."""
+        """Pause the process: it sends nothing, and handles nothing that arrives."""
         self._running.clear()
         self._fall_silent()
 
     async def thaw(self) -> None:
-        """The process goes on; a session that has expired meanwhile is found out after a round trip."""
+        """Resume the process; an expired session is noticed after a round trip."""
         self._running.set()
         await self._return()
 
     def cut(self) -> None:
-        """The connection is lost, and none can be made."""
+        """Cut the connection, and prevent new ones."""
         if self._connected.is_set():
             self._connected.clear()
             self._link += 1
@@ -152,24 +152,24 @@ class SimulatedZk(ByTransactions):
             self._fall_silent()
 
     def _break(self) -> None:
-        """The connection breaks, and is made anew at once."""
+        """Break the connection; a new one is made at once."""
         if self._connected.is_set() and self._running.is_set():
             self.cut()
             self._reconnecting = self._loop.create_task(self._return())
 
     async def mend(self) -> None:
-        """There is a connection again."""
+        """Restore the connection."""
         await self._return()
 
     def die(self) -> None:
-        """The process is gone; the server hears nothing any more."""
+        """End the process; the server receives nothing more from it."""
         self._is_over = True
         self._link += 1
         self._held.clear()
         self._fall_silent()
 
     async def sleep(self, delay_s: float) -> None:
-        """For the member: time passes, and nothing more happens while its process stands still."""
+        """Sleep, for the member; longer if its process is paused meanwhile."""
         await asyncio.sleep(delay_s)
         await self._running.wait()
 
@@ -186,7 +186,7 @@ class SimulatedZk(ByTransactions):
     async def _return(self) -> None:
         if not self._running.is_set() or self._is_over:
             return
-        # What it believes is true until the server has answered.
+        # An expired session goes unnoticed until the server has responded.
         await asyncio.sleep(self._delay_s() + self._delay_s())
         if not self._running.is_set() or self._is_over:
             return
@@ -219,7 +219,7 @@ class SimulatedZk(ByTransactions):
         return self._server.delay_s() * self._slowness
 
     def deliver(self, call: Callable[[], object], session_id: int) -> None:
-        """Something is on its way from the server; it comes in order, and not while the process stands still."""
+        """Deliver a message of the server, in order, and not while the process is paused."""
         at_s = max(self._loop.time() + self._delay_s(), self._last_delivered_s + APART_S)
         self._last_delivered_s = at_s
         self._loop.call_at(at_s, self._arrive, call, session_id)
@@ -233,7 +233,7 @@ class SimulatedZk(ByTransactions):
             self._held.append(partial(self._arrive, call, session_id))
 
     async def _ask(self, path: str, work: Callable[[], T], *, again: bool) -> T:
-        """Have the server do something; `again` for what may be asked twice."""
+        """Send a request to the server; `again` if it may be retried."""
         while True:
             await self._running.wait()
             await self._wait_for_connection(path)
@@ -301,7 +301,7 @@ class SimulatedZk(ByTransactions):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """See `ZkClient.create`. Parents are made one by one, as over the wire."""
+        """See `ZkClient.create`. Parents are created one by one, as over the wire."""
         operation = Create(path, data, ephemeral, sequential)
         try:
             (made,) = await self.multi([operation])
