@@ -22,7 +22,7 @@ _MAX_INT32: Final = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class RecordWish:
-    """Which batches and records are shown, and how. Offsets: the first, and the one after the last."""
+    """Which batches and records to show, and how. Offsets: the first, and the one after the last."""
 
     records: bool = False
     from_offset: int = 0
@@ -33,7 +33,7 @@ class RecordWish:
     decoder: Decoder = Decoder.NONE
 
     def wants(self, record: Record) -> bool:
-        """Whether a record is among those asked for."""
+        """Whether a record is selected."""
         if record.offset < self.from_offset or (self.until_offset is not None and record.offset >= self.until_offset):
             return False
         return self.key is None or record.key == self.key
@@ -53,7 +53,7 @@ def log_rows(walker: LogWalker, wish: RecordWish) -> Iterator[Row]:
 
 
 def damage_row(damaged: DamagedRange) -> Row:
-    """What is known of bytes that are not an intact batch."""
+    """The fields of a damaged range."""
     row: Row = {"type": "damage", "position": damaged.position, "size": damaged.length, "reason": damaged.reason}
     header = damaged.header
     if isinstance(header, BatchHeader):
@@ -94,7 +94,7 @@ def _batch_rows(walker: LogWalker, batch: LogBatch, wish: RecordWish) -> Iterato
 
 
 def batch_row(batch: LogBatch) -> Row:
-    """The head of a batch. Fields that its format does not have are left out."""
+    """The header of a batch. Fields that its format does not have are left out."""
     header = batch.header
     row: Row = {"type": "batch", "base_offset": batch.base_offset, "last_offset": batch.last_offset}
     if isinstance(header, BatchHeader):

@@ -1,6 +1,6 @@
-"""What `ottla log dump` shows: any file or folder as rows of named fields, in order, a few at a time.
+"""Implementation of `ottla log dump`: any file or directory as rows of named fields, in order, a few at a time.
 
-The first field of a row is `type`. What cannot be read comes as rows of type `damage`, in its place.
+The first field of a row is `type`. Unreadable parts are shown as rows of type `damage`, in their place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.storage.transaction_index import TXN_ENTRY
 
 @dataclass(frozen=True, slots=True)
 class DumpWish:
-    """What is to be shown. `everything`: of folders all files, not just the logs; `topic`, `partition`: only those."""
+    """What to show. `everything`: all files of directories, not just the logs; `topic`, `partition`: only those."""
 
     records: RecordWish = field(default_factory=RecordWish)
     decoder: Decoder = Decoder.AUTO
@@ -44,16 +44,16 @@ class DumpWish:
 
     @property
     def narrowed(self) -> bool:
-        """Whether certain partitions are meant."""
+        """Whether certain partitions are selected."""
         return self.topic is not None or self.partition is not None
 
     def wants(self, folder: PartitionFolder) -> bool:
-        """Whether a partition is meant."""
+        """Whether a partition is selected."""
         return folder.is_among(self.topic, self.partition)
 
 
 def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
-    """The rows of a file or folder. Raises DiskError, NothingThere."""
+    """The rows of a file or directory. Raises DiskError, NothingThere."""
     if not disk.is_dir(path):
         yield from file_rows(path, wish)
         return
@@ -70,7 +70,7 @@ def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
 
 
 def file_rows(path: str, wish: DumpWish) -> Iterator[Row]:
-    """The rows of one file, after one that names it. Raises DiskError."""
+    """The rows of one file, after one with its name. Raises DiskError."""
     name = read_name(base_name(path))
     with ReadableFile(path) as file:
         row: Row = {"type": "file", "path": path, "kind": str(name.kind), "size": file.size}
@@ -108,7 +108,7 @@ def _partition_rows(folder: PartitionFolder, wish: DumpWish) -> Iterator[Row]:
 
 
 def _unless_gone(path: str, wish: DumpWish) -> Iterator[Row]:
-    """The rows of a file of a folder in use, whose broker may have removed it since it was listed."""
+    """The rows of a file of a log directory in use; none if the broker has removed it since it was listed."""
     try:
         yield from file_rows(path, wish)
     except DiskError as error:

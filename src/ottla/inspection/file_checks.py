@@ -22,7 +22,7 @@ from ottla.storage.checkpoints import (
 from ottla.storage.leader_epochs import decode_leader_epochs
 from ottla.storage.snapshot_format import SnapshotProblem, decode_snapshot
 
-#: What follows where a checkpoint cannot be read.
+#: The consequence of an unreadable checkpoint.
 _WITHOUT = {
     RECOVERY_POINT_FILE: "brokers take it for empty and check all logs from the beginning when they start",
     LOG_START_FILE: "brokers take it for empty: records that were deleted by DeleteRecords may appear again",
@@ -33,7 +33,9 @@ _ZOOKEEPER_VERSION, _KRAFT_VERSION = "0", "1"
 
 
 def check_snapshot(path: str, offset: int | None, end_offset: int) -> Iterator[Finding]:
-    """A snapshot of producers taken at `offset` of a log that ends at `end_offset` (-1 where unknown). DiskError."""
+    """Check a producer snapshot taken at `offset` of a log that ends at `end_offset` (-1 if unknown). Raises
+    DiskError.
+    """
     aside = Remedy(RemedyKind.ASIDE, path)
     meaning = "brokers make the producers' state anew from the log"
     try:
@@ -54,7 +56,7 @@ def check_snapshot(path: str, offset: int | None, end_offset: int) -> Iterator[F
 
 
 def check_epochs(path: str) -> tuple[list[tuple[int, int]], Finding | None]:
-    """The entries of `leader-epoch-checkpoint`, none where it is damaged. DiskError."""
+    """The entries of `leader-epoch-checkpoint`, none if it is damaged. Raises DiskError."""
     try:
         with ReadableFile(path) as file:
             return decode_leader_epochs(read_whole(file), path).entries, None
@@ -65,7 +67,7 @@ def check_epochs(path: str) -> tuple[list[tuple[int, int]], Finding | None]:
 
 
 def check_partition_metadata(path: str) -> tuple[UUID | None, Finding | None]:
-    """The topic id in `partition.metadata`, None where it is damaged. DiskError."""
+    """The topic id in `partition.metadata`, None if it is damaged. Raises DiskError."""
     try:
         with ReadableFile(path) as file:
             return decode_partition_metadata(read_whole(file), path), None
@@ -76,14 +78,14 @@ def check_partition_metadata(path: str) -> tuple[UUID | None, Finding | None]:
 
 
 def with_topic_id(finding: Finding, topic_id: UUID) -> Finding:
-    """The finding of a damaged `partition.metadata`, once another partition of the topic told the id."""
+    """The finding of a damaged `partition.metadata`, completed with the id from another partition of the topic."""
     remedy = Remedy(RemedyKind.REPLACE, finding.path, content=encode_partition_metadata(topic_id))
     meaning = "the topic's other partitions have the id"
     return Finding(Severity.DAMAGE, finding.kind, finding.path, finding.message, meaning, remedy=remedy)
 
 
 def check_offsets(path: str, name: str) -> tuple[dict[TopicPartitionKey, int], Finding | None]:
-    """The offsets of a checkpoint of a log folder, none where it is damaged. DiskError."""
+    """The offsets of a checkpoint of a log directory, none if it is damaged. Raises DiskError."""
     try:
         with ReadableFile(path) as file:
             offsets = decode_offsets(read_whole(file), path)
@@ -101,7 +103,7 @@ def check_offsets(path: str, name: str) -> tuple[dict[TopicPartitionKey, int], F
 def check_ends(
     path: str, name: str, offsets: Mapping[TopicPartitionKey, int], ends: Mapping[TopicPartitionKey, int]
 ) -> Iterator[Finding]:
-    """Offsets that lie beyond the ends of their logs: what was there once is gone."""
+    """Report offsets that lie beyond the ends of their logs: records are lost, or the checkpoint is damaged."""
     for key, offset in offsets.items():
         end = ends.get(key)
         if end is None:
@@ -114,7 +116,7 @@ def check_ends(
 
 
 def check_meta(path: str) -> Iterator[Finding]:
-    """`meta.properties`, of a broker with ZooKeeper or of a KRaft node. DiskError."""
+    """Check `meta.properties`, of a broker with ZooKeeper or of a KRaft node. Raises DiskError."""
     meaning = "brokers refuse to start on the folder; only somebody who knows the cluster's id can write it anew"
     try:
         with ReadableFile(path) as file:

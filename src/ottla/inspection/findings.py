@@ -11,38 +11,38 @@ from ottla.inspection.walk import Patch
 class Severity(StrEnum):
     """How bad a finding is."""
 
-    #: Something is lost or would be read wrong.
+    #: Data is lost or would be read incorrectly.
     DAMAGE = "damage"
-    #: Nothing is lost, but something is not as it should be; brokers repair it themselves when they start.
+    #: Nothing is lost, but a file is inconsistent; brokers repair it themselves when they start.
     WARNING = "warning"
-    #: Worth knowing.
+    #: For information.
     NOTICE = "notice"
 
 
 class RemedyKind(StrEnum):
-    """What a repair does about a finding."""
+    """How a finding is repaired."""
 
-    #: Write the right bytes in place.
+    #: Write the correct bytes in place.
     PATCH = "patch"
-    #: Take a damaged range out of a log file and keep it beside it.
+    #: Take a damaged range out of a log file and save it beside it.
     CUT = "cut"
-    #: Make the indexes of a segment anew from its log file.
+    #: Rebuild the indexes of a segment from its log file.
     INDEXES = "rebuild indexes"
-    #: Make the leader epochs anew from the logs.
+    #: Rebuild the leader epochs from the logs.
     EPOCHS = "rebuild leader epochs"
-    #: Keep the entries of a checkpoint that can be read.
+    #: Keep the readable entries of a checkpoint.
     SALVAGE = "keep what can be read"
-    #: Rename the file, so that brokers make it anew from what else there is.
+    #: Rename the file, so that brokers recreate it from other data.
     ASIDE = "move aside"
-    #: Write the file as it must have been.
+    #: Write the file with its original contents, which are known.
     REPLACE = "write anew"
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """The repair of a finding. `position` and `length` are of a range of `path`, `content` is for REPLACE.
+    """The repair of a finding. `position` and `length` define a range of `path`, `content` is for REPLACE.
 
-    `keep`: whether what a CUT takes out is worth to be kept.
+    `keep`: whether the range taken out by a CUT should be saved.
     """
 
     kind: RemedyKind
@@ -56,11 +56,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """One finding.
 
-    `message` says what is wrong, `meaning` what follows from it. `position` and `length` are of a range of the file,
-    -1 where the file as a whole is meant. `first_offset` and `last_offset` are those of the records concerned, None
-    where there are none; only `last_offset` is None where everything from the first on is.
+    `message` says what is wrong, `meaning` the consequence. `position` and `length` define a range of the file, -1 for
+    the whole file. `first_offset` and `last_offset` are those of the affected records, None if there are none; if only
+    `last_offset` is None, everything from the first on is affected.
     """
 
     severity: Severity
@@ -77,7 +77,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Tally:
-    """What a check went over, for the last line of its report."""
+    """Counts of what was checked, for the last line of the report."""
 
     partitions: int = 0
     files: int = 0

@@ -1,4 +1,4 @@
-"""What lies where: log folders, partitions' folders, segments. Only names are read here, never a content."""
+"""Contents of log directories: partition directories, segments. Only names are read here, never file contents."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PASSING_FOLDERS: Final = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 
 
 class NothingThere(ValueError):
-    """A path holds nothing of Kafka's; the message says what was looked for."""
+    """A path holds no Kafka data; the message says what was expected."""
 
 
 @dataclass(slots=True)
 class PartitionFolder:
-    """The folder of a partition. `names` are all of its files; `segments` the base offsets of its log files."""
+    """A partition directory. `names` are all of its files; `segments` the base offsets of its log files."""
 
     path: str
     topic: str
@@ -34,7 +34,7 @@ class PartitionFolder:
         return self.topic, self.partition
 
     def is_among(self, topic: str | None, partition: int | None) -> bool:
-        """Whether it is meant where this topic and this partition are; None means any."""
+        """Whether it matches this topic and partition; None matches any."""
         return topic in (None, self.topic) and partition in (None, self.partition)
 
     def file(self, name: str) -> str:
@@ -46,7 +46,7 @@ class PartitionFolder:
         return f"{self.path}/{offset_file_name(base_offset, suffix)}"
 
     def of_kind(self, kind: FileKind) -> list[int]:
-        """The offsets in the names of the files of a kind, those on their way in or out left aside; sorted."""
+        """The offsets in the names of the files of a kind, without files being created or deleted; sorted."""
         return sorted(
             each.offset
             for each in self.names.values()
@@ -56,7 +56,9 @@ class PartitionFolder:
 
 @dataclass(slots=True)
 class LogDirectory:
-    """A folder of `log.dirs`: its partitions, and the names of its own files and of folders that are passing."""
+    """A log directory (`log.dirs`): its partitions, and the names of its own files and of directories being moved or
+    deleted.
+    """
 
     path: str
     partitions: list[PartitionFolder] = field(default_factory=list)
@@ -70,19 +72,19 @@ def base_name(path: str) -> str:
 
 
 def folder_of(path: str) -> str:
-    """The folder that a file lies in."""
+    """The directory of a file."""
     before, slash, _ = path.rstrip("/").rpartition("/")
     return (before or "/") if slash else "."
 
 
 def topic_of(path: str) -> str | None:
-    """The topic that a file in a partition's folder belongs to, None where the folder is none."""
+    """The topic of a file in a partition directory, None in any other directory."""
     key = parse_partition_folder(base_name(folder_of(path)))
     return None if key is None else key[0]
 
 
 def look(disk: Disk, path: str) -> LogDirectory | PartitionFolder:
-    """What a folder is. Raises DiskError, NothingThere."""
+    """Identify a directory. Raises DiskError, NothingThere."""
     names = disk.listdir(path)
     key = parse_partition_folder(base_name(path))
     kinds = {name: read_name(name) for name in names}
@@ -113,7 +115,7 @@ def _listed(disk: Disk, path: str) -> list[str]:
         return disk.listdir(path)
     except DiskError as error:
         if error.missing:
-            return []  # it was deleted meanwhile
+            return []  # deleted meanwhile
         raise
 
 

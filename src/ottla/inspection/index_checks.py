@@ -1,7 +1,7 @@
-"""Checks of a segment's indexes against its log, while the log is walked: nothing is kept but the entry that is next.
+"""Checks of a segment's indexes against its log, while the log is read: only the next entry is kept in memory.
 
-An index file gets one finding at most: how many of its entries are wrong, and which is the first. Entries that point
-into a damaged range of the log cannot be judged and are left alone.
+An index file has one finding at most: how many of its entries are wrong, and which is the first. Entries that point
+into a damaged range of the log cannot be checked and are left alone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ottla.records.control import ControlRecordType
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.transaction_index import TXN_ENTRY, TXN_INDEX_VERSION
 
-#: An index is thin where so many times its usual distance lies behind its last entry.
+#: An index is sparse if the distance from its last entry to the end is this many times the usual one.
 _THIN: Final = 4
 _LEAST_DISTANCE: Final = 64 * 1024
-#: So many odd entries are told of where at least so many are exact.
+#: This many inexact entries are reported if at least as many are exact.
 _ODD_ENTRIES: Final = 1
 _EXACT_ENTRIES: Final = 3
 
 
 class IndexedBatch(NamedTuple):
-    """What index checks are told of a batch. `loose`: a compacted part of the log, where entries are less exact."""
+    """The fields of a batch for index checks. `loose`: a compacted part of the log, where entries are less exact."""
 
     position: int
     length: int
@@ -36,29 +36,29 @@ class IndexedBatch(NamedTuple):
 
 
 class TransactionEnd(NamedTuple):
-    """An abort marker, and what its index entry must say: -1 where that is not known."""
+    """An abort marker, and the values for its index entry: -1 if unknown."""
 
     producer_id: int
     offset: int
     first_offset: int
     last_stable_offset: int
-    #: Whether compaction may have taken the first batches of this transaction, or of others that were open.
+    #: Whether compaction may have removed the first batches of this transaction, or of others that were open.
     compacted: bool
 
     def began_at(self, offset: int) -> bool:
-        """Whether the transaction may have begun there."""
+        """Whether the transaction may have begun at this offset."""
         return self.first_offset in (-1, offset) or (self.compacted and offset < self.first_offset)
 
     def was_stable_to(self, offset: int) -> bool:
-        """Whether that may have been the last stable offset when it ended."""
+        """Whether this may have been the last stable offset when the transaction ended."""
         return self.last_stable_offset in (-1, offset) or (self.compacted and offset < self.last_stable_offset)
 
 
 class _Faults:
     """Counts the wrong entries of one index file.
 
-    Odd entries do no harm, and brokers that append several batches at once make many of them; a single one among
-    others that are exact is told of.
+    Inexact entries are harmless, and brokers that append several batches at once create many of them; a single one
+    among exact ones is reported.
     """
 
     def __init__(self, file: ReadableFile, entry_size: int) -> None:
@@ -74,22 +74,22 @@ class _Faults:
             self.add(file.size - left, f"{left} bytes at the end are no entry of {entry_size} bytes")
 
     def add(self, position: int, reason: str) -> None:
-        """An entry is wrong."""
+        """Count a wrong entry."""
         self._count += 1
         if self._first is None or position < self._first[0]:
             self._first = (position, reason)
 
     def exact(self) -> None:
-        """An entry is exactly what is expected."""
+        """Count an exact entry."""
         self._exact += 1
 
     def odd(self, position: int, reason: str) -> None:
-        """An entry is not what is expected, but not wrong."""
+        """Count an entry that is inexact, but not wrong."""
         if len(self._odd) <= _ODD_ENTRIES:
             self._odd.append((position, reason))
 
     def finding(self, meaning: str) -> Finding | None:
-        """What to tell of the file."""
+        """The finding for the file."""
         if self._first is None:
             return self._odd_one() if len(self._odd) == _ODD_ENTRIES and self._exact >= _EXACT_ENTRIES else None
         position, reason = self._first
@@ -108,9 +108,10 @@ class _Faults:
 
 
 class OffsetIndexCheck:
-    """Each entry must point to where a batch begins, and name the last offset of one that begins there or soon after.
+    """Each entry must point to the start of a batch, and name the last offset of a batch that begins there or soon
+    after.
 
-    (A broker that appends several batches at once makes one entry for them: the position of the first, the last offset
+    (A broker that appends several batches at once adds one entry for them: the position of the first, the last offset
     of the last.)
     """
 
@@ -124,7 +125,7 @@ class OffsetIndexCheck:
         self._distance = 0
 
     def _growing(self, file: ReadableFile, base_offset: int) -> Iterator[tuple[int, int, int]]:
-        """(place in the index, offset, position) of the entries that are in order."""
+        """(position in the index, offset, log position) of the entries that are in order."""
         end = first_of_zero_tail(file, OFFSET_ENTRY.size) * OFFSET_ENTRY.size
         last = (-1, -1)
         for place, (relative, position) in entries(file, OFFSET_ENTRY):
@@ -139,7 +140,7 @@ class OffsetIndexCheck:
             yield place, base_offset + relative, position
 
     def batch(self, batch: IndexedBatch) -> None:
-        """The next intact batch of the log."""
+        """Process the next intact batch of the log."""
         self._close(batch)
         while self._next is not None and self._next[2] <= batch.position:
             place, offset, position = self._next
@@ -157,7 +158,7 @@ class OffsetIndexCheck:
         self._last_offset = batch.last_offset
 
     def _close(self, batch: IndexedBatch) -> None:
-        """Look whether an entry meant several batches of which this may be the last."""
+        """Check whether an entry covers several batches of which this may be the last."""
         if self._open is None:
             return
         place, offset = self._open
@@ -170,7 +171,7 @@ class OffsetIndexCheck:
             self._faults.odd(place, f"the entry of offset {offset} does not point to the batch that ends with it")
 
     def skip(self, position: int, length: int) -> None:
-        """A range of the log is damaged."""
+        """Skip a damaged range of the log."""
         self._open = None
         while self._next is not None and self._next[2] < position + length:
             if self._next[2] < position:
@@ -178,7 +179,7 @@ class OffsetIndexCheck:
             self._next = next(self._entries, None)
 
     def finish(self, end: int, growing: bool) -> Finding | None:
-        """The log ended; `growing` says that somebody may have appended since."""
+        """Finish at the end of the log; `growing` says that a broker may have appended since."""
         if self._open is not None and not growing:
             self._faults.add(self._open[0], f"the entry of offset {self._open[1]}: no batch ends with that offset")
         while self._next is not None:
@@ -205,7 +206,7 @@ class TimeIndexCheck:
         self._largest = -1
 
     def _growing(self, file: ReadableFile, base_offset: int) -> Iterator[tuple[int, int, int]]:
-        """(place in the index, timestamp, offset) of the entries that are in order."""
+        """(position in the index, timestamp, offset) of the entries that are in order."""
         end = first_of_zero_tail(file, TIME_ENTRY.size) * TIME_ENTRY.size
         last: tuple[int, int] | None = None
         for place, (timestamp, relative) in entries(file, TIME_ENTRY):
@@ -219,7 +220,7 @@ class TimeIndexCheck:
             yield place, timestamp, base_offset + relative
 
     def batch(self, batch: IndexedBatch) -> None:
-        """The next intact batch of the log."""
+        """Process the next intact batch of the log."""
         self._largest = max(self._largest, batch.max_timestamp)
         while self._next is not None and self._next[2] <= batch.last_offset:
             place, timestamp, offset = self._next
@@ -234,13 +235,13 @@ class TimeIndexCheck:
                 self._faults.odd(place, f"entry {timestamp} of offset {offset}: its batch ends at {batch.last_offset}")
 
     def skip(self, last_offset: int) -> None:
-        """Records up to `last_offset` are damaged."""
+        """Skip damaged records up to `last_offset`."""
         while self._next is not None and self._next[2] <= last_offset:
             self._largest = max(self._largest, self._next[1])
             self._next = next(self._entries, None)
 
     def finish(self, growing: bool) -> Finding | None:
-        """The log ended."""
+        """Finish at the end of the log."""
         while self._next is not None:
             place, timestamp, offset = self._next
             if not growing:
@@ -250,7 +251,7 @@ class TimeIndexCheck:
 
 
 class TxnIndexCheck:
-    """Each entry must belong to an abort marker in the segment, and each marker that ends a transaction needs one."""
+    """Each entry must match an abort marker in the segment, and each marker that ends a transaction needs an entry."""
 
     def __init__(self, file: ReadableFile | None, path: str) -> None:
         self.path = path
@@ -275,7 +276,9 @@ class TxnIndexCheck:
             self._faults.add(place, reason)
 
     def marker(self, kind: ControlRecordType, end: TransactionEnd | None, offset: int, loose: bool) -> None:
-        """A marker at `offset`; `end` says what is known of the transaction that it aborts, None for other kinds."""
+        """Process a marker at `offset`; `end` has the known data of the transaction that it aborts, None for other
+        kinds.
+        """
         while self._next is not None and self._next[1].last_offset < offset:
             if not loose:
                 self._fault(self._next[0], f"no transaction was aborted at offset {self._next[1].last_offset}")
@@ -297,7 +300,7 @@ class TxnIndexCheck:
             self._fault(place, reason)
 
     def finish(self, growing: bool, loose: bool) -> Finding | None:
-        """The segment ended."""
+        """Finish at the end of the segment."""
         while self._next is not None:
             place, entry = self._next
             if not growing and not loose:

@@ -36,7 +36,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _VERSION: Final = struct.Struct(">h")
 
-#: What the numbers of key versions above 2 stand for: records of the newer group protocols.
+#: Meaning of the key versions above 2: records of the newer group protocols.
 _OTHER_KEYS: Final = {
     3: "ConsumerGroupMetadata",
     4: "ConsumerGroupPartitionMetadata",
@@ -58,7 +58,7 @@ _TRANSACTION_STATES: Final = (
 
 
 class Decoder(StrEnum):
-    """How keys and values of a topic's records are read."""
+    """How keys and values of a topic's records are decoded."""
 
     AUTO = "auto"
     NONE = "none"
@@ -75,20 +75,20 @@ _BY_TOPIC: Final = {
 
 
 def decoder_for(topic: str | None) -> Decoder:
-    """The decoder of the topic's own format, NONE for topics of users."""
+    """The decoder of the topic's own format, NONE for user topics."""
     return _BY_TOPIC.get(topic or "", Decoder.NONE)
 
 
 @message(versions=(0, 0))
 class TransactionLogKey(Message):
-    """Which transactional id."""
+    """The transactional id."""
 
     transactional_id: str = field(STRING)
 
 
 @wire_struct
 class TransactionPartitions(Struct):
-    """Partitions of a topic that take part."""
+    """Partitions of a topic in the transaction."""
 
     topic: str = field(STRING)
     partition_ids: list[int] = field(array(INT32))
@@ -108,7 +108,7 @@ class TransactionLogValue(Message):
 
 
 def decode_internal(decoder: Decoder, key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """The fields of a record; only `problem` where it cannot be read."""
+    """The fields of a record; only `problem` if it cannot be decoded."""
     try:
         return _DECODERS[decoder](key, value)
     except (MalformedRecord, WireError, struct.error, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What the files of log folders are, told by their names; the names are Kafka's."""
+"""The kinds of files in log directories, by their names, which are Kafka's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FileKind(StrEnum):
     PARTITION_METADATA = "partition-metadata"
     CLEAN_SHUTDOWN = "clean-shutdown"
     LOCK = "lock"
-    #: Ottla's own: topics and settings, in a format that the broker checks when it starts.
+    #: Ottla's own: coordination metadata, in a format that the broker checks when it starts.
     COORDINATION = "coordination-data"
     UNKNOWN = "unknown"
 
@@ -71,12 +71,14 @@ _BY_NAME: Final = {
     "ottla-tree.snapshot": FileKind.COORDINATION,
     "ottla-tree.marker": FileKind.COORDINATION,
 }
-#: Ends of names of files on their way in or out, which hold what the name before them says.
+#: Suffixes of files being created or deleted; the kind is that of the name before the suffix.
 _PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 
 
 class FileName(NamedTuple):
-    """What a name says: the kind, the offset in it (None without), and the suffix of a file in passing, or ""."""
+    """A parsed file name: the kind, the offset in it (None if there is none), and the suffix of a file being created or
+    deleted, or "".
+    """
 
     kind: FileKind
     offset: int | None
@@ -84,7 +86,7 @@ class FileName(NamedTuple):
 
 
 def read_name(name: str) -> FileName:
-    """What the file of this name should be."""
+    """Parse a file name."""
     passing = ""
     for suffix in _PASSING:
         if name.endswith(suffix):
@@ -95,6 +97,6 @@ def read_name(name: str) -> FileName:
     stem, dot, end = name.rpartition(".")
     kind = _BY_SUFFIX.get(dot + end, FileKind.UNKNOWN)
     if kind is FileKind.UNKNOWN or not (stem.isascii() and stem.isdigit() and len(stem) == _DIGITS):
-        # Other programs keep segments under other names; they are known by their suffix still.
+        # Other programs store segments under other names; they are identified by their suffix.
         return FileName(kind, None, passing)
     return FileName(kind, int(stem), passing)

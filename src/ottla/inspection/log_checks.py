@@ -1,8 +1,8 @@
-"""Checks of a partition's log: each batch, its records, and how the batches follow each other over all segments.
+"""Checks of a partition's log: each batch, its records, and the sequence of batches over all segments.
 
-Base offset and leader epoch of a batch lie outside its checksum. Whether they are right is told by the neighbours: in
-a log that was never compacted offsets go on without a gap, and the epochs are those of the checkpoint. So each batch
-is held back until some behind it are known.
+Base offset and leader epoch of a batch are not covered by its checksum. They are checked against the neighbours: in a
+log that was never compacted offsets have no gaps, and the epochs are those of the checkpoint. So each batch is held
+back until some batches behind it have been read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.records.message_set import MessageHeader
 from ottla.records.record import Record
 from ottla.storage.segment import MAX_RELATIVE_OFFSET
 
-#: How many batches behind one are asked whether its offsets can be right, where they contradict each other.
+#: Number of following batches that are compared when the offsets of batches contradict each other.
 WITNESSES: Final = 8
 _OFFSET: Final = struct.Struct(">q")
 _WRONG_OFFSET: Final = "offset"
@@ -41,7 +41,7 @@ _EPOCH: Final = struct.Struct(">i")
 
 @dataclass(slots=True)
 class LogFacts:
-    """What is known of a log before it is read. `compacted_below`: up to where gaps between offsets are in order.
+    """What is known of a log before it is read. `compacted_below`: gaps between offsets below it are valid.
 
     `epochs` are (epoch, first offset) of the checkpoint. `in_use` says that a broker may be writing.
     """
@@ -52,7 +52,7 @@ class LogFacts:
     with_records: bool = True
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in force at an offset, by the checkpoint; -1 where it does not say."""
+        """The leader epoch at an offset, by the checkpoint; -1 if it has none."""
         for epoch, start in reversed(self.epochs):
             if start <= offset:
                 return epoch
@@ -61,7 +61,7 @@ class LogFacts:
 
 @dataclass(slots=True)
 class _Met:
-    """A batch or a damaged range, in its segment. `first` is the first offset, None where it is not known."""
+    """A batch or a damaged range, in its segment. `first` is the first offset, None if unknown."""
 
     path: str
     segment: int
@@ -75,7 +75,7 @@ class _Met:
 
 @dataclass(slots=True)
 class SegmentFiles:
-    """The open files of a segment; None where there is none."""
+    """The open files of a segment; None for a missing one."""
 
     base_offset: int
     log: ReadableFile
@@ -83,40 +83,40 @@ class SegmentFiles:
     time_index: ReadableFile | None
     txn_index: ReadableFile | None
     txn_path: str
-    #: The base offset of the segment behind, None of the last.
+    #: The base offset of the next segment, None for the last.
     following: int | None
-    #: Whether a repair took damaged bytes out of the log file.
+    #: Whether a repair has taken damaged bytes out of the log file.
     repaired: bool = False
 
 
 class LogCheck:
-    """The check of one log, segment by segment in order. State is small: a batch, and the open transactions."""
+    """The check of one log, segment by segment in order. It keeps little state: a batch, and the open transactions."""
 
     def __init__(self, facts: LogFacts, tally: Tally) -> None:
         self._facts = facts
         self._tally = tally
-        #: The offset that the next batch should begin with; None where that is not known.
+        #: The expected first offset of the next batch; None if unknown.
         self._expected: int | None = None
         self._end = -1
         self._compacted = False
         self._epoch = -1
-        #: Where the log first contradicts the checkpoint of leader epochs: offset, and the epoch there.
+        #: Where the log first contradicts the leader epoch checkpoint: offset, and the epoch there.
         self.epochs_contradicted: tuple[int, int] | None = None
         self._transactions: dict[int, int] = {}
         self._knows_all_transactions = False
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last record that was met, -1 where none was."""
+        """The offset after the last record read, -1 if there is none."""
         return self._end
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch of the last batch, -1 where none had one."""
+        """The leader epoch of the last batch, -1 if none had one."""
         return self._epoch
 
     def segment(self, files: SegmentFiles) -> Iterator[Finding]:
-        """What is wrong with a segment. Raises DiskError."""
+        """Check a segment. Raises DiskError."""
         if self._expected is None and self._end < 0:
             self._expected = files.base_offset
             self._knows_all_transactions = files.base_offset == 0
@@ -142,7 +142,7 @@ class LogCheck:
             if isinstance(item, LogBatch):
                 self._tally.batches += 1
                 self._read_records(walker, item, met)
-                item.data = None  # several are held back, and their bytes are not needed any more
+                item.data = None  # several are held back, and their bytes are no longer needed
             yield met
 
     def _read_records(self, walker: LogWalker, batch: LogBatch, met: _Met) -> None:
@@ -168,7 +168,7 @@ class LogCheck:
         elif isinstance(header, BatchHeader):
             met.problem = _misplaced(header, records)
 
-    # -- a batch and what comes behind it
+    # -- a batch and those behind it
 
     def _judge(self, met: _Met, ahead: deque[_Met], files: SegmentFiles, checks: _IndexChecks) -> Iterator[Finding]:
         following = ahead[0] if ahead else None
@@ -234,7 +234,7 @@ class LogCheck:
         return Finding(Severity.DAMAGE, kind, met.path, item.reason, meaning, position, length, first, last, remedy)
 
     def _lost(self, item: DamagedRange, following: _Met | None, files: SegmentFiles) -> tuple[int | None, int | None]:
-        """First and last offset of what a damaged range held."""
+        """First and last offset lost with a damaged range."""
         first = self._expected if self._expected is not None else (self._end if self._end >= 0 else None)
         last = self._lost_until(item, following, files)
         if last is not None and first is not None and last < first:
@@ -262,11 +262,10 @@ class LogCheck:
         )
 
     def _offset_fault(self, met: _Met, batch: LogBatch, ahead: deque[_Met], files: SegmentFiles) -> Finding | None:
-        """What is wrong with the first offset of a batch.
+        """Check the first offset of a batch.
 
-        Where the neighbours leave one possibility, the finding says what it should be. Where offsets contradict each
-        other, the batch is wrong that does not follow from what came before it, or that more of those behind it speak
-        against than for.
+        If the neighbours allow only one value, the finding names it. If offsets contradict each other, that batch is
+        wrong which does not continue the ones before it, or which more of the following ones contradict than confirm.
         """
         first, expected = met.first, self._expected
         if first is None or first == expected:
@@ -300,26 +299,27 @@ class LogCheck:
     def _right_offset(
         self, met: _Met, batch: LogBatch, ahead: deque[_Met], files: SegmentFiles, contradicted: bool
     ) -> int | None:
-        """What the first offset of a batch must be, None where the neighbours do not tell, or it is right."""
+        """The correct first offset of a batch, None if the neighbours do not determine it, or it is correct."""
         behind = ahead[0].first if ahead else files.following
         if not isinstance(batch.header, BatchHeader) or met.first is None:
             return None
         if behind is None:
-            # The last batch of a log: there is nothing behind that could contradict what comes next.
+            # The last batch of a log: no batch behind it could contradict the expected offset.
             last_one = contradicted and not ahead and self._expected is not None and not self._loose(self._expected)
             return self._expected if last_one else None
         right = behind - (met.last - met.first + 1)
         if right == self._expected:
             return right
-        # The one before tells nothing, or there is a gap: the one behind tells, if it is not itself contradicted.
+        # The batch before does not determine it, or there is a gap: the next one does, if it is not contradicted
+        # itself.
         sure = not ahead or (len(ahead) > 1 and ahead[1].first == ahead[0].last + 1)
         known = self._expected if self._expected is not None else max(self._end, 0)
         return right if contradicted and sure and right >= known and not self._loose(behind) else None
 
     def _epoch_fault(self, met: _Met, batch: LogBatch, following: _Met | None) -> Finding | None:
-        """What is wrong with the leader epoch of a batch.
+        """Check the leader epoch of a batch.
 
-        One that differs from both neighbours is damaged; where a neighbour has it too, it is the checkpoint that errs.
+        One that differs from both neighbours is damaged; if a neighbour has it too, the checkpoint is wrong.
         """
         epoch, before = batch.leader_epoch, self._epoch
         if batch.magic < 2 or epoch < 0 or met.first is None:
@@ -332,7 +332,7 @@ class LogCheck:
         if epoch == right or right < 0:
             return None
         if known < 0 and beside != before:
-            return None  # without a checkpoint all that is known is that epochs rise
+            return None  # without a checkpoint it is only known that epochs increase
         if not alone:
             self.epochs_contradicted = self.epochs_contradicted or (met.first, epoch)
             return None
@@ -345,17 +345,18 @@ class LogCheck:
         return Finding(Severity.DAMAGE, "epoch", met.path, message, meaning, *span, met.first, met.last, remedy)
 
     def _loose(self, offset: int) -> bool:
-        """Whether gaps up to `offset` are in order, as the log was compacted there."""
+        """Whether gaps up to `offset` are valid, as the log was compacted there."""
         return self._compacted or offset < self._facts.compacted_below
 
     def _transaction(self, met: _Met, batch: LogBatch, checks: _IndexChecks, loose: bool) -> None:
-        """Keep count of open transactions, and tell the transaction index of markers."""
+        """Track open transactions, and pass markers to the check of the transaction index."""
         header = batch.header
         if not isinstance(header, BatchHeader) or not header.is_transactional:
             return
         producer, first = header.producer_id, met.first if met.first is not None else batch.base_offset
         if not header.is_control:
-            # A head that compaction left keeps a producer's sequence; the marker of its transaction may be gone.
+            # An empty batch left by compaction keeps a producer's sequence; its transaction's marker may have been
+            # removed.
             if header.records_count:
                 self._transactions.setdefault(producer, first)
             return
@@ -382,21 +383,21 @@ class _IndexChecks:
         self.transactions = TxnIndexCheck(files.txn_index, files.txn_path)
 
     def batch(self, batch: IndexedBatch) -> None:
-        """The next intact batch."""
+        """Process the next intact batch."""
         if self._offsets is not None:
             self._offsets.batch(batch)
         if self._times is not None:
             self._times.batch(batch)
 
     def skip(self, position: int, length: int, last_offset: int | None) -> None:
-        """A range of the log that is damaged, and held offsets up to `last_offset`, as far as that is known."""
+        """Skip a damaged range of the log, which held offsets up to `last_offset`, if known."""
         if self._offsets is not None:
             self._offsets.skip(position, length)
         if self._times is not None and last_offset is not None:
             self._times.skip(last_offset)
 
     def finish(self, end: int, growing: bool, loose: bool) -> Iterator[Finding]:
-        """The segment ended."""
+        """Finish at the end of the segment."""
         found = [
             None if self._offsets is None else self._offsets.finish(end, growing),
             None if self._times is None else self._times.finish(growing),
@@ -406,10 +407,10 @@ class _IndexChecks:
 
 
 def _spoken_against(met: _Met, ahead: deque[_Met], end: int, ceiling: int | None) -> bool:
-    """Whether batches behind this one, which does not follow from what came before, contradict its offsets.
+    """Whether later batches contradict the offsets of this one, which does not continue the ones before it.
 
-    They do if one of them does that has a neighbour to confirm it, where this one has none; else if most of them do; a
-    single one, if it is nearer to `end`, up to where the log is known. Batches that lie before `end` are wrong
+    They do if a contradicting one is confirmed by a neighbour and this one is not; else if most of them contradict it;
+    a single one, if it is nearer to `end`, the end of the part that is known. Batches that lie before `end` are wrong
     themselves and do not count. `ceiling` is the next segment's first offset.
     """
     first = met.first
@@ -430,7 +431,7 @@ def _first(met: _Met) -> int:
 
 
 def _confirmed(group: list[_Met], number: int) -> bool:
-    """Whether the batch beside one goes on, or leads up to it, without a gap."""
+    """Whether an adjacent batch continues it, or is continued by it, without a gap."""
     met = group[number]
     before = number > 0 and group[number - 1].first is not None and group[number - 1].last + 1 == met.first
     behind = number + 1 < len(group) and group[number + 1].first == met.last + 1
@@ -438,7 +439,7 @@ def _confirmed(group: list[_Met], number: int) -> bool:
 
 
 def _misplaced(header: BatchHeader, records: list[Record]) -> str:
-    """What is wrong with the offsets of the records of a batch, "" where nothing is."""
+    """What is wrong with the offsets of the records of a batch, "" if nothing."""
     last = header.base_offset - 1
     for record in records:
         if not last < record.offset <= header.last_offset:

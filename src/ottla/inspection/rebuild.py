@@ -1,7 +1,7 @@
-"""Makes files of a partition anew: a log file without its damaged ranges, indexes and leader epochs from the logs.
+"""Rebuilding files of a partition: a log file without its damaged ranges, indexes and leader epochs from the logs.
 
-What is written replaces the old file at once, so that a crash leaves either. Indexes that belong to the old log file go
-before the new one comes: brokers make missing indexes anew, but believe those that are there.
+New files replace the old ones atomically, so that a crash leaves either. Indexes of the old log file are removed before
+the new one is in place: brokers rebuild missing indexes, but trust existing ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Range = tuple[int, int]
 
 
 def kept_name(disk: Disk, path: str) -> str:
-    """A name beside `path` that no file has yet, for what is taken out of it."""
+    """An unused name beside `path`, for saving what is taken out of it."""
     name, number = path + DAMAGED_SUFFIX, 1
     while disk.exists(name):
         number += 1
@@ -46,9 +46,9 @@ def kept_name(disk: Disk, path: str) -> str:
 def rewrite_log(
     disk: Disk, folder: PartitionFolder, base_offset: int, cuts: Sequence[Range], patches: Sequence[Patch], keep: bool
 ) -> None:
-    """Write a log file without the `cuts` (position, length) and with the `patches`; the old bytes are kept beside it.
+    """Write a log file without the `cuts` (position, length) and with the `patches`; the old bytes are saved beside it.
 
-    Where nothing is left of a segment that is not the last, its file goes. Raises DiskError.
+    If nothing is left of a segment that is not the last, its file is removed. Raises DiskError.
     """
     path = folder.segment_file(base_offset, LOG_SUFFIX)
     removed = [*cuts, *((each.position, len(each.data)) for each in patches)] if keep else []
@@ -82,7 +82,7 @@ def _complement(cuts: Sequence[Range], size: int) -> list[Range]:
 def _copy(
     disk: Disk, source: ReadableFile, ranges: Sequence[Range], target: str, patches: Sequence[Patch] = ()
 ) -> None:
-    """Write the ranges of a file, one behind the other, into a new one, and force it to the disk."""
+    """Copy the ranges of a file, in order, into a new one, and sync it."""
     file = disk.open(target, create=True)
     try:
         file.truncate(0)
@@ -104,7 +104,7 @@ def _patch(piece: bytearray, position: int, patch: Patch) -> None:
 
 
 class _NewIndex:
-    """An index that is written piece by piece."""
+    """An index that is written incrementally."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -114,7 +114,7 @@ class _NewIndex:
         self.entries = 0
 
     def add(self, entry: bytes) -> None:
-        """One more entry."""
+        """Add an entry."""
         self.entries += 1
         self._pending += entry
         if len(self._pending) >= _SPILL_BYTES:
@@ -128,7 +128,7 @@ class _NewIndex:
         self._pending = bytearray()
 
     def finish(self, needed: bool = True) -> None:
-        """Put it in place of the old one; one without entries that is not `needed` is not made."""
+        """Replace the old index; an index without entries that is not `needed` is not created."""
         if not self.entries and not needed:
             self._disk.remove(self._path)
             return
@@ -140,7 +140,7 @@ class _NewIndex:
 
 
 class _SegmentIndexes:
-    """The new offset and time index of a segment, by the rules that brokers follow when they append."""
+    """The new offset and time index of a segment, with entries by the rules of a broker's append."""
 
     def __init__(self, disk: Disk, folder: PartitionFolder, base_offset: int, interval: int) -> None:
         self._base = base_offset
@@ -152,7 +152,7 @@ class _SegmentIndexes:
         self._last_time = -1
 
     def batch(self, batch: LogBatch) -> None:
-        """The next batch; one whose offset cannot be in the segment has no entry."""
+        """Process the next batch; one whose offset cannot be in the segment has no entry."""
         if not 0 <= batch.last_offset - self._base <= MAX_RELATIVE_OFFSET:
             return
         if batch.max_timestamp > self._largest[0]:
@@ -170,7 +170,7 @@ class _SegmentIndexes:
             self._last_time = timestamp
 
     def finish(self) -> None:
-        """The segment ended."""
+        """Finish at the end of the segment."""
         self._add_time()
         self._offsets.finish()
         self._times.finish()
@@ -179,7 +179,7 @@ class _SegmentIndexes:
 def rebuild_from_logs(
     disk: Disk, folder: PartitionFolder, segments: set[int], epochs: bool, interval: int = INDEX_INTERVAL_BYTES
 ) -> None:
-    """Make the indexes of `segments` anew from their logs, and where asked the leader epochs. Raises DiskError."""
+    """Rebuild the indexes of `segments` from their logs, and, if requested, the leader epochs. Raises DiskError."""
     transactions = _Transactions()
     known = LeaderEpochs()
     for base_offset in folder.segments:
@@ -206,7 +206,7 @@ def rebuild_from_logs(
 
 
 def _note_epoch(known: LeaderEpochs, batch: LogBatch) -> None:
-    """Take in the leader epoch of a batch: epochs never fall, so those above it were wrong."""
+    """Register the leader epoch of a batch: epochs never decrease, so higher ones before it were wrong."""
     if batch.leader_epoch < 0:
         return
     while known.latest > batch.leader_epoch:
@@ -216,7 +216,9 @@ def _note_epoch(known: LeaderEpochs, batch: LogBatch) -> None:
 
 
 def _old_entries(disk: Disk, path: str) -> dict[tuple[int, int], AbortedEntry]:
-    """The entries of the index that is replaced, by producer and last offset: it may know where old ones began."""
+    """The entries of the replaced index, by producer and last offset: it may know the first offsets of old
+    transactions.
+    """
     if not disk.exists(path):
         return {}
     try:
@@ -228,14 +230,14 @@ def _old_entries(disk: Disk, path: str) -> dict[tuple[int, int], AbortedEntry]:
 
 
 class _Transactions:
-    """Which transactions are open, as the log is walked."""
+    """The open transactions at the current position in the log."""
 
     def __init__(self) -> None:
         self.old: dict[tuple[int, int], AbortedEntry] = {}
         self._open: dict[int, int] = {}
 
     def batch(self, walker: LogWalker, batch: LogBatch, log_start: int) -> AbortedEntry | None:
-        """The entry that a batch asks for: one that aborts a transaction."""
+        """The entry for a batch, if it aborts a transaction."""
         header = batch.header
         if not isinstance(header, BatchHeader) or not header.is_transactional:
             return None
@@ -253,7 +255,7 @@ class _Transactions:
         last = header.last_offset
         old = self.old.get((producer, last))
         if first < 0:
-            # It began before the log does, or had no records at all.
+            # It began before the log's start, or had no records at all.
             if old is None:
                 return None
             first = old.first_offset if 0 <= old.first_offset <= last else log_start

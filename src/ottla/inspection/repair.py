@@ -1,7 +1,7 @@
-"""What `ottla log repair` does: plans from what a check found, and carries the plan out when told to.
+"""Implementation of `ottla log repair`: makes a plan from the findings of a check, and carries it out if requested.
 
-Nothing is destroyed: bytes taken out of a log, and files that are replaced, stay beside them as `….damaged`. What
-repairs batch headers may bring more to light, so that a repair checks again until nothing is left that it could repair.
+Nothing is destroyed: bytes taken out of a log, and replaced files, are kept beside them as `….damaged`. A repair of
+batch headers may reveal further damage, so a repair checks again until nothing repairable is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROUNDS: Final = 5
 
 
 class FolderInUse(Exception):
-    """A broker is using the folder; the message says which, and what to do."""
+    """A broker is using the log directory; the message says which, and what to do."""
 
 
 @dataclass(slots=True)
@@ -44,12 +44,12 @@ class Plan:
 
     @property
     def beyond_repair(self) -> list[Finding]:
-        """Damage without a remedy: what is lost."""
+        """Damage without a remedy: lost data."""
         return [each for each in self.findings if each.remedy is None and each.severity is Severity.DAMAGE]
 
 
 def make_plan(disk: Disk, path: str, wish: VerifyWish) -> Plan:
-    """Check a folder. Raises DiskError, NothingThere, also for a single file."""
+    """Check a directory. Raises DiskError, and NothingThere, also for a single file."""
     if not disk.is_dir(path):
         raise NothingThere(f"{path}: repair takes a folder, of a partition or of log.dirs: files depend on each other")
     plan = Plan(path, in_use=is_locked_elsewhere(f"{_log_directory(disk, path)}/{LOCK_FILE}"))
@@ -58,7 +58,7 @@ def make_plan(disk: Disk, path: str, wish: VerifyWish) -> Plan:
 
 
 def carry_out(disk: Disk, path: str, wish: VerifyWish, interval: int = INDEX_INTERVAL_BYTES) -> Plan:
-    """Repair what can be repaired, and return what is left. Raises DiskError, NothingThere, FolderInUse."""
+    """Repair what can be repaired, and return the rest. Raises DiskError, NothingThere, FolderInUse."""
     lock = _lock(disk, path)
     try:
         plan = make_plan(disk, path, wish)
@@ -78,7 +78,7 @@ def _log_directory(disk: Disk, path: str) -> str:
 
 
 def _lock(disk: Disk, path: str) -> Lock | None:
-    """Keep brokers away, where the folder belongs to `log.dirs`: one that was copied elsewhere has no lock file."""
+    """Lock the log directory against brokers; a copy outside of `log.dirs` has no lock file and needs none."""
     file = f"{_log_directory(disk, path)}/{LOCK_FILE}"
     if not disk.exists(file):
         return None
@@ -132,7 +132,7 @@ def _keep_copy(disk: Disk, path: str) -> None:
 
 
 def _salvage(disk: Disk, path: str) -> None:
-    """Write a checkpoint of offsets with the lines that can be read."""
+    """Write an offset checkpoint with the readable lines."""
     with ReadableFile(path) as file:
         text = read_whole(file).decode("utf-8", "replace")
     offsets: dict[tuple[str, int], int] = {}

@@ -1,4 +1,4 @@
-"""Reads every kind of file but the log itself, in pieces, as Kafka's formats have them."""
+"""Readers for every kind of file except the log itself, incremental, in Kafka's formats."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from ottla.env.file_reader import ReadableFile
 
-#: Files of text (checkpoints, properties) and snapshots are read whole; larger ones are none.
+#: Text files (checkpoints, properties) and snapshots are read whole; larger files are invalid.
 LARGEST_WHOLE_FILE: Final = 256 * 1024 * 1024
 _PIECE_ENTRIES: Final = 64 * 1024
 
 
 class TooLarge(ValueError):
-    """A file is larger than anything of its kind; the message names it."""
+    """A file is larger than any valid one of its kind; the message names it."""
 
 
 class AbortedEntry(NamedTuple):
@@ -35,7 +35,7 @@ def read_whole(file: ReadableFile) -> bytes:
 
 
 def entries(file: ReadableFile, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Position and fields of each whole entry of a file that holds nothing else. Raises DiskError."""
+    """Position and fields of each complete entry of a file of fixed-size entries. Raises DiskError."""
     position = 0
     while position + entry.size <= file.size:
         piece = file.pread(min(_PIECE_ENTRIES * entry.size, file.size - position), position)
@@ -48,7 +48,7 @@ def entries(file: ReadableFile, entry: struct.Struct) -> Iterator[tuple[int, tup
 
 
 def first_of_zero_tail(file: ReadableFile, entry_size: int) -> int:
-    """How many entries come before those at the end that are nothing but zeros. Raises DiskError."""
+    """The number of entries before the trailing ones that are all zeros. Raises DiskError."""
     end = file.size - file.size % entry_size
     while end > 0:
         start = max(0, end - _PIECE_ENTRIES * entry_size)

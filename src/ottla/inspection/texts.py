@@ -1,4 +1,4 @@
-"""Keys and values as text: what the formats of `ottla log dump` make of bytes."""
+"""Keys and values as text, in the formats of `ottla log dump`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TextFormat(StrEnum):
 
 
 def field_of(name: str, data: bytes | None, wanted: TextFormat) -> tuple[str, Any]:
-    """Name and value of the field that shows `data`: `NAME_hex` where it is not what the format wants."""
+    """Name and value of the field that shows `data`: `NAME_hex` if it is not in the requested format."""
     if data is None:
         return name, None
     if wanted is TextFormat.BASE64:

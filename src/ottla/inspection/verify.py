@@ -1,4 +1,4 @@
-"""What `ottla log verify` does: checks any file or folder, tells what it finds, and goes on to the end."""
+"""Implementation of `ottla log verify`: checks any file or directory to its end, and reports findings."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ from ottla.storage.files import DAMAGED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX,
 from ottla.storage.folder import parse_partition_folder
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
 
-#: How often a partition is checked whose broker changes it meanwhile.
+#: Limit of checks of one partition while its broker changes it.
 ATTEMPTS: Final = 3
 _EVERYTHING: Final = 1 << 63
-#: What a disk says that fails, or a file that is none; all else (permissions, file handles) is a matter of the caller.
+#: Errors of a failing disk, or of a path that is no regular file; all others (permissions, file handles) are the
+#: caller's.
 _DISK_FAILS: Final = frozenset((errno.EIO, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EBADMSG, errno.ENXIO))
 _COMPACTED_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyWish:
-    """What is to be checked: `topic`, `partition`: only those; `records` False: no records, only their checksums.
+    """What to check: `topic`, `partition`: only those; `records` False: only checksums, not the records.
 
-    `compacted` says that gaps between offsets are in order wherever they are.
+    `compacted` says that gaps between offsets are valid anywhere.
     """
 
     topic: str | None = None
@@ -52,16 +53,18 @@ class VerifyWish:
 
     @property
     def narrowed(self) -> bool:
-        """Whether certain partitions are meant."""
+        """Whether certain partitions are selected."""
         return self.topic is not None or self.partition is not None
 
     def wants(self, folder: PartitionFolder) -> bool:
-        """Whether a partition is meant."""
+        """Whether a partition is selected."""
         return folder.is_among(self.topic, self.partition)
 
 
 def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[Finding]:
-    """What is wrong below a path, told as it is found and counted in `tally`. Raises DiskError, NothingThere."""
+    """Check a path, reporting findings as they are found and counting them in `tally`. Raises DiskError,
+    NothingThere.
+    """
     for finding in _Verifier(disk, wish, tally).path(path):
         tally.count(finding)
         yield finding
@@ -69,7 +72,7 @@ def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[Fi
 
 @dataclass(slots=True)
 class _Known:
-    """What the partitions of a log folder told: where their logs end, and the ids of their topics."""
+    """What the partitions of a log directory contain: the ends of their logs, and the ids of their topics."""
 
     ends: dict[TopicPartitionKey, int] = field(default_factory=dict)
     topic_ids: dict[str, UUID] = field(default_factory=dict)
@@ -83,7 +86,7 @@ class _Verifier:
         self._tally = tally
 
     def path(self, path: str) -> Iterator[Finding]:
-        """Whatever the path is."""
+        """Check a path of any kind."""
         if not self._disk.is_dir(path):
             yield from self._file(path)
             return
@@ -99,7 +102,7 @@ class _Verifier:
         else:
             yield from self._directory(found)
 
-    # -- a folder of log.dirs
+    # -- a log directory
 
     def _directory(self, directory: LogDirectory) -> Iterator[Finding]:
         in_use = is_locked_elsewhere(f"{directory.path}/{LOCK_FILE}")
@@ -136,7 +139,7 @@ class _Verifier:
             yield from check_meta(path)
 
     def _cleaned(self, path: str) -> dict[TopicPartitionKey, int]:
-        """Up to where each log was compacted, by the cleaner's checkpoint in a folder."""
+        """How far each log was compacted, by the cleaner checkpoint of a log directory."""
         try:
             return check_offsets(f"{path}/{CLEANER_CHECKPOINT_FILE}", CLEANER_CHECKPOINT_FILE)[0]
         except DiskError:
@@ -160,7 +163,7 @@ class _Verifier:
     def _check_busy_partition(
         self, folder: PartitionFolder, cleaned: dict[TopicPartitionKey, int], known: _Known
     ) -> list[Finding]:
-        # The broker may compact, delete and roll segments meanwhile. What is found wrong counts if nothing did change.
+        # The broker may compact, delete and roll segments meanwhile. Findings count only if nothing has changed.
         for attempt in range(1, ATTEMPTS + 1):
             counted = replace(self._tally)
             before = self._stamp(folder)
@@ -179,7 +182,7 @@ class _Verifier:
         return found
 
     def _stamp(self, folder: PartitionFolder) -> list[tuple[str, int, int]]:
-        """What tells whether segments were replaced or removed: files with sizes and times, but for the active ones."""
+        """Changes whenever segments are replaced or removed: files with sizes and times, without the active ones."""
         active = folder.segments[-1:]
         stamps = []
         for name in self._disk.listdir(folder.path):
@@ -194,7 +197,7 @@ class _Verifier:
         return stamps
 
     def _restore(self, counted: Tally) -> None:
-        """Forget what was counted since."""
+        """Undo the counts made since."""
         for name in ("partitions", "files", "bytes", "batches", "records"):
             setattr(self._tally, name, getattr(counted, name))
 
@@ -235,7 +238,7 @@ class _Verifier:
                 log = stack.enter_context(ReadableFile(folder.segment_file(base_offset, LOG_SUFFIX)))
             except DiskError as error:
                 if error.missing and in_use:
-                    return  # retention has taken it meanwhile
+                    return  # removed by retention meanwhile
                 raise
             files: dict[str, ReadableFile | None] = {}
             for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
@@ -264,7 +267,7 @@ class _Verifier:
             raise
 
     def _others(self, folder: PartitionFolder, end: int, known: _Known) -> Iterator[Finding]:
-        """The files that belong to no segment."""
+        """Check the files that belong to no segment."""
         segments = set(folder.segments)
         for name, what in folder.names.items():
             path = folder.file(name)
@@ -290,7 +293,7 @@ class _Verifier:
 
     @staticmethod
     def _unless_gone(findings: Iterator[Finding]) -> Iterator[Finding]:
-        """The findings of a file that a broker may have removed meanwhile."""
+        """The findings of a file; none if a broker has removed it meanwhile."""
         try:
             yield from findings
         except DiskError as error:
@@ -331,7 +334,7 @@ class _Verifier:
                 raise NothingThere(f"{path}: its name is none of Kafka's, so there is nothing to check it by")
 
     def _log_file(self, path: str, base_offset: int | None) -> Iterator[Finding]:
-        """A log file alone, with the indexes beside it."""
+        """Check a single log file, with the indexes beside it."""
         partition = _partition_of(path)
         facts = self._facts(partition[0], partition, self._cleaned(folder_of(folder_of(path))), in_use=False)
         facts.in_use = is_locked_elsewhere(f"{folder_of(folder_of(path))}/{LOCK_FILE}")
@@ -345,9 +348,9 @@ class _Verifier:
 
 
 def _told_if_unreadable(path: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """The findings of a file in a folder; that the disk does not give it is one of them, and no reason to end.
+    """The findings of a file in a directory; a read error of the disk is one of them, and does not end the check.
 
-    Raises DiskError where it is not the disk that refuses: files that are missing or not ours to read.
+    Raises DiskError for other errors: files that are missing or that we may not read.
     """
     try:
         yield from findings
@@ -366,14 +369,14 @@ _INDEXES: Final = {
 
 
 def _partition_of(path: str) -> TopicPartitionKey:
-    """Topic and partition of a file by its folder's name; an empty topic where it is no partition's."""
+    """Topic and partition of a file by its directory's name; an empty topic if it is not a partition directory."""
     return parse_partition_folder(base_name(folder_of(path))) or ("", -1)
 
 
 def _contradicted(
     folder: PartitionFolder, check: LogCheck, facts: LogFacts, end: int, in_use: bool
 ) -> Iterator[Finding]:
-    """Whether the leader epochs of the checkpoint are those of the log."""
+    """Compare the leader epochs of the checkpoint with those of the log."""
     path = folder.file(LEADER_EPOCH_FILE)
     remedy = Remedy(RemedyKind.EPOCHS, path)
     meaning = "nothing is lost; replicas that compare epochs may cut off too much or too little"

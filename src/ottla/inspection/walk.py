@@ -1,11 +1,11 @@
-"""Walks over the batches of a log file and, unlike a broker, goes on behind damaged places.
+"""Iterates over the batches of a log file and, unlike a broker, continues behind damaged ranges.
 
-Batches of all formats are met as they come. Where one is damaged, the next sound one is looked for: at the end that
-the damaged one claims, else byte by byte. Of the damaged range it is tried whether only its head outside the checksum
-suffered (length, format): then nothing is lost, and what should stand there is known.
+Batches of all formats are read. Behind a damaged one, the next intact one is searched for: at the end given by the
+damaged one's length field, else byte by byte. For a damaged range it is checked whether only the header fields outside
+the checksum (length, format) are wrong: then nothing is lost, and their correct values are known.
 
-Memory: a window of `WINDOW_BYTES`, or one batch where that is larger; the checksum of a batch above `WHOLE_BYTES` is
-computed piece by piece before any of it is kept, so that a wild length costs nothing. Time: the search computes
+Memory: a window of `WINDOW_BYTES`, or one batch if that is larger; the checksum of a batch above `WHOLE_BYTES` is
+computed incrementally before any of it is kept, so that a damaged length costs nothing. Time: the search computes
 checksums over at most `SEARCH_RATIO` times the size of the file.
 """
 
@@ -46,19 +46,19 @@ _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _MESSAGE_CRC_AT: Final = 12
 _MESSAGE_CHECKED_AT: Final = 16
-#: Bytes of the smallest batch or message, by magic.
+#: Size of the smallest batch or message, by magic.
 SMALLEST: Final = (*(LOG_OVERHEAD + size for size in SMALLEST_SIZE), BATCH_OVERHEAD)
-#: Where a batch could begin: an offset below 2^56, a length from 14 to 2^31 - 1, any four bytes, a known format.
+#: Possible start of a batch: an offset below 2^56, a length from 14 to 2^31 - 1, any four bytes, a known format.
 _BEGINNING: Final = re.compile(rb"(?=\x00.{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{3}.{4}[\x00-\x02])", re.DOTALL)
 _BEGINNING_BYTES: Final = MAGIC_AT + 1
 
 
 @dataclass(slots=True)
 class LogBatch:
-    """A batch (or message of an old format) whose bytes are whole and whose checksum is right.
+    """A complete batch (or message of an old format) with a correct checksum.
 
-    `data` is the whole batch, None where it is larger than `WHOLE_BYTES`. Of a message of an old format that wraps
-    others `base_offset` is the last of its offsets, too: the others are known only to who expands it.
+    `data` is the whole batch, None if it is larger than `WHOLE_BYTES`. For a wrapper message of an old format
+    `base_offset` is also its last offset: the others are known only after decompression.
     """
 
     position: int
@@ -83,7 +83,7 @@ class LogBatch:
 
     @property
     def max_timestamp(self) -> int:
-        """Its largest timestamp, -1 without."""
+        """Its largest timestamp, -1 if it has none."""
         return self.header.max_timestamp if isinstance(self.header, BatchHeader) else self.header.timestamp
 
     @property
@@ -93,7 +93,7 @@ class LogBatch:
 
 
 class Patch(NamedTuple):
-    """Bytes that should stand at a position of a file."""
+    """The correct bytes at a position of a file."""
 
     position: int
     data: bytes
@@ -101,10 +101,10 @@ class Patch(NamedTuple):
 
 @dataclass(slots=True)
 class DamagedRange:
-    """Bytes that are no sound batch. `header` is what its beginning claims, None where nothing can be believed.
+    """Bytes that are no intact batch. `header` is what its beginning claims, None if nothing in it is plausible.
 
-    `mending` are the bytes that make it whole again, where that is known for sure. `zeros` says that there is nothing
-    but zeros, `cut_off` that the file ends within what looks like a batch.
+    `mending` are the bytes that repair it, if they are certain. `zeros` says that all bytes are zero, `cut_off` that
+    the file ends within what looks like a batch.
     """
 
     position: int
@@ -119,13 +119,13 @@ class DamagedRange:
 class _Fault(NamedTuple):
     reason: str
     header: BatchHeader | MessageHeader | None = None
-    #: Whether its length may be believed.
+    #: Whether its length is plausible.
     plausible: bool = False
     cut_off: bool = False
 
 
 class LogWalker:
-    """Goes over one log file from `position` to `end` (the file's end when it was opened, where not given)."""
+    """Iterates over one log file from `position` to `end` (by default the file's end when it was opened)."""
 
     def __init__(self, file: ReadableFile, position: int = 0, end: int | None = None) -> None:
         self._file = file
@@ -139,7 +139,7 @@ class LogWalker:
         self._previous = -1
 
     def __iter__(self) -> Iterator[LogBatch | DamagedRange]:
-        """Sound batches and damaged ranges in order; together they cover the file. Raises DiskError."""
+        """Intact batches and damaged ranges in order; together they cover the file. Raises DiskError."""
         position = self._position
         while position < self.end:
             found = self._read(position)
@@ -156,7 +156,7 @@ class LogWalker:
     # -- one batch
 
     def _bytes(self, position: int, length: int) -> memoryview:
-        """The bytes there, fewer at the end of the file only; out of the window where they are in it."""
+        """The bytes there, fewer only at the end of the file; from the window if it contains them."""
         at = position - self._window_at
         if at < 0 or at + length > len(self._window):
             wanted = max(length, min(WINDOW_BYTES, self.end - position))
@@ -164,7 +164,7 @@ class LogWalker:
         return memoryview(self._window)[at : at + length]
 
     def _header(self, position: int) -> BatchHeader | MessageHeader | _Fault:
-        """The head of what begins there, as far as it can be one."""
+        """The header that begins there, as far as it is valid."""
         left = self.end - position
         head = self._bytes(position, min(BATCH_OVERHEAD, left))
         if len(head) < SMALLEST[0]:
@@ -219,13 +219,13 @@ class LogWalker:
         return checksum
 
     def whole(self, batch: LogBatch) -> memoryview:
-        """All bytes of a batch that was met. Raises DiskError."""
+        """All bytes of a batch that was read. Raises DiskError."""
         return batch.data if batch.data is not None else memoryview(self._file.pread(batch.length, batch.position))
 
-    # -- behind a damaged place
+    # -- behind a damaged range
 
     def _next_sound(self, position: int, fault: _Fault) -> int:
-        """Where the next batch begins that can be believed, else the end."""
+        """Where the next plausible batch begins, else the end."""
         if fault.header is not None:
             claimed = position + fault.header.length
             begins = claimed < self.end and (self._is_sound(claimed) or (fault.plausible and self._may_begin(claimed)))
@@ -238,9 +238,9 @@ class LogWalker:
         return not isinstance(header, _Fault) and _plausible(header, self._last_offset)
 
     def _skipped(self, position: int, end: int) -> int:
-        """Where the first sound batch begins that a wrong length skipped, else `end`.
+        """Where the first intact batch begins that a wrong length skipped, else `end`.
 
-        Sound batches follow each other up to `end` at least; those that a record holds end before it.
+        Intact batches follow each other at least up to `end`; those within a record end before it.
         """
         found = self._search(position, end)
         at = found
@@ -251,7 +251,7 @@ class LogWalker:
         return found if at >= end else end
 
     def _search(self, position: int, end: int) -> int:
-        """Where the first sound batch begins from `position` on; `end` where there is none before."""
+        """Where the first intact batch begins from `position` on; `end` if there is none before."""
         while position < end:
             window = self._file.pread(min(WINDOW_BYTES, self.end - position), position)
             if len(window) < _BEGINNING_BYTES:
@@ -297,14 +297,14 @@ class LogWalker:
 
 
 def _plausible(header: BatchHeader | MessageHeader, last_offset: int) -> bool:
-    """Whether a head looks like one that comes behind `last_offset`."""
+    """Whether a header is plausible for a batch behind `last_offset`."""
     if isinstance(header, BatchHeader):
         return header.base_offset > last_offset and header.last_offset_delta >= 0 and header.records_count >= 0
     return header.offset > last_offset
 
 
 def _mend(data: bytes, position: int) -> list[Patch]:
-    """What makes a whole batch of `data`, where only length and format of its head are wrong; empty otherwise."""
+    """The patches that make `data` an intact batch, if only length and format in its header are wrong; else none."""
     view = memoryview(data)
     length = _LENGTH.pack(len(data) - LOG_OVERHEAD)
     patches: list[Patch] = []
