@@ -1,7 +1,7 @@
-"""Evidence of rebalances: what every one of them was for, how long it took, whom it cost what.
+"""Evidence of rebalances: the causes and duration of each, and its effect on each member.
 
 Each rebalance leaves one record in the internal topic `__ottla_rebalances` (key: the group id, value: the JSON below,
-timestamp: when the record was closed). It is closed once every member has its answer to SyncGroup, or when the next
+timestamp: when the record was closed). It is closed once every member has its SyncGroup response, or when the next
 rebalance begins, whichever comes first. All times are milliseconds since the Unix epoch.
 
     version               1; fields may be added without a new version, none change their meaning

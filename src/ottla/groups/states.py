@@ -11,8 +11,8 @@ the membership, and refused alike in every state:
 - join and sync with a protocol type or protocol that the group does not share: `INCONSISTENT_GROUP_PROTOCOL`;
 - offset delete in a group with members that are no consumers: `NON_EMPTY_GROUP`.
 
-A join without member id makes a new member in every state but `DEAD`: from version 4 on it is told the id to join
-again with (`MEMBER_ID_REQUIRED`), a static member and an older version are taken in at once. Offset fetches are
+A join without member id makes a new member in every state but `DEAD`: from version 4 on it gets the id to rejoin
+with (`MEMBER_ID_REQUIRED`), a static member and an older version are added at once. Offset fetches are
 answered in every state with what is committed.
 
 Source: Apache Kafka 3.9, `kafka.coordinator.group.GroupState` and `GroupCoordinator`.
@@ -32,23 +32,23 @@ class GroupState(Enum):
     EMPTY = "Empty"
     """No members. The group stays while it has offsets, or until the next expiry run.
 
-    Join: a new member begins a rebalance, after `group.initial.rebalance.delay.ms`. Sync, heartbeat, leave: nobody is
-    known, `UNKNOWN_MEMBER_ID`. Commit: accepted from whoever names no generation (simple consumers, admin tools).
+    Join: a new member begins a rebalance, after `group.initial.rebalance.delay.ms`. Sync, heartbeat, leave:
+    `UNKNOWN_MEMBER_ID`. Commit: accepted without a generation (simple consumers, admin tools).
     Delete: the group goes with its offsets.
     """
 
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are told to join again, and their joins are parked until all are there, or the join deadline is over.
+    """Members are asked to rejoin, and their joins are parked until all have joined, or the join deadline passes.
 
     Join: parked. Sync: `REBALANCE_IN_PROGRESS`. Heartbeat: `REBALANCE_IN_PROGRESS`, and the session is renewed. Leave:
     the member goes, which may complete the join. Commit: accepted from members of the previous generation, so that
-    they can commit before they give up partitions. Delete: `NON_EMPTY_GROUP`.
+    they can commit before they revoke partitions. Delete: `NON_EMPTY_GROUP`.
     """
 
     COMPLETING_REBALANCE = "CompletingRebalance"
     """The generation has begun and the leader computes the assignment (older name: AwaitingSync).
 
-    Join: a member with unchanged metadata whose answer was lost is answered again at once, the leader with the member
+    Join: a member with unchanged metadata whose response was lost gets it again at once, the leader with the member
     list; changed metadata begins another rebalance. Sync: parked until the leader's has come and is written.
     Heartbeat: no error, and the session is renewed. Leave: another rebalance. Commit: `REBALANCE_IN_PROGRESS`.
     Delete: `NON_EMPTY_GROUP`.
