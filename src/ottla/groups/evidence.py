@@ -272,8 +272,8 @@ class RebalanceRecorder:
         }
 
     def _is_cooperative(self, member: GroupMemberState, protocol_name: str | None) -> bool:
-        """Whether a member is cooperative. Eager members own nothing when they join; one that reports owned partitions
-        keeps them meanwhile.
+        """Whether a member is cooperative: it keeps the partitions that it reports. Eager members own nothing when they
+        join.
         """
         if protocol_name == COOPERATIVE_PROTOCOL:
             return True

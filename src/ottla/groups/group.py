@@ -196,9 +196,7 @@ class Group:
         return None
 
     def _expired_offsets(self, retention_ms: int, now_ms: int) -> list[TopicPartition]:
-        """Expired offsets (KIP-211), from the time when the group became empty or, for topics nobody subscribes to, of
-        the commit.
-        """
+        """Expired offsets (KIP-211): by the time since the group is empty or, without subscribers, since the commit."""
         if self.protocol_type is not None and self.state is GroupState.EMPTY:
             since = self.state_timestamp_ms
             return self.offsets.expired(

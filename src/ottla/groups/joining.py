@@ -130,8 +130,7 @@ class JoinHandling(RebalancingGroup):
     def _static_join_result(
         self, event: JoinGroup, old: GroupMemberState, new: GroupMemberState, present: Sequence[GroupMemberState]
     ) -> JoinResult:
-        """The response with its unchanged place in the group. A leader must not reassign: no other member would be
-        notified.
+        """The response with its unchanged place in the group. A leader must not reassign: nobody would be notified.
 
         From version 9 on the response says so (KIP-814); before, it names the previous member id as the leader.
         """

@@ -30,9 +30,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def metadata_size(metadata: str) -> int:
-    """The size that `offset.metadata.max.bytes` limits: not bytes but UTF-16 units, the length of the string in
-    Java.
-    """
+    """The size limited by `offset.metadata.max.bytes`: not bytes but UTF-16 units, the string's length in Java."""
     return len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-be", "surrogatepass")) // 2
 
 

@@ -33,9 +33,7 @@ _ZOOKEEPER_VERSION, _KRAFT_VERSION = "0", "1"
 
 
 def check_snapshot(path: str, offset: int | None, end_offset: int) -> Iterator[Finding]:
-    """Check a producer snapshot taken at `offset` of a log that ends at `end_offset` (-1 if unknown). Raises
-    DiskError.
-    """
+    """Check a producer snapshot taken at `offset` of a log that ends at `end_offset` (-1 if unknown). DiskError."""
     aside = Remedy(RemedyKind.ASIDE, path)
     meaning = "brokers make the producers' state anew from the log"
     try:

@@ -56,9 +56,7 @@ class PartitionFolder:
 
 @dataclass(slots=True)
 class LogDirectory:
-    """A log directory (`log.dirs`): its partitions, and the names of its own files and of directories being moved or
-    deleted.
-    """
+    """A log directory (`log.dirs`): its partitions, the names of its own files and of directories moved or deleted."""
 
     path: str
     partitions: list[PartitionFolder] = field(default_factory=list)

@@ -108,8 +108,7 @@ class _Faults:
 
 
 class OffsetIndexCheck:
-    """Each entry must point to the start of a batch, and name the last offset of a batch that begins there or soon
-    after.
+    """Each entry must point to the start of a batch, and name the last offset of that batch or one soon after.
 
     (A broker that appends several batches at once adds one entry for them: the position of the first, the last offset
     of the last.)
@@ -276,9 +275,7 @@ class TxnIndexCheck:
             self._faults.add(place, reason)
 
     def marker(self, kind: ControlRecordType, end: TransactionEnd | None, offset: int, loose: bool) -> None:
-        """Process a marker at `offset`; `end` has the known data of the transaction that it aborts, None for other
-        kinds.
-        """
+        """Process a marker at `offset`; `end` describes the transaction that it aborts, None for other kinds."""
         while self._next is not None and self._next[1].last_offset < offset:
             if not loose:
                 self._fault(self._next[0], f"no transaction was aborted at offset {self._next[1].last_offset}")

@@ -76,8 +76,8 @@ _PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX
 
 
 class FileName(NamedTuple):
-    """A parsed file name: the kind, the offset in it (None if there is none), and the suffix of a file being created or
-    deleted, or "".
+    """A parsed file name: kind, offset (None if there is none), and the suffix of a file being created or deleted, or
+    "".
     """
 
     kind: FileKind

@@ -216,9 +216,7 @@ def _note_epoch(known: LeaderEpochs, batch: LogBatch) -> None:
 
 
 def _old_entries(disk: Disk, path: str) -> dict[tuple[int, int], AbortedEntry]:
-    """The entries of the replaced index, by producer and last offset: it may know the first offsets of old
-    transactions.
-    """
+    """The entries of the replaced index, by producer and last offset: it may know where old transactions began."""
     if not disk.exists(path):
         return {}
     try:

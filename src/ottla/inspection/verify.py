@@ -62,9 +62,7 @@ class VerifyWish:
 
 
 def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[Finding]:
-    """Check a path, reporting findings as they are found and counting them in `tally`. Raises DiskError,
-    NothingThere.
-    """
+    """Check a path, reporting findings as they are found and counting them in `tally`. DiskError, NothingThere."""
     for finding in _Verifier(disk, wish, tally).path(path):
         tally.count(finding)
         yield finding

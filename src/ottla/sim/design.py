@@ -17,9 +17,7 @@ CHANGES = ("JoinGroup", "SyncGroup", "LeaveGroup", "Commit")
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Time from an event to the last change that it led to, milliseconds; whether every partition had one reader
-    then.
-    """
+    """Time from an event to its last effect, milliseconds; whether every partition had one reader then."""
 
     turn: Turn
     after_ms: int

@@ -60,8 +60,8 @@ class MemberPlace:
 
 
 class GroupStage:
-    """The simulated group and its environment. Events are its methods, from `start_member` to `grow`; call `step` for
-    their effects.
+    """The simulated group and its environment. Events are its methods (`start_member` to `grow`); `step` runs their
+    effects.
     """
 
     def __init__(

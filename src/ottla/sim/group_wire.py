@@ -1,5 +1,4 @@
-"""Conversion of the client's group requests to the coordinator's events, and of its results to responses, without
-encoding.
+"""Conversion of the client's group requests to coordinator events, and of results to responses, without encoding.
 
 The handlers of a broker (`broker.handlers`) do this for all versions; here it is done for the newest.
 """

@@ -87,7 +87,7 @@ def encode_partition_metadata(topic_id: UUID) -> bytes:
 
 
 def write_partition_metadata(disk: Disk, folder: str, topic_id: UUID) -> str:
-    """Write the topic's id into a partition directory; returns the file's path, which has yet to be synced. Raises
+    """Write the topic's id into a partition directory; returns the path of the file, which is not synced yet.
     DiskError.
     """
     path = f"{folder}/{PARTITION_METADATA_FILE}"

@@ -117,9 +117,7 @@ def _comes_too_late(batch: ScannedBatch, behind: ScannedBatch, next_offset: int)
 
 
 def find_next_batch(file: DiskFile, position: int, end: int, next_offset: int, limit: int, old_format: bool) -> int:
-    """The position of the next intact batch behind the damaged one at `position`; `end` if there is none. Raises
-    DiskError.
-    """
+    """The position of the next intact batch behind the damaged one at `position`; `end` if none. Raises DiskError."""
     boundary = _end_by_length(file, position, end, next_offset, limit)
     stop = end if boundary is None else boundary
     broken: set[int] = set()

@@ -26,9 +26,7 @@ _OF_ONE_PARTITION: Final = frozenset({errno.EINVAL, errno.EOVERFLOW, errno.EISDI
 
 
 class Unreadable(Exception):
-    """A partition directory cannot be opened, though the others of the log directory can; the message names it and the
-    cause.
-    """
+    """A partition directory cannot be opened, though others beside it can; the message names it and the cause."""
 
 
 Loaded = PartitionLog | DiskError | Unreadable | None

@@ -157,7 +157,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a `read_committed` consumer has to stop: start of the oldest open transaction, at most the high
+        """The limit for `read_committed` consumers: start of the oldest open transaction, at most the high
         watermark.
         """
         high_watermark, producers = self.high_watermark, self.producers
@@ -737,9 +737,7 @@ class PartitionLog:
         self.config = config
 
     def prepare_close(self) -> None:
-        """Complete the indexes and write a producer snapshot, so that the next start needs no recovery. Raises
-        DiskError.
-        """
+        """Complete the indexes and write a producer snapshot, so that no recovery is needed. Raises DiskError."""
         is_indexed = self.indexed_end_offset == self.log_end_offset
         if self.flush_needed() or self.producers.end_offset > self.snapshot_offset or not is_indexed:
             active = self._segments.active

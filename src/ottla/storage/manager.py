@@ -225,9 +225,7 @@ class LogManager:
         return refusal
 
     def _find_partitions(self, folder: LogFolder) -> list[tuple[TopicPartitionKey, LogPlace]]:
-        """The logs in a log directory, with their checkpoints; directories whose deletion was interrupted are removed
-        soon.
-        """
+        """The logs in a log directory, with their checkpoints; interrupted deletions are completed soon."""
         now_ms = self._clock.now_ms()
         for note in folder.read_checkpoints():
             self._note(note)
@@ -429,7 +427,7 @@ class LogManager:
     def create(
         self, topic: str, topic_id: UUID | None, partition: int, log_config: LogConfig | None = None
     ) -> PartitionLog:
-        """Create a partition's log in the log directory that holds the fewest, or return the existing one. Raises
+        """Create a partition's log in the log directory that holds the fewest, or return the existing one.
         DiskError.
         """
         key = (topic, partition)
@@ -460,8 +458,9 @@ class LogManager:
         return log
 
     def _make_room(self, folder: LogFolder, topic: str, partition: int) -> None:
-        """Rename a directory with a new partition's name, left because it could not be renamed on deletion: with a
-        second one of that name in another log directory the broker would refuse to start.
+        """Rename a directory with a new partition's name, which could not be renamed on deletion.
+
+        With a second directory of that name in another log directory the broker would refuse to start.
         """
         path = f"{folder.path}/{topic}-{partition}"
         if not self._disk.exists(path):

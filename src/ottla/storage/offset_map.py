@@ -71,8 +71,7 @@ class OffsetMap(Protocol):
         ...
 
     def sieve(self, records: bytes, count: int, base_offset: int, expired: bool) -> Sieved:
-        """Which records to keep: those above `latest_offset` and the newest of each key, but no tombstones if
-        `expired`.
+        """Which records to keep: those above `latest_offset` and the newest of each key; if `expired`, no tombstones.
 
         Raises BatchError.
         """

@@ -109,9 +109,7 @@ class ProducerState:
         return self._entries.get(producer_id)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Start of the oldest transaction that is open, or whose end is not below `high_watermark`; None if there is
-        none.
-        """
+        """Start of the oldest transaction that is open, or whose end is not below `high_watermark`; None if none is."""
         self.settle(high_watermark)
         first = next(iter(self.open_transactions.values()), None)
         for ended in self.unreplicated:
@@ -191,9 +189,7 @@ class ProducerState:
             self.open_transactions[producer_id] = header.base_offset
 
     def end_transaction(self, header: BatchHeader, data: memoryview) -> CompletedTransaction | None:
-        """Register an appended or replayed control batch: it ends the producer's transaction. `data` is the whole
-        batch.
-        """
+        """Register an appended or replayed control batch (`data` is all of it): it ends the producer's transaction."""
         try:
             record = decode_batch(data, header)[0]
             kind = control_record_type(record.key)

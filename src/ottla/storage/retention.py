@@ -13,8 +13,7 @@ MOST_COLD: Final = 1_000
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> list[str]:
-    """Remove segments that are too old, exceed the size limit, or lie below the log's start; returns their renamed
-    files.
+    """Remove segments that are too old, too large in total, or below the log's start; returns their renamed files.
 
     Segments not below the high watermark stay. If the active segment is too old it is rolled first, so that it is never
     deleted itself. Raises DiskError.
@@ -45,8 +44,7 @@ def _deletable(log: PartitionLog) -> list[Segment]:
 
 
 def confirm_expired(log: PartitionLog, now_ms: int) -> None:
-    """Read the timestamps that determine the segments' age, and delete nothing: for callers that must not block on the
-    disk.
+    """Read the timestamps that determine the segments' age, without deleting: for callers that must not block.
 
     Raises DiskError, and ColdRange for all segments that are old by what is known so far.
     """

@@ -196,8 +196,7 @@ class Segment:
         return find_batch(self.log.get(), position, self.size, offset)
 
     def indexed_position(self, offset: int) -> int:
-        """The position of the last indexed batch that begins at or before `offset`; 0 if there is none. Raises
-        DiskError.
+        """The position of the last indexed batch that begins at or before `offset`; 0 if none. Raises DiskError.
 
         An index has no checksum: an entry that does not match the log is skipped in favour of the one before it.
         """
@@ -209,9 +208,7 @@ class Segment:
         return 0
 
     def cut(self, start: int, max_bytes: int) -> Place | None:
-        """The last indexed batch that begins in (`start`, `start + max_bytes`]: a batch boundary at which a read may
-        end.
-        """
+        """The last indexed batch that begins in (`start`, `start + max_bytes`]: a batch boundary to end a read at."""
         number = self.offset_index.floor_of_position(start + max_bytes)
         if number < 0 or self.offset_index.loaded_entry(number)[1] <= start:
             return None

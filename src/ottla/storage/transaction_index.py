@@ -92,8 +92,8 @@ class TransactionIndex:
         return last_offset
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an entry. Raises DiskError if it could not be written; it is kept in memory nevertheless, until a
-        restart.
+        """Add an entry. Raises DiskError if it could not be written; it is kept in memory until a restart
+        nevertheless.
         """
         try:
             self.file.get(create=True).append([transaction.encode()])

@@ -60,8 +60,8 @@ SessionListener: TypeAlias = Callable[[SessionEvent], None]
 
 
 class ConnectionLossError(ZkError):
-    """There is no connection to ZooKeeper, or it was lost before the response arrived: a change may or may not have
-    been made.
+    """There is no connection to ZooKeeper, or it was lost before the response: it is unknown whether a change was
+    made.
     """
 
     CODE = -4
@@ -139,8 +139,7 @@ def operation_bytes(operation: Operation) -> int:
 def in_transactions(
     operations: Iterable[Operation], most_bytes: int, most_operations: int | None = None
 ) -> Iterator[list[Operation]]:
-    """The operations in order, in as many transactions as the limits of size and number require; a single one is
-    atomic.
+    """The operations in order, in as many transactions as the limits of size and number require; one alone is atomic.
 
     An operation above the size limit gets a transaction of its own.
     """

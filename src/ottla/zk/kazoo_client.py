@@ -429,9 +429,7 @@ class KazooZk(ByTransactions):
         return results
 
     async def _read(self, path: str, ask: Callable[..., Any], watch: Watcher | None, read: Callable[[Any], T]) -> T:
-        """Send the request `ask(path, watch)`, again if the connection is lost before the response, and `read` the
-        response.
-        """
+        """Send `ask(path, watch)`, again if the connection is lost before the response, and `read` the response."""
         check_path(path)
         event = self._event if watch is not None else None
         asked = 0

@@ -233,9 +233,7 @@ class TreeStore:
         return max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * len(content))
 
     def _new_snapshot_path(self, zxid: int) -> str:
-        """A unique path: a thread may still be writing when the store is closed and another process uses the
-        directory.
-        """
+        """A unique path: after close, a thread may still be writing while another process uses the directory."""
         return f"{self._folder}/{SNAPSHOT_NAME}.{zxid}{NEW_SUFFIX}"
 
     def _replace_snapshot(self, zxid: int) -> None:

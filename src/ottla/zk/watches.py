@@ -29,9 +29,7 @@ class WatchEvent(NamedTuple):
 
 
 class GuardedEvent(WatchEvent):
-    """An event of a node with a restricted ACL: a client that may not read it gets no event, and its watch is
-    removed.
-    """
+    """An event of a node with a restricted ACL: a client that may not read it gets none; its watch is removed."""
 
     acl: AclList
 
@@ -89,9 +87,7 @@ class WatchTable:
             paths[path] = paths.get(path, 0) + 1
 
     def fire(self, events: Iterable[WatchEvent]) -> list[tuple[Hashable, WatchEvent]]:
-        """The watchers to notify, with their events; these watches are removed. A deletion notifies each watcher
-        once.
-        """
+        """The watchers to notify, with their events; their watches are removed. A deletion notifies each one once."""
         told: list[tuple[Hashable, WatchEvent]] = []
         for event in events:
             if event.type is EventType.CHILDREN_CHANGED:

@@ -25,9 +25,9 @@ log = logging.getLogger("ottla.zk.server")
 
 #: Bytes received from one connection in one turn of the loop.
 RECEIVED_PER_TURN = 64 * 1024
-#: A client with this many bytes of unread or unflushed responses is not read from until it has received them.
+#: A client with more than this many bytes of unread or unflushed responses is not read from until it has received them.
 MOST_QUEUED_BYTES = 4 * 1024 * 1024
-#: This many clients may have more than this queued; beyond that number, others are not read from.
+#: Only `MOST_LONG_QUEUES` clients at a time may have more than this queued; others are not read from above it.
 MODEST_QUEUED_BYTES = 64 * 1024
 MOST_LONG_QUEUES = 64
 #: A client that does not read, while its watches keep firing, is disconnected at this many queued bytes.
