@@ -133,10 +133,10 @@ def test_workers_that_find_different_tests_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "quick", "workers"),
     [
-        (["tests"], False, 6),
+        (["tests"], False, 4),
         (["tests"], True, 3),
         (["tests/unit", "tests/golden/wire"], False, 3),
-        (["tests/unit", "tests/interop"], False, 6),
+        (["tests/unit", "tests/interop"], False, 4),
         (["tests/interop/test_kcat.py"], False, 0),
         (["tests/unit/net/test_connection.py::test_it", "tests/meta/test_run.py"], False, 0),
     ],

@@ -20,7 +20,7 @@ from typing import Protocol
 #: Folders whose tests are handed out file by file: many and short ones.
 SHORT = ("tests/unit/", "tests/scenarios/", "tests/property/", "tests/golden/")
 #: Elsewhere most tests wait for other processes, so there are more workers than cores.
-WAITING_WORKERS_PER_CORE = 3
+WAITING_WORKERS_PER_CORE = 2
 #: Of the short ones a few wait.
 WORKERS_BESIDE_CORES = 1
 #: A worker goes to its next test only when it knows the one after it.

@@ -75,8 +75,9 @@ LEFT_OUT = {"close", "abort", "arrow_batches", "check_reads", "next_chunk", "wai
 LONGEST_S = 10
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def fake() -> Iterator[FakeCluster]:
+    """A cluster of its own for each kind of client: Admin deletes the topic."""
     cluster = FakeCluster(1)
     cluster.topic("t", 0)
     cluster.fill(P, 10)
