@@ -37,7 +37,7 @@ from ottla.peer.errors import (
 from ottla.peer.hosts import canonical_servers
 from ottla.peer.metadata import NOBODY, Metadata
 from ottla.peer.model import TopicMetadata, TopicPartition
-from ottla.peer.reconnects import Reconnects
+from ottla.peer.reconnects import Reconnects, varied
 from ottla.peer.settings import CANONICAL, ConnectionSettings, format_servers, parse_bootstrap_servers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -62,8 +62,6 @@ HANG_UPS_OF_STRANGERS = 2
 """How often a bootstrap server may close its first connection before its diagnosis (TLS, an old broker) is believed."""
 MIN_IDLE_CHECK_MS = 10
 """Shortest interval between two checks for idle connections."""
-JITTER = 0.2
-"""By how much of itself a pause between two attempts varies (KIP-580)."""
 MIN_PAUSE_MS = 5
 """Shortest pause between two attempts, also with retry.backoff.ms=0."""
 
@@ -166,7 +164,7 @@ class Cluster:
 
         Source: KIP-580.
         """
-        return pause_ms * self.environment.randomness.between(1 - JITTER, 1 + JITTER)
+        return varied(pause_ms, self.environment.randomness)
 
     async def request(self, node_id: int, message: Message, *, purpose: str = PLAIN, **options: Any) -> Any:
         """Response of one broker; `options` are those of `Connection.request`."""

@@ -13,9 +13,15 @@ from ottla.peer.errors import ConnectError, ConnectTimeoutError
 from ottla.peer.settings import ConnectionSettings
 
 JITTER = 0.2
+"""By how much of itself a pause between two attempts varies (KIP-580)."""
 MAX_DOUBLINGS = 20
 
 Address = tuple[str, int]
+
+
+def varied(pause_ms: float, randomness: Randomness) -> float:
+    """A pause between two attempts, up to `JITTER` of itself longer or shorter (KIP-580)."""
+    return pause_ms * randomness.between(1 - JITTER, 1 + JITTER)
 
 
 class _Trouble(NamedTuple):
@@ -64,5 +70,5 @@ class Reconnects:
         self._troubles.pop(address, None)
 
     def _grown(self, first: float, longest: float, doublings: int) -> float:
-        grown = first * 2.0 ** min(doublings, MAX_DOUBLINGS) * self._randomness.between(1 - JITTER, 1 + JITTER)
+        grown = varied(first * 2.0 ** min(doublings, MAX_DOUBLINGS), self._randomness)
         return min(grown, max(first, longest))

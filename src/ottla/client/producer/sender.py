@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 REQUEST_OVERHEAD = 512
 """Size of a produce request besides its batches, when compared with `max.request.size`."""
-JITTER = 0.2
 
 
 class Sender:
@@ -362,7 +361,7 @@ class Sender:
     def _pause_ms(self, attempts: int) -> float:
         config = self._config
         pause = min(config.retry_backoff_ms * 2.0 ** min(attempts - 1, 20), config.retry_backoff_max_ms)
-        return pause * self._cluster.environment.randomness.between(1 - JITTER, 1 + JITTER)
+        return self._cluster.jittered(pause)
 
     def _delivered(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self._queue_of(batch).in_flight -= 1
