@@ -185,11 +185,11 @@ class Bench:
         cpu_s = 0.0
         for _ in range(GROUPS_PER_ROUND):
             group = self._group(name)
-            before_s = m.process_cpu_seconds(broker.server.pid)
+            before_s = broker.cpu_seconds()
             group.form(size)
             group.one_leaves()
             group.one_joins()
-            cpu_s += m.process_cpu_seconds(broker.server.pid) - before_s
+            cpu_s += broker.cpu_seconds() - before_s
             group.close()
         what = f"{size} members start, one leaves, one joins"
         self._add("Groups", what, "broker CPU ms", name, cpu_s / GROUPS_PER_ROUND * 1e3)
@@ -200,17 +200,17 @@ class Bench:
         frames = group.heartbeat_frames()
         with Caller(broker.port) as caller:
             answer = caller.exchange(frames[0])
-        before_s = m.process_cpu_seconds(broker.server.pid)
+        before_s = broker.cpu_seconds()
         done = loadgen.ping_pong(broker.port, frames, len(answer), self._plan.heartbeats)
-        cpu_s = m.process_cpu_seconds(broker.server.pid) - before_s
+        cpu_s = broker.cpu_seconds() - before_s
         group.close()
         self._add("Groups", "heartbeats", "broker CPU µs each", name, cpu_s / done.requests * MICRO)
 
     def _zk(self, row: zk.Row, name: str) -> None:
         tree = self._trees[name]
-        before_s = m.process_cpu_seconds(tree.server.pid)
+        before_s = tree.server.cpu_seconds()
         done = row.measure(tree.port)
-        cpu_s = m.process_cpu_seconds(tree.server.pid) - before_s
+        cpu_s = tree.server.cpu_seconds() - before_s
         self._add(f"ZooKeeper: {row.group}", row.title, f"CPU µs per {row.unit}", name, cpu_s / done.count * MICRO)
 
     def _client(self, client: str, load: str, name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import compileall
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,8 +32,6 @@ DELETE_TIMEOUT_S = 60.0
 #: A broker may have gigabytes to recover, or ten thousand partitions to open.
 LAUNCH_TIMEOUT_S = 300.0
 
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-
 
 @dataclass
 class Started:
@@ -50,7 +47,7 @@ class Started:
 
     def cpu_seconds(self) -> float:
         """CPU time of all its threads so far."""
-        return cpu_seconds(self.server.pid)
+        return self.server.cpu_seconds()
 
     def wait_until_deleted(self, topic: str) -> None:
         """Until nothing is left of a deleted topic's files, so that their removal disturbs no measurement."""
@@ -63,12 +60,6 @@ class Started:
     def stop(self) -> None:
         """Kill it; its data is thrown away."""
         self.server.kill9()
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far, in steps of a clock tick (10 ms)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
 def compile_package() -> None:
@@ -110,7 +101,7 @@ def launch(name: str, broker: OttlaServer | ApacheKafka) -> Started:
             time.sleep(0.005)
     server = broker.server
     seconds = time.monotonic() - server.started_at
-    return Started(name, server, broker.port, broker.log_dir, seconds, cpu_seconds(server.pid), server.memory_bytes())
+    return Started(name, server, broker.port, broker.log_dir, seconds, server.cpu_seconds(), server.memory_bytes())
 
 
 def start(name: str, folder: Path, zookeeper: ApacheZooKeeper) -> Started:

@@ -23,7 +23,7 @@ sys.path.append(str(PROJECT / "tests"))
 
 import zk_frames as zf  # noqa: E402
 import zk_load as load  # noqa: E402
-from contestants import OTTLA, compile_package, cpu_seconds, launch  # noqa: E402
+from contestants import OTTLA, compile_package, launch  # noqa: E402
 from frames import HOST  # noqa: E402
 from report import AT_LEAST_EQUAL, AT_MOST_EQUAL, HALF, Figures, Goal  # noqa: E402
 from session import Options, execute, say  # noqa: E402
@@ -235,7 +235,7 @@ class Bench:
         return server.port
 
     def _cpu_s(self, name: str) -> float:
-        return cpu_seconds(self._running[name].server.pid)
+        return self._running[name].server.cpu_seconds()
 
     def _new_servers(self) -> None:
         """Start-up, and memory with many nodes. Once unmeasured, so that programs are in the page cache."""

@@ -7,7 +7,8 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+from support.cpu_clock import process_cpu_seconds
 
 PRODUCE_LOOP, PRODUCE_BATCH, PRODUCE_ARROW = PRODUCING = ("produce_loop", "produce_batch", "produce_arrow")
 CONSUME_LOOP, CONSUME_BATCH, CONSUME_ARROW = CONSUMING = ("consume_loop", "consume_batch", "consume_arrow")
@@ -117,9 +118,3 @@ Programs = dict[str, Callable[[Job, Meter], None]]
 def _own_cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
-
-
-def process_cpu_seconds(pid: int) -> float:
-    """Of all its threads so far, to the nanosecond (`/proc/PID/stat` counts in hundredths of a second)."""
-    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

@@ -13,6 +13,7 @@ import pytest
 from support.apache import ApacheKafka
 from support.brokers import RunningBroker
 from support.controller import brokers_and_controller, knows_its_controller
+from support.cpu_clock import process_cpu_seconds
 from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, accepts_connections, free_port
@@ -171,3 +172,30 @@ class TestSpecReport:
         document.write_text("# R\n\n- **L1** a\n- **G12** b\n- other\n")
         assert requirement_ids(document) == ["L1", "G12"]
         assert requirement_ids(tmp_path / "none.md") == []
+
+
+def test_the_processor_time_of_another_process_is_exact() -> None:
+    """A clock tick is 10 ms; shorter work, of threads that have ended, counts too."""
+    code = (
+        "import sys, threading, time\n"
+        "def work():\n"
+        "    while time.thread_time() < 0.025: pass\n"
+        "sys.stdin.readline()\n"
+        "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+        "print(time.process_time(), flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        told = float(process.stdout.readline())
+        found = process_cpu_seconds(process.pid)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.wait() == 0
+    assert told >= 0.025
+    assert told <= found < told + 1

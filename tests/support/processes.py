@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import psutil
 
+from support.cpu_clock import process_cpu_seconds
 from support.waiting import POLL_INTERVAL_S
 
 T = TypeVar("T")
@@ -127,8 +128,7 @@ class ServerProcess:
 
     def cpu_seconds(self) -> float:
         """Processor time used so far, of user and system together."""
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
+        return process_cpu_seconds(self.pid)
 
 
 def run_tool(
