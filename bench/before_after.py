@@ -1,6 +1,6 @@
 """An earlier version of ottla and this one, side by side in one run: what a change of the code costs.
 
-    ./run bench before_after --before COMMIT [--quick] [--only bulk tiny groups zk clients] [--write]
+    ./run bench before_after --before COMMIT [--quick] [--only bulk tiny groups storage zk clients] [--write]
 
 The earlier version is taken from the repository's history and its compiled code is built. Both versions get the same
 loads in turns, another one first in every round; figures are medians of seven rounds, of processor time per unit. The
@@ -36,13 +36,14 @@ from loads import BULK_LOADS, MIB, TINY_CONNECTIONS, Bulk, make_topic, produce_a
 from raw_members import RawGroup  # noqa: E402
 from report import Figures, Goal  # noqa: E402
 from session import Options, execute, say  # noqa: E402
+from storage_versions import Sizes, StorageVersions  # noqa: E402
 
 from support.ottla_server import OttlaServer  # noqa: E402
 from support.ottla_zookeeper import OttlaZooKeeper  # noqa: E402
 
 BEFORE = "before"
 NAMES = (BEFORE, OTTLA)
-BULK, TINY, GROUPS, ZK, CLIENTS = PARTS = ("bulk", "tiny", "groups", "zk", "clients")
+BULK, TINY, GROUPS, STORAGE, ZK, CLIENTS = PARTS = ("bulk", "tiny", "groups", "storage", "zk", "clients")
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4", **DELETE_DELAY}
 #: Nothing may cost more than that share of what it cost before.
 NO_DEARER = Goal(1.05, at_least=False)
@@ -69,10 +70,11 @@ class Plan:
     zk_s: float
     client_s: float
     fill_bytes: int
+    storage: Sizes
 
 
-FULL = Plan(7, 4.0, 384 * MIB, 3, 30_000, 40_000, 0.5, 0.6, 384 * MIB)
-QUICK = Plan(1, 1.0, 128 * MIB, 2, 10_000, 10_000, 0.3, 0.3, 128 * MIB)
+FULL = Plan(7, 4.0, 384 * MIB, 3, 30_000, 40_000, 0.5, 0.6, 384 * MIB, Sizes(512 * MIB, 2_000, 1_024))
+QUICK = Plan(1, 1.0, 128 * MIB, 2, 10_000, 10_000, 0.3, 0.3, 128 * MIB, Sizes(128 * MIB, 500, 512))
 
 
 def check_out(commit: str, folder: Path) -> Path:
@@ -102,6 +104,7 @@ class Bench:
         self._environments: dict[str, dict[str, str]] = {}
         self._running: dict[str, Started] = {}
         self._trees: dict[str, OttlaZooKeeper] = {}
+        self._storage = StorageVersions(plan.storage, folder, self._environments, self._add)
         self._filled: Filled | None = None
         self._numbers = itertools.count(1)
         self.figures = Figures(BEFORE)
@@ -127,6 +130,7 @@ class Bench:
             broker.stop()
         for tree in self._trees.values():
             tree.kill9()
+        self._storage.stop()
 
     def _start(self, name: str) -> None:
         say(f"starting and warming up {name}")
@@ -142,6 +146,8 @@ class Bench:
         if ZK in self._parts:
             tree = self._trees[name] = OttlaZooKeeper(self._folder / f"{name}-zookeeper", env=environment).start()
             zk.prepare(tree.port)
+        if STORAGE in self._parts:
+            self._storage.prepare(name)
 
     def _measurements(self) -> list[tuple[str, str, Callable[[str], None]]]:
         found: list[tuple[str, str, Callable[[str], None]]] = []
@@ -149,6 +155,7 @@ class Bench:
         found += [(TINY, f"tiny requests on {count}", partial(self._tiny, count)) for count in TINY_CONNECTIONS]
         found += [(GROUPS, f"{size} members", partial(self._rebalances, size)) for size in GROUP_SIZES]
         found.append((GROUPS, "heartbeats", self._heartbeats))
+        found += [(STORAGE, what, measure) for what, measure in self._storage.measurements()]
         found += [
             (ZK, f"{row.group}, {row.title}", partial(self._zk, row))
             for row in zk.rows(self._plan.zk_s)
