@@ -246,7 +246,7 @@ def test_without_the_first_folder_there_is_no_start(broker: EmbeddedBroker, fold
     broker.stop()
     folders[0].rename(folders[0].with_name("away"))
     folders[0].write_text("a file is no folder")
-    with pytest.raises(AssertionError, match=r"first folder of log\.dirs holds the coordination data"):
+    with pytest.raises(AssertionError, match=r"first directory of log\.dirs holds the coordination metadata"):
         broker.start()
     folders[0].unlink()
     folders[0].with_name("away").rename(folders[0])

@@ -110,7 +110,7 @@ class RequestContext:
         request, must not fail because of it, and this client must not be left waiting.
         """
         if self.throttle_ms:
-            self._tell_throttle(response)
+            self._set_throttle_time(response)
         try:
             body = encode(response, self.api_version)
         except Exception as error:
@@ -128,7 +128,7 @@ class RequestContext:
     async def replied(self, response: Message) -> None:
         """As `reply_in_steps`, for work that runs in slices itself."""
         if self.throttle_ms:
-            self._tell_throttle(response)
+            self._set_throttle_time(response)
         try:
             parts, length = await self.broker.slices.through(encode_steps(response, self.api_version))
         except Exception as error:
@@ -136,7 +136,7 @@ class RequestContext:
             return
         self.reply_parts(parts, length)
 
-    def _tell_throttle(self, response: Any) -> None:
+    def _set_throttle_time(self, response: Any) -> None:
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = self.throttle_ms
 

@@ -114,12 +114,12 @@ class Dispatcher:
     def make(self, work: Callable[[], bytes], done: Callable[[bytes | None, BaseException | None], None]) -> None:
         """Convert the next records of a response in a thread. An error is logged here; the connection closes itself."""
 
-        def told(piece: bytes | None, error: BaseException | None) -> None:
+        def finished(piece: bytes | None, error: BaseException | None) -> None:
             if error is not None:
                 log.error("closing a connection: the rest of its answer cannot be made: %s", error)
             done(piece, error)
 
-        self._broker.conversions.run(work, told)
+        self._broker.conversions.run(work, finished)
 
     def connection_closed(self, connection: Connection) -> None:
         """Remove a closed connection and cancel its delayed operation."""

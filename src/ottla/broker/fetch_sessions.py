@@ -74,19 +74,19 @@ class SessionPartition:
         """Whether the client has these offsets already, so that without records the partition can be left out."""
         return self.high_watermark == high_watermark and self.log_start_offset == log_start_offset
 
-    def must_tell(self, error: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
+    def must_include(self, error: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an incremental response has to include this partition; updates what the client was last sent."""
-        told = size > 0 or error != 0
+        is_included = size > 0 or error != 0
         if self.high_watermark != high_watermark:
             self.high_watermark = high_watermark
-            told = True
+            is_included = True
         if self.log_start_offset != log_start_offset:
             self.log_start_offset = log_start_offset
-            told = True
+            is_included = True
         if error != 0:
             # An error is repeated until it is gone, and the next state without error is always sent.
             self.high_watermark = -1
-        return told
+        return is_included
 
 
 class FetchSession:

@@ -30,7 +30,7 @@ LEVELS = {
 def logger_levels() -> dict[str, str]:
     """All loggers by name, with their effective levels."""
     known = sorted(name for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger))
-    return {ROOT: _told(logging.root)} | {name: _told(logging.getLogger(name)) for name in known}
+    return {ROOT: _level_name(logging.root)} | {name: _level_name(logging.getLogger(name)) for name in known}
 
 
 def change_levels(changes: Sequence[Change], *, validate_only: bool) -> TopicRefusal | None:
@@ -44,7 +44,7 @@ def change_levels(changes: Sequence[Change], *, validate_only: bool) -> TopicRef
     return None
 
 
-def _told(one: logging.Logger) -> str:
+def _level_name(one: logging.Logger) -> str:
     """The effective level under Kafka's name; a level between two of them is shown as the lower one."""
     level = one.getEffectiveLevel()
     names = [name for name, number in LEVELS.items() if number <= level]

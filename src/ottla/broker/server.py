@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.broker.control.adoption import LogFoldersFound
+from ottla.broker.control.adoption import FoundPartitionDirectories
 from ottla.broker.control.coordination import Coordination, open_coordination
 from ottla.broker.control.dynamic_settings import DynamicSettings
 from ottla.broker.control.hosting import Hosting, LogsFound
@@ -25,7 +25,7 @@ from ottla.broker.handlers.metadata import MetadataCache
 from ottla.broker.metrics.service import MetricsService
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.slices import LoopSlices
-from ottla.broker.tree_offsets import TreeOffsets
+from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
@@ -115,13 +115,13 @@ class Broker:
         self.logs = self._log_manager(None if executor is not None else DiskExecutor(MOST_THREADS))
         self.flush_on_ack = config.get_boolean("ottla.log.flush.on.ack")
         self.partitions = ReplicaManager(self.logs, self.clock.now_ms, self.flush_on_ack)
-        self.logs.on_folder_failed = self._folder_failed
+        self.logs.on_log_dir_failed = self._log_dir_failed
         #: Called with a message when the broker cannot continue; the caller of `start` should then stop it.
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.on_flushed = self.partitions.flushed
         self._control: ControlPlane | None = None
         self.groups: GroupCoordinatorService
-        self.tree_offsets: TreeOffsets
+        self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
         self._idle_limit_ms = config.get_long("connections.max.idle.ms")
         self._coordination = coordination
@@ -226,11 +226,11 @@ class Broker:
         if is_embedded and self.logs.contents()[0].failure is not None:
             self.logs.close()
             return StartRefusal(
-                f"{self.logs.contents()[0].failure}. The first folder of log.dirs holds the coordination data (topics, "
-                f"settings), without which nothing can be served. Mend the disk, or name a folder with a copy of the "
-                f"files ottla-tree.* first"
+                f"{self.logs.contents()[0].failure}. The first directory of log.dirs holds the coordination metadata "
+                "(topics, settings), without which nothing can be served. Repair the disk, or name a directory with a "
+                "copy of the files ottla-tree.* first"
             )
-        failed = self.logs.failed_folders
+        failed = self.logs.failed_log_dirs
         coordination = self._coordination or await open_coordination(
             self.config, self.disk, self.executor, self.clock, self.randomness, failed
         )
@@ -240,9 +240,9 @@ class Broker:
         try:
             problem = await self._join_cluster(coordination)
         except ZnodeDataError as error:
-            problem = f"The tree of coordination data is damaged: {error}"
+            problem = f"The coordination metadata is damaged: {error}"
         except DiskError as error:
-            problem = f"{error}. Mend the disk, or choose another folder (log.dirs)"
+            problem = f"{error}. Repair the disk, or choose another directory (log.dirs)"
         except ZkError as error:
             problem = f"ZooKeeper at {self.config.get_string_or_none('zookeeper.connect')} failed: {error}"
         except asyncio.CancelledError:
@@ -261,7 +261,7 @@ class Broker:
 
         Raises `DiskError` and `ZkError`.
         """
-        tree = coordination.zk
+        zk = coordination.zk
         opening = self.executor.submit(self.logs.open)
         try:
             opened = await asyncio.shield(opening)
@@ -290,7 +290,7 @@ class Broker:
         startup = Startup(
             control,
             stored_cluster_id=identity.cluster_id,
-            folders=LogFoldersFound(self.logs, AdoptionMark(self.disk, self._first_log_dir())),
+            directories=FoundPartitionDirectories(self.logs, AdoptionMark(self.disk, self._first_log_dir())),
             logs=LogsFound(self.logs, self.partitions),
         )
         cluster_id = await startup.resolve_cluster_id()
@@ -300,7 +300,7 @@ class Broker:
         if claimed is not None:
             return claimed.message
         control.subscribe_configs(self._topic_config_changed)
-        self.dynamic_settings = DynamicSettings(tree, self.config, broker_id, self.clock, self._settings_changed)
+        self.dynamic_settings = DynamicSettings(zk, self.config, broker_id, self.clock, self._settings_changed)
         await self.dynamic_settings.load()
         self._apply_settings()
         started = await startup.start()
@@ -312,18 +312,16 @@ class Broker:
 
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
         """Start the group coordinator, and follow changes that others make to the metadata."""
-        tree = coordination.zk
+        zk = coordination.zk
         broker_id = control.broker_id
         self.groups = GroupCoordinatorService(
             self.config, self.clock, HostedLog(self.partitions), control, self.randomness, broker_id
         )
-        self.tree_offsets = TreeOffsets(tree)
+        self.zookeeper_offsets = OffsetZnodes(zk)
         control.subscribe(self.groups.image_changed)
         self.groups.start()
         if coordination.is_shared:
-            changes = self._watched_changes = WatchedChanges(
-                tree, control, self.dynamic_settings, broker_id, self.clock
-            )
+            changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, broker_id, self.clock)
             control.membership.on_rejoined = changes.resume
             control.on_unknown_outcome = changes.look_at_topic
             changes.start()
@@ -357,7 +355,7 @@ class Broker:
         )
 
     def _first_log_dir(self) -> str:
-        failed = self.logs.failed_folders
+        failed = self.logs.failed_log_dirs
         return next(path for path in self.log_dirs if path not in failed)
 
     # Changes of the cluster
@@ -398,7 +396,7 @@ class Broker:
         self.logs.apply_settings(StorageSettings.of(self.config))
         self.logs.cleaner.apply_settings(CleanerSettings.of(self.config))
 
-    def _folder_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
+    def _log_dir_failed(self, gone: list[tuple[str, int]], is_last: bool) -> None:
         """Take the partitions of a failed log directory offline; their logs are closed."""
         self._report_storage()
         self.partitions.take_offline(gone)

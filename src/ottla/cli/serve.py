@@ -223,7 +223,7 @@ def durability(config: BrokerConfig) -> str:
 def _coordination(broker: Broker) -> str:
     address = broker.config.get_string_or_none("zookeeper.connect")
     if address:
-        return f", coordination data in ZooKeeper at {address}"
+        return f", coordination metadata in ZooKeeper at {address}"
     if broker.zookeeper_port is not None:
         return f", ZooKeeper clients on {_bracketed(broker.listening[0].host)}:{broker.zookeeper_port}"
     return ""

@@ -16,7 +16,7 @@ from ottla.cluster.image import PartitionImage, TopicImage
 from ottla.cluster.topics import MOST_PARTITIONS, internal_topic_spec, is_internal_topic, topic_name_problem
 from ottla.config.broker import BrokerConfig
 
-KEPT_WHOLE: Mapping[str, str] = MappingProxyType(
+UNLIMITED_RETENTION: Mapping[str, str] = MappingProxyType(
     {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 )
 """Settings that disable retention and compaction of a topic."""
@@ -38,7 +38,7 @@ class Adoption(NamedTuple):
     """Topics to register, names of topics with unknown settings, directories that are no partitions."""
 
     topics: list[TopicImage]
-    kept_whole: list[str]
+    without_settings: list[str]
     others: list[FoundPartition]
 
 
@@ -54,24 +54,24 @@ def plan_adoption(
     """Plan the adoption of topics that are not `known`; the broker leads all their partitions."""
     adoption = Adoption([], [], [])
     by_topic: dict[str, list[FoundPartition]] = {}
-    for folder in found:
-        if folder.topic not in known:
-            by_topic.setdefault(folder.topic, []).append(folder)
-    for name, folders in sorted(by_topic.items()):
-        partitions = sorted(folder.partition for folder in folders)
+    for directory in found:
+        if directory.topic not in known:
+            by_topic.setdefault(directory.topic, []).append(directory)
+    for name, directories in sorted(by_topic.items()):
+        partitions = sorted(directory.partition for directory in directories)
         if topic_name_problem(name) is not None or partitions[-1] >= MOST_PARTITIONS:
             # Such as `backup-20241121`: registered as a topic, it would get a directory for each lower number, too.
-            adoption.others.extend(folders)
+            adoption.others.extend(directories)
             continue
-        topic_id = next((folder.topic_id for folder in folders if folder.topic_id is not None), None)
+        topic_id = next((directory.topic_id for directory in directories if directory.topic_id is not None), None)
         configs = settings_of(name, topic_id, partitions)
         if configs is None:
             configs = _settings_of_internal(name, config)
         if configs is None:
-            configs = KEPT_WHOLE
-            adoption.kept_whole.append(name)
+            configs = UNLIMITED_RETENTION
+            adoption.without_settings.append(name)
         # The leader epoch continues from the log's: a lower one would conflict with its history.
-        epochs = {folder.partition: max(folder.leader_epoch, 0) for folder in folders}
+        epochs = {directory.partition: max(directory.leader_epoch, 0) for directory in directories}
         own = (broker_id,)
         images = tuple(PartitionImage(broker_id, epochs.get(i, 0), own, own) for i in range(partitions[-1] + 1))
         adoption.topics.append(TopicImage(name, topic_id or new_uuid(), images, configs, is_internal_topic(name)))
@@ -89,8 +89,8 @@ def stray_partitions(
 ) -> list[FoundPartition]:
     """The directories of partitions that are not `placed` on this broker: replicas by topic and partition."""
     strays = []
-    for folder in found:
-        replicas = placed.get(folder.topic, ())
-        if folder.partition >= len(replicas) or broker_id not in replicas[folder.partition]:
-            strays.append(folder)
+    for directory in found:
+        replicas = placed.get(directory.topic, ())
+        if directory.partition >= len(replicas) or broker_id not in replicas[directory.partition]:
+            strays.append(directory)
     return strays

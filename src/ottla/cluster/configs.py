@@ -165,13 +165,13 @@ def _words(text: str) -> list[str]:
 def _without(words: Sequence[str], gone: Sequence[str]) -> list[str]:
     """The words without those in `gone`, each of which removes one occurrence, as Scala's `diff` does."""
     counts = Counter(gone)
-    kept = []
+    remaining = []
     for word in words:
         if counts[word]:
             counts[word] -= 1
         else:
-            kept.append(word)
-    return kept
+            remaining.append(word)
+    return remaining
 
 
 def oversized(configs: Mapping[str, str], size: int) -> TopicRefusal | None:

@@ -162,7 +162,7 @@ class Controller:
             assert state.image.topic_names[topic.topic_id] == name, f"{name} is not found by its id"
             for known in topic.partitions:
                 assert known.leader == NO_LEADER or known.leader in known.replicas, f"{name}: leader without replica"
-        assert not state.busy or not self.is_idle, f"{list(state.busy)} wait for an outcome that nobody will tell"
+        assert not state.busy or not self.is_idle, f"{list(state.busy)} wait for an outcome that nobody will report"
 
 
 def _not_controller(event: Event) -> list[Effect]:

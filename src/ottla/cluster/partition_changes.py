@@ -163,8 +163,8 @@ class PartitionChanges:
             state.note_versions([change])
             topic = state.image.topics[event.topic]
             states = _replaced(topic.partitions, event.partition, after)
-            told = state.notify(state.delta(event.topic, topic._replace(partitions=states)))
-            return [Answer(event.token, IsrAccepted(after, version + 1)), *told]
+            notifications = state.notify(state.delta(event.topic, topic._replace(partitions=states)))
+            return [Answer(event.token, IsrAccepted(after, version + 1)), *notifications]
 
         return state.write([change], written)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ottla.wire.errors import ErrorCode
 
-LONGEST_TOLD = 8_000
+LONGEST_RESPONSE_MESSAGE = 8_000
 """Longest message in characters; it fits into any string of the protocol (32,767 bytes)."""
 
 
@@ -17,6 +17,6 @@ class TopicRefusal(NamedTuple):
     message: str
 
     @property
-    def told(self) -> str:
+    def response_message(self) -> str:
         """The message for a client, truncated if it repeats a very long name from the request."""
-        return self.message[:LONGEST_TOLD]
+        return self.message[:LONGEST_RESPONSE_MESSAGE]

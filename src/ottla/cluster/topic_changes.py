@@ -166,8 +166,8 @@ class TopicChanges:
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
                 return state.end(name, [Report(f"topic {name} cannot be served: {outcome.refusal.message}", True)])
-            told = f"topic {name} was made or grown in the metadata: {len(topic.partitions)} partitions"
-            return state.end(name, [Report(told)])
+            message = f"topic {name} was made or grown in the metadata: {len(topic.partitions)} partitions"
+            return state.end(name, [Report(message)])
 
         if changes:
             return state.write(changes, written)
@@ -230,8 +230,8 @@ class TopicChanges:
         def unmarked(_: Written) -> list[Effect]:
             return state.end(name, [])
 
-        told = f"topic {name} is marked for deletion, which delete.topic.enable forbids"
-        return [Report(told, True), *state.write([UnmarkDeletion(name)], unmarked)]
+        message = f"topic {name} is marked for deletion, which delete.topic.enable forbids"
+        return [Report(message, True), *state.write([UnmarkDeletion(name)], unmarked)]
 
     def _delete(self, name: str, token: int | None) -> list[Effect]:
         """Delete a marked topic."""
@@ -245,8 +245,8 @@ class TopicChanges:
                 # Its partition directory would bring it back: the mark stays until the broker starts with all its log
                 # directories.
                 error = ErrorCode.REQUEST_TIMED_OUT
-                told = f"topic {name} is deleted when the broker starts with all of its folders"
-                return state.end(name, [Report(told, True), *_answer(token, TopicRefusal(error, error.message))])
+                message = f"topic {name} is deleted when the broker starts with all of its log directories"
+                return state.end(name, [Report(message, True), *_answer(token, TopicRefusal(error, error.message))])
             return self._remove_znodes(name, token)
 
         return state.notify(state.delta(name, None), notified)

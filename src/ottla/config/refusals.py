@@ -7,7 +7,7 @@ from ottla.config.values import Value
 
 _NO_TLS_OR_LOGIN = "this broker serves PLAINTEXT listeners only, without TLS and without logins"
 _LEAVE_OUT = "remove it, or keep clients off this broker by the address it listens on"
-_NO_KRAFT = "this broker coordinates by a ZooKeeper tree and takes no KRaft role"
+_NO_KRAFT = "this broker coordinates through ZooKeeper's znodes and takes no KRaft role"
 _REMOVE_KRAFT = "remove the settings of KRaft (process.roles, controller.*) and set broker.id"
 _JAVA_CLASS = "it names a Java class, which cannot be loaded here"
 

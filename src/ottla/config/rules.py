@@ -109,7 +109,7 @@ def _other_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
         ),
         (
             not config.get_string_or_none("zookeeper.connect") or config.get_int("ottla.zookeeper.port") < 0,
-            "ottla.zookeeper.port (--zookeeper-port) serves the embedded tree, and zookeeper.connect (--zookeeper) "
-            "names another; give one of them",
+            "ottla.zookeeper.port (--zookeeper-port) serves the embedded coordination metadata, and "
+            "zookeeper.connect (--zookeeper) names another; give one of them",
         ),
     ]

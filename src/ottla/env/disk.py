@@ -477,7 +477,7 @@ class RealDisk:
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
-            raise _disk_error("make folder", path, error) from None
+            raise _disk_error("make directory", path, error) from None
 
     def fsync_dir(self, path: str) -> None:
         """See `Disk.fsync_dir`."""

@@ -326,7 +326,9 @@ class _Verifier:
             yield from (each for each in self._log_file(log, name.offset) if each.path == path)
         elif name.kind is FileKind.COORDINATION:
             with ReadableFile(path):
-                raise NothingThere(f"{path}: coordination data, no file of Kafka's; the broker checks it at the start")
+                raise NothingThere(
+                    f"{path}: coordination metadata, no file of Kafka's; the broker checks it at the start"
+                )
         else:
             with ReadableFile(path):
                 raise NothingThere(f"{path}: its name is none of Kafka's, so there is nothing to check it by")

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 #: Logs that are flushed in parallel when all are closed.
 FLUSHES_AT_CLOSE: Final = 16
 #: Callback for a failed log directory: the keys of its partitions, and whether it was the last working one.
-FolderFailed = Callable[[list[TopicPartitionKey], bool], None]
+LogDirectoryFailed = Callable[[list[TopicPartitionKey], bool], None]
 #: A log directory is probed at most once in this time.
 PROBE_AGAIN_MS: Final = 1_000
 #: Delay of the first retention check after the start, as in Kafka.
@@ -75,7 +75,7 @@ class FoundPartition:
     leader_epoch: int = -1
 
 
-class FolderContent(NamedTuple):
+class LogDirectoryState(NamedTuple):
     """The present state of a log directory: its path, why it is out of service (None: in service), its logs."""
 
     path: str
@@ -122,7 +122,7 @@ class LogManager:
         self._flushes = FlushQueue(executor, clock.now_ms, self._flushed)
         self.on_flushed: Flushed = lambda log, size, error: None
         #: Called with the partitions of a failed log directory, and whether that was the last working one.
-        self.on_folder_failed: FolderFailed = lambda gone, is_last: None
+        self.on_log_dir_failed: LogDirectoryFailed = lambda gone, is_last: None
         self._probing: set[str] = set()
         self._probed_ms: dict[str, int] = {}
         self._due: dict[str, int] = {}
@@ -353,17 +353,17 @@ class LogManager:
         return [folder for folder in self._folders if folder.failure is None]
 
     @property
-    def failed_folders(self) -> list[str]:
+    def failed_log_dirs(self) -> list[str]:
         """The log directories that are out of service."""
         return [folder.path for folder in self._folders if folder.failure is not None]
 
-    def contents(self) -> list[FolderContent]:
+    def contents(self) -> list[LogDirectoryState]:
         """Each log directory with its logs."""
         by_folder: dict[str, list[PartitionLog]] = {folder.path: [] for folder in self._folders}
         for key, home in self._homes.items():
             by_folder[home.path].append(self._logs[key])
         return [
-            FolderContent(folder.path, self._disk.absolute(folder.path), folder.failure, by_folder[folder.path])
+            LogDirectoryState(folder.path, self._disk.absolute(folder.path), folder.failure, by_folder[folder.path])
             for folder in self._folders
         ]
 
@@ -397,7 +397,7 @@ class LogManager:
         folder.failure = reason
         gone = self._drop_logs(folder)
         self._note(_stopped_serving(folder))
-        self.on_folder_failed(gone, not self._live())
+        self.on_log_dir_failed(gone, not self._live())
 
     # -- logs
 

@@ -51,7 +51,7 @@ SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
 """A log larger than this is replaced by a snapshot when the tree is opened or closed."""
 
 
-def holds_tree(disk: Disk, folder: str) -> bool:
+def has_metadata_files(disk: Disk, folder: str) -> bool:
     """Whether a directory holds a tree, even one that cannot be read. Raises `DiskError`."""
     path = f"{folder}/{LOG_NAME}"
     return disk.exists(f"{folder}/{SNAPSHOT_NAME}") or (disk.exists(path) and disk.file_size(path) > 0)

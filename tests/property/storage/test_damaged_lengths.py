@@ -205,7 +205,7 @@ def test_other_partitions_are_served(tmp_path: Path, length: int) -> None:
     struct.pack_into(">i", data, last + 8, length)
     path.write_bytes(data)
     again = manager()
-    assert again.failed_folders == []
+    assert again.failed_log_dirs == []
     sound = again.get("sound", 0)
     assert sound is not None
     assert [record.offset for record in read_all(sound)] == list(range(30))

@@ -102,12 +102,12 @@ def test_changes_keep_what_was_told_and_forgetting_drops() -> None:
     session = FetchSession(1, False, 0)
     session.change([wanted(0), wanted(1)], [])
     kept = session.partitions["t", 0]
-    assert kept.must_tell(0, 0, 5, 0)
+    assert kept.must_include(0, 0, 5, 0)
     session.change([wanted(0, offset=7)], [("t", 1), ("unknown", 3)])
     assert list(session.partitions) == [("t", 0)]
     assert session.partitions["t", 0] is kept
     assert kept.fetch_offset == 7
-    assert not kept.must_tell(0, 0, 5, 0), "an update does not make the answer repeat itself"
+    assert not kept.must_include(0, 0, 5, 0), "an update does not make the answer repeat itself"
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_what_an_incremental_answer_tells(
     error: int, size: int, high_watermark: int, log_start: int, told: bool
 ) -> None:
     partition = wanted(0)
-    partition.must_tell(0, 0, 5, 0)
-    assert partition.must_tell(error, size, high_watermark, log_start) is told
+    partition.must_include(0, 0, 5, 0)
+    assert partition.must_include(error, size, high_watermark, log_start) is told
 
 
 def test_an_error_is_repeated_and_its_end_is_told() -> None:
     partition = wanted(0)
-    assert partition.must_tell(3, 0, -1, -1)
-    assert partition.must_tell(3, 0, -1, -1)
-    assert partition.must_tell(0, 0, 0, 0)
-    assert not partition.must_tell(0, 0, 0, 0)
+    assert partition.must_include(3, 0, -1, -1)
+    assert partition.must_include(3, 0, -1, -1)
+    assert partition.must_include(0, 0, 0, 0)
+    assert not partition.must_include(0, 0, 0, 0)
 
 
 def test_partitions_that_sent_data_go_behind_the_others() -> None:

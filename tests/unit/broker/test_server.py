@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.server import Broker
-from ottla.cluster.adoption import KEPT_WHOLE
+from ottla.cluster.adoption import UNLIMITED_RETENTION
 from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -246,7 +246,7 @@ def test_lost_coordination_metadata_costs_no_records(tmp_path: Path, beside: boo
             # Whose settings are known to be the defaults, loses what is due; nothing else does.
             assert starts == {"kept": 0, "compacted": 0, "defaults": 3 if beside else 0}
             for name, configs in kept.items():
-                assert broker.image.topics[name].configs == (configs if beside else KEPT_WHOLE)
+                assert broker.image.topics[name].configs == (configs if beside else UNLIMITED_RETENTION)
             log = broker.logs.get("compacted", 0)
             assert log is not None
             assert log.config.compact is beside

@@ -681,13 +681,13 @@ def test_a_log_is_made_in_another_folder_where_one_has_failed() -> None:
     setup = Setup(disk, "/one", "/two")
     manager = setup.opened()
     gone: list[tuple[object, bool]] = []
-    manager.on_folder_failed = lambda keys, is_last: gone.append((keys, is_last))
+    manager.on_log_dir_failed = lambda keys, is_last: gone.append((keys, is_last))
     manager.create("t", None, 0)
     disk.fail("*", "/two*")
     made = manager.create("t", None, 1)
     assert made.folder == "/one/t-1"
     assert gone == [([], False)]
-    assert manager.failed_folders == ["/two"]
+    assert manager.failed_log_dirs == ["/two"]
     assert [(content.path, content.failure is None, len(content.logs)) for content in manager.contents()] == [
         ("/one", True, 2),
         ("/two", False, 0),
@@ -708,7 +708,7 @@ def test_a_checkpoint_that_cannot_be_written_brings_a_failed_folder_to_light() -
     setup = Setup(disk, "/one", "/two")
     manager = setup.opened(high_watermark_checkpoint_interval_ms=1000)
     gone: list[tuple[object, bool]] = []
-    manager.on_folder_failed = lambda keys, is_last: gone.append((keys, is_last))
+    manager.on_log_dir_failed = lambda keys, is_last: gone.append((keys, is_last))
     logs = [manager.create("t", None, index) for index in range(2)]
     for log in logs:
         append(log)

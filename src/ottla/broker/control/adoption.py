@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.cluster.adoption import KEPT_WHOLE, FoundPartition
+from ottla.cluster.adoption import UNLIMITED_RETENTION, FoundPartition
 
 if TYPE_CHECKING:
     from ottla.config.listeners import Endpoint
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NAMES_SHOWN = 10
 
 
-class LogFolders:
+class PartitionDirectories:
     """The partition directories that a broker found at its start; this one has none."""
 
     found: Sequence[FoundPartition] = ()
@@ -37,7 +37,7 @@ class LogFolders:
         """Record that the adoption is complete. Raises DiskError."""
 
 
-class LogFoldersFound(LogFolders):
+class FoundPartitionDirectories(PartitionDirectories):
     """The partition directories of an opened `LogManager`."""
 
     def __init__(self, logs: LogManager, mark: AdoptionMark) -> None:
@@ -50,27 +50,27 @@ class LogFoldersFound(LogFolders):
         return self._logs.topic_settings.read(topic, topic_id, partitions)
 
     def is_adopting(self, cluster_id: str) -> bool:
-        """See `LogFolders.is_adopting`."""
+        """See `PartitionDirectories.is_adopting`."""
         return self._mark.is_set(cluster_id)
 
     def begin_adopting(self, cluster_id: str) -> None:
-        """See `LogFolders.begin_adopting`."""
+        """See `PartitionDirectories.begin_adopting`."""
         self._mark.set(cluster_id)
 
     def end_adopting(self) -> None:
-        """See `LogFolders.end_adopting`."""
+        """See `PartitionDirectories.end_adopting`."""
         self._mark.clear()
 
 
-def told_of_adoption(names: Sequence[str], endpoints: Sequence[Endpoint]) -> str:
+def adoption_warning(names: Sequence[str], endpoints: Sequence[Endpoint]) -> str:
     """The message to the operator about topics kept whole: how to give them back their settings."""
     shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
     server = f"{endpoints[0].host}:{endpoints[0].port}" if endpoints else "HOST:PORT"
-    kept = ",".join(KEPT_WHOLE)
+    settings = ",".join(UNLIMITED_RETENTION)
     command = f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics --entity-name {names[0]}"
     return (
-        f"{len(names)} topics were adopted from log folders, and their settings are not known: {shown}. They are kept "
-        f"whole (retention.ms=-1, retention.bytes=-1, no compaction) until you give them their settings: "
+        f"{len(names)} topics were adopted from log directories, and their settings are not known: {shown}. They are "
+        "kept whole (retention.ms=-1, retention.bytes=-1, no compaction) until you give them their settings: "
         f"{command} --add-config retention.ms=604800000 (or cleanup.policy=compact, …); for the broker's defaults "
-        f"{command} --delete-config {kept}"
+        f"{command} --delete-config {settings}"
     )

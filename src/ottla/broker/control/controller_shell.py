@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.control.refusals import TREE_ERRORS, tree_refusal
+from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
 from ottla.cluster.controller_events import (
     Answer,
     Effect,
@@ -148,7 +148,7 @@ class ControllerShell:
             event = self._outcomes.popleft() if self._outcomes else self._events.popleft()
             try:
                 await self._handle(event)
-            except (*TREE_ERRORS, ZnodeDataError) as error:
+            except (*METADATA_ERRORS, ZnodeDataError) as error:
                 self._error = self._error or error
             except Exception:
                 log.exception("the controller failed over %s", type(event).__name__)
@@ -187,9 +187,9 @@ class ControllerShell:
     async def _notify(self, effect: Notify) -> Notified:
         try:
             await self._apply(effect.delta)
-        except TREE_ERRORS as error:
+        except METADATA_ERRORS as error:
             self._error = self._error or error
-            return Notified(effect.notify_id, tree_refusal(error))
+            return Notified(effect.notify_id, metadata_refusal(error))
         return Notified(effect.notify_id)
 
     def _set_timer(self, effect: SetTimer) -> None:

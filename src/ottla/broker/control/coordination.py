@@ -15,7 +15,7 @@ from ottla.env.network import NetworkError
 from ottla.zk.client import LARGEST_OVER_THE_WIRE, LARGEST_TRANSACTION, LocalClient, ZkUnreachableError
 from ottla.zk.layout import ZnodeDataError
 from ottla.zk.session_expiry import SessionExpiry
-from ottla.zk.store import LOG_NAME, TreeDamaged, TreeStore, holds_tree
+from ottla.zk.store import LOG_NAME, TreeDamaged, TreeStore, has_metadata_files
 from ottla.zk.tree import ZkError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 #: Delay before a slow start is explained in the log.
-TELL_AFTER_S = 2.0
+FIRST_WARNING_AFTER_S = 2.0
 
 
 @dataclass(slots=True)
@@ -56,8 +56,8 @@ class Coordination:
     @property
     def longest_session_ms(self) -> int:
         """The longest time that a session of a former process may last from now on."""
-        kept = self.store.tree.sessions.values() if self.store is not None else ()
-        return max((self.session_timeout_ms, *(session.timeout_ms for session in kept)))
+        sessions = self.store.tree.sessions.values() if self.store is not None else ()
+        return max((self.session_timeout_ms, *(session.timeout_ms for session in sessions)))
 
     @property
     def transaction_bytes(self) -> int:
@@ -80,7 +80,7 @@ class Coordination:
             try:
                 self.store.close()
             except DiskError as error:
-                log.error("the tree of coordination data could not be forced to disk: %s", error)
+                log.error("the coordination metadata could not be flushed to disk: %s", error)
 
 
 async def open_coordination(
@@ -89,14 +89,14 @@ async def open_coordination(
     executor: Executor,
     clock: Clock,
     randomness: Randomness,
-    failed_folders: Collection[str],
+    failed_log_dirs: Collection[str],
 ) -> Coordination | str:
     """Open the coordination metadata as configured; a text says why that failed, and what helps."""
     address = config.get_string_or_none("zookeeper.connect")
     try:
         if address:
-            return await _over_the_wire(address, config, disk, failed_folders)
-        problem = _tree_elsewhere(disk, config.log_dirs, failed_folders)
+            return await _over_the_wire(address, config, disk, failed_log_dirs)
+        problem = _metadata_elsewhere(disk, config.log_dirs, failed_log_dirs)
         if problem is not None:
             return problem
         store = TreeStore.open(
@@ -118,7 +118,7 @@ async def open_coordination(
     except TreeDamaged as error:
         return str(error)
     except DiskError as error:
-        return f"{error}. Mend the disk, or choose another folder (log.dirs)"
+        return f"{error}. Repair the disk, or choose another directory (log.dirs)"
 
 
 async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomness: Randomness) -> Coordination | str:
@@ -131,7 +131,7 @@ async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomne
         randomness,
         config.listeners[0].host,
         config.get_int("ottla.zookeeper.port"),
-        on_failure=_tree_failed,
+        on_failure=_metadata_failed,
     )
     try:
         await server.start()
@@ -141,12 +141,12 @@ async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomne
     return Coordination(LocalClient(store), config.get_int("zookeeper.session.timeout.ms"), store, server)
 
 
-def _tree_failed(error: DiskError) -> None:
-    log.critical("the tree of coordination data is not served any more: %s", error)
+def _metadata_failed(error: DiskError) -> None:
+    log.critical("the coordination metadata is not served any more: %s", error)
 
 
 async def _over_the_wire(
-    address: str, config: BrokerConfig, disk: Disk, failed_folders: Collection[str]
+    address: str, config: BrokerConfig, disk: Disk, failed_log_dirs: Collection[str]
 ) -> Coordination | str:
     """Open a session with the ZooKeeper at `address`. kazoo is imported only here, where it is needed."""
     from ottla.zk.address import ZkAddressError
@@ -154,8 +154,12 @@ async def _over_the_wire(
 
     session_timeout_ms = config.get_int("zookeeper.session.timeout.ms")
     timeout_ms = config.get_int_or_none("zookeeper.connection.timeout.ms") or session_timeout_ms
-    telling = asyncio.get_running_loop().call_later(
-        TELL_AFTER_S, log.warning, "no ZooKeeper has answered at %s so far; trying for %g s", address, timeout_ms / 1000
+    warning = asyncio.get_running_loop().call_later(
+        FIRST_WARNING_AFTER_S,
+        log.warning,
+        "no ZooKeeper has answered at %s so far; trying for %g s",
+        address,
+        timeout_ms / 1000,
     )
     try:
         zk = await connect_kazoo(
@@ -168,13 +172,13 @@ async def _over_the_wire(
             f"{error}, or leave it out (-c zookeeper.connect=): then this broker keeps that data itself, beside its log"
         )
     finally:
-        telling.cancel()
+        warning.cancel()
     try:
-        left = [path for path in config.log_dirs if path not in failed_folders and holds_tree(disk, path)]
+        left = [path for path in config.log_dirs if path not in failed_log_dirs and has_metadata_files(disk, path)]
         if left and await read_cluster_id(zk) is None:
             await zk.close()
             return (
-                f"The coordination data (topics, settings) of this broker lies in {left[0]} ({LOG_NAME}), and the "
+                f"The coordination metadata (topics, settings) of this broker lies in {left[0]} ({LOG_NAME}), and the "
                 f"ZooKeeper at {address} knows nothing of it: topics would lose their settings. Leave out "
                 "zookeeper.connect to go on with that data, or move the files ottla-tree.* away to go on without it"
             )
@@ -184,19 +188,19 @@ async def _over_the_wire(
     return Coordination(zk, session_timeout_ms)
 
 
-def _tree_elsewhere(disk: Disk, log_dirs: Sequence[str], failed_folders: Collection[str]) -> str | None:
+def _metadata_elsewhere(disk: Disk, log_dirs: Sequence[str], failed_log_dirs: Collection[str]) -> str | None:
     """Refuse to start if another log directory than the first holds the embedded metadata. Raises `DiskError`.
 
     New metadata would know the topics from their partition directories, but none of their settings: retention would
     delete records that were to be kept.
     """
     first, *others = log_dirs
-    if holds_tree(disk, first):
+    if has_metadata_files(disk, first):
         return None
-    there = next((path for path in others if path not in failed_folders and holds_tree(disk, path)), None)
+    there = next((path for path in others if path not in failed_log_dirs and has_metadata_files(disk, path)), None)
     if there is None:
         return None
     return (
-        f"The coordination data (topics, settings) lies in {there}, and is looked for in {first}, the first folder "
-        f"of log.dirs. Name {there} first, or move its files ottla-tree.* to {first}"
+        f"The coordination metadata (topics, settings) lies in {there}, and is looked for in {first}, the first "
+        f"directory of log.dirs. Name {there} first, or move its files ottla-tree.* to {first}"
     )

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.control.refusals import TREE_ERRORS, tree_refusal
+from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
 from ottla.broker.control.znodes import read_broker_config, reconfiguration
 from ottla.cluster.configs import oversized
 from ottla.cluster.refusal import TopicRefusal
@@ -88,8 +88,8 @@ class DynamicSettings:
                 await self._zk.multi(
                     await reconfiguration(self._zk, path, f"brokers/{name}", data, self._clock.now_ms())
                 )
-            except TREE_ERRORS as error:
-                return tree_refusal(error)
+            except METADATA_ERRORS as error:
+                return metadata_refusal(error)
             default, own = (config.dynamic_default, wanted) if per_broker else (wanted, config.dynamic_own)
             config.set_dynamic(default, own)
             _warn(sorted(wanted.items() - present.items()))
@@ -99,13 +99,13 @@ class DynamicSettings:
 
 def _warn(changes: Sequence[tuple[str, str]]) -> None:
     """Warn about unknown settings, and about those without effect."""
-    told = 0
+    logged = 0
     for name, value in changes:
         warning = warning_of(name, value)
         if warning is None:
             continue
-        told += 1
-        if told > MOST_WARNINGS:
+        logged += 1
+        if logged > MOST_WARNINGS:
             log.warning("more settings were changed that are not known, or have no effect")
             return
         log.warning("of the settings changed while the broker runs, %s", repr(warning)[1:-1][:LONGEST_WARNING])

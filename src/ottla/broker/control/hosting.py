@@ -83,7 +83,7 @@ class LogsFound:
     def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
         """See `FoundLogs.unservable`."""
         # A log that is in no working log directory must be in one that is out of service.
-        any_failed, unreadable = bool(self._logs.failed_folders), self._logs.unreadable
+        any_failed, unreadable = bool(self._logs.failed_log_dirs), self._logs.unreadable
         keys = []
         for topic, index in replicas:
             may_be_missing = any_failed or (topic.name, index) in unreadable

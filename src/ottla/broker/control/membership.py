@@ -89,7 +89,7 @@ class ClusterMembership:
         #: The session in which the broker is registered.
         self._session_id = 0
         #: Other brokers that were already reported.
-        self._told_of: frozenset[int] = frozenset()
+        self._reported_brokers: frozenset[int] = frozenset()
         self._joining: asyncio.Task[None] | None = None
         #: Called on reconnection; the argument says whether the session is new, so that no watch is set.
         self.on_rejoined: Callable[[bool], None] = lambda is_new: None
@@ -201,9 +201,9 @@ class ClusterMembership:
         """Refuse to run beside a live broker of another id."""
         return TopicRefusal(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"Another broker lives in this tree, {name}{await self._address(name)}, and clusters of several brokers "
-            "are not there yet. Stop it (one that was killed goes when its session has timed out), or give this "
-            "broker a tree of its own (zookeeper.connect=…/chroot)",
+            f"Another broker is registered in this coordination metadata, {name}{await self._address(name)}, and "
+            "clusters of several brokers are not supported yet. Stop it (one that was killed goes when its session "
+            "has timed out), or give this broker coordination metadata of its own (zookeeper.connect=…/chroot)",
         )
 
     async def _address(self, name: str) -> str:
@@ -225,7 +225,7 @@ class ClusterMembership:
                 return await self._other_broker(str(controller_id))
         return TopicRefusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"{path} exists already: a broker with id {own_id} is running on this tree{await self._address(own_id)}. "
+            f"{path} exists already: a broker with id {own_id} is registered{await self._address(own_id)}. "
             "Stop it, or give this one another broker.id.",
         )
 
@@ -317,7 +317,10 @@ class ClusterMembership:
             self.on_fatal(f"This broker could not register again: {error}")
             return
         except ZkError as error:
-            log.error("the tree is not as a cluster's has to be, and this broker may not be a member of it: %s", error)
+            log.error(
+                "the coordination metadata is not that of a cluster, and this broker may not be registered in it: %s",
+                error,
+            )
             return
         self.on_rejoined(is_new)
 
@@ -326,14 +329,14 @@ class ClusterMembership:
         brokers = await read_brokers(self._zk, self._changed)
         others = frozenset(brokers) - {self._broker.id}
         if not self._accepts_others:
-            for other in sorted(others - self._told_of):
+            for other in sorted(others - self._reported_brokers):
                 log.error(
-                    "another broker, %d%s, has registered in this tree. Clusters of several brokers are not there yet: "
-                    "it gets no partitions, and should be stopped",
+                    "another broker, %d%s, has registered in the same coordination metadata. Clusters of several "
+                    "brokers are not supported yet: it gets no partitions, and should be stopped",
                     other,
                     await self._address(str(other)),
                 )
-            self._told_of = others
+            self._reported_brokers = others
         brokers = self._members(brokers)
         if brokers != self.brokers:
             self.brokers = brokers

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ottla.broker.control.refusals import TREE_ERRORS, is_passing, tree_refusal
+from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
 from ottla.cluster.controller_events import (
     AddPartitions,
     AssignTopicId,
@@ -70,7 +70,7 @@ class MetadataWriter:
                 raise BadVersionError(ControllerEpochZnode.PATH, "another was elected since")
             for change in effect.changes:
                 await self._write(change, effect.epoch, term)
-        except TREE_ERRORS as error:
+        except METADATA_ERRORS as error:
             self.error = error
             return _failed(effect.write_id, error)
         return Written(effect.write_id)
@@ -147,7 +147,7 @@ def _simple(change: MetadataChange, epoch: int) -> Iterable[Operation]:
 
 
 def _failed(write_id: int, error: DiskError | ZkError) -> Written:
-    refusal = tree_refusal(error)
+    refusal = metadata_refusal(error)
     if isinstance(error, NodeExistsError):
         return Written(write_id, WriteFailure.EXISTS, refusal)
     is_unknown = is_passing(error) and not isinstance(error, BadVersionError)

@@ -18,7 +18,7 @@ from ottla.broker.control.controller_shell import ControllerShell
 from ottla.broker.control.membership import ClusterMembership
 from ottla.broker.control.metadata_writes import MetadataWriter, announcement
 from ottla.broker.control.producer_ids import ProducerIds
-from ottla.broker.control.refusals import TREE_ERRORS, tree_refusal
+from ottla.broker.control.refusals import METADATA_ERRORS, metadata_refusal
 from ottla.broker.control.znodes import read_topic_config, read_topics, reconfiguration
 from ottla.broker.slices import LoopSlices
 from ottla.cluster.configs import oversized, topic_refusal, unknown_topic
@@ -256,7 +256,7 @@ class ControlPlane:
 
         try:
             await self.controller.handle_read(read)
-        except (*TREE_ERRORS, ZnodeDataError) as error:
+        except (*METADATA_ERRORS, ZnodeDataError) as error:
             log.error("elected as controller, and the metadata cannot be read or put in order: %s", error)
 
     def elected(self, topics: Sequence[FoundTopic]) -> Elected:
@@ -297,8 +297,8 @@ class ControlPlane:
         topic = TopicImage(spec.name, self.new_uuid(), partitions, plan.configs, False)
         try:
             await self._zk.multi(await announcement(self._zk, topic))
-        except TREE_ERRORS as error:
-            return tree_refusal(error)
+        except METADATA_ERRORS as error:
+            return metadata_refusal(error)
         return TopicRefusal(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE.message)
 
     async def create_partitions(
@@ -346,8 +346,8 @@ class ControlPlane:
                 operations = await reconfiguration(self._zk, path, f"topics/{name}", data, now_ms)
                 fence = () if self.session.accepts_others else (self.membership.term.fence(),)
                 await self._zk.multi([*fence, *operations])
-            except TREE_ERRORS as error:
-                return tree_refusal(error)
+            except METADATA_ERRORS as error:
+                return metadata_refusal(error)
             self._configured(name, configs)
             return None
 

@@ -9,7 +9,7 @@ from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import ControllerEpochZnode
 from ottla.zk.tree import BadVersionError, NodeExistsError, SessionExpiredError, ZkError
 
-TREE_ERRORS = (DiskError, ZkError)
+METADATA_ERRORS = (DiskError, ZkError)
 """Errors of a metadata change that are not the request's fault."""
 
 
@@ -20,7 +20,7 @@ def is_passing(error: Exception) -> bool:
     return isinstance(error, ConnectionLossError | SessionExpiredError)
 
 
-def tree_refusal(error: DiskError | ZkError) -> TopicRefusal:
+def metadata_refusal(error: DiskError | ZkError) -> TopicRefusal:
     """The refusal of a change. If its outcome is unknown, the metadata decide as soon as they can be read."""
     if isinstance(error, DiskError):
         return TopicRefusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.control.adoption import LogFolders, told_of_adoption
+from ottla.broker.control.adoption import PartitionDirectories, adoption_warning
 from ottla.broker.control.znodes import (
     no_broker_was_registered,
     read_cluster_id,
@@ -67,20 +67,20 @@ class NoLogs:
 
 
 class Startup:
-    """Starts a control plane, once. `folders` are the partition directories that may be adopted."""
+    """Starts a control plane, once. `directories` are the partition directories that may be adopted."""
 
     def __init__(
         self,
         plane: ControlPlane,
         *,
         stored_cluster_id: str | None = None,
-        folders: LogFolders | None = None,
+        directories: PartitionDirectories | None = None,
         logs: FoundLogs | None = None,
     ) -> None:
         self._plane = plane
         self._zk = plane.session.zk
         self._stored_cluster_id = stored_cluster_id
-        self._folders = folders if folders is not None else LogFolders()
+        self._directories = directories if directories is not None else PartitionDirectories()
         self._logs: FoundLogs = logs if logs is not None else NoLogs()
         #: Partition directories not placed on this broker; known after `start`.
         self.strays: list[FoundPartition] = []
@@ -101,9 +101,9 @@ class Startup:
         elif stored is not None and stored != known:
             return TopicRefusal(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"Invalid cluster.id in: {self._plane.config.log_dirs[0]}/meta.properties. "
-                f"Expected {known}, but read {stored}. The folder belongs to another cluster: give this broker another "
-                "folder, or the coordination data that belongs to this one.",
+                f"Invalid cluster.id in: {self._plane.config.log_dirs[0]}/meta.properties. Expected {known}, but read "
+                f"{stored}. The log directory belongs to another cluster: give this broker another log directory, or "
+                "the coordination metadata that belongs to this one.",
             )
         self._plane.image.cluster_id = known
         return known
@@ -116,7 +116,7 @@ class Startup:
         try:
             return await self._start()
         except ZnodeDataError as error:
-            return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The tree of coordination data is damaged: {error}")
+            return TopicRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"The coordination metadata is damaged: {error}")
 
     async def _start(self) -> TopicRefusal | None:
         plane, zk = self._plane, self._zk
@@ -164,27 +164,27 @@ class Startup:
         Only if the metadata has no topics and no other broker was ever registered, or if such an adoption was
         interrupted. Otherwise the directories are stray. Returns the names of the adopted topics.
         """
-        folders = self._folders
-        unknown = [one for one in folders.found if one.topic not in names and one.topic not in marked]
-        if not unknown or not ((is_first and not names) or folders.is_adopting(cluster_id)):
+        directories = self._directories
+        unknown = [one for one in directories.found if one.topic not in names and one.topic not in marked]
+        if not unknown or not ((is_first and not names) or directories.is_adopting(cluster_id)):
             return []
-        folders.begin_adopting(cluster_id)
+        directories.begin_adopting(cluster_id)
         adoption = self._plan_adoption(unknown)
         term = self._plane.membership.term
         for topic in adoption.topics:
             await self._plane.writer.write(Write(0, term.epoch, (CreateTopic(topic),)), term)
             if self._plane.writer.error is not None:
                 raise self._plane.writer.error
-            log.info("adopted topic %s with %d partitions from its folders", topic.name, len(topic.partitions))
-        folders.end_adopting()
-        if adoption.kept_whole:
-            log.warning("%s", told_of_adoption(adoption.kept_whole, self._plane.endpoints))
+            log.info("adopted topic %s with %d partitions from its directories", topic.name, len(topic.partitions))
+        directories.end_adopting()
+        if adoption.without_settings:
+            log.warning("%s", adoption_warning(adoption.without_settings, self._plane.endpoints))
         return [topic.name for topic in adoption.topics]
 
     def _ending(self, names: Sequence[str], marked: Sequence[str]) -> list[FoundTopic]:
         """Topics with deleted znodes and remaining logs: they are hosted once more, so that the logs are removed."""
         ending = set(marked).difference(names)
-        adoption = self._plan_adoption([one for one in self._folders.found if one.topic in ending])
+        adoption = self._plan_adoption([one for one in self._directories.found if one.topic in ending])
         return [_as_found(topic) for topic in adoption.topics]
 
     def _plan_adoption(self, found: Sequence[FoundPartition]) -> Adoption:
@@ -194,7 +194,7 @@ class Startup:
             (),
             broker_id=plane.broker_id,
             config=plane.config,
-            settings_of=self._folders.settings_of,
+            settings_of=self._directories.settings_of,
             new_uuid=plane.new_uuid,
         )
 
@@ -202,7 +202,7 @@ class Startup:
         """Set aside the logs not placed on this broker, and take offline the replicas that cannot be served."""
         plane = self._plane
         placed = {topic.name: [state.replicas for state in topic.partitions] for topic in topics}
-        self.strays = stray_partitions(self._folders.found, placed, plane.broker_id)
+        self.strays = stray_partitions(self._directories.found, placed, plane.broker_id)
         self._logs.set_strays_aside(self.strays)
         replicas = [
             (topic, index)

@@ -131,7 +131,7 @@ class WatchedChanges:
                 self._due[path] = None
                 log.warning("changes of %s are looked at when ZooKeeper is there again: %s", path, error)
                 return False
-            log.error("a change of %s in the tree could not be followed: %s", path, error)
+            log.error("a change of %s in the coordination metadata could not be followed: %s", path, error)
         return True
 
     async def _look_at_topics(self) -> None:
@@ -159,7 +159,7 @@ class WatchedChanges:
                 await control.follow_deletion(name)
             elif name in control.image.topics:
                 log.error(
-                    "the node of topic %s was removed from the tree. Its records are kept, and it is served until this "
+                    "the znode of topic %s was removed. Its records are kept, and it is served until this "
                     "broker ends; to delete a topic, mark it in %s",
                     name,
                     DeleteTopicZnode.ROOT,

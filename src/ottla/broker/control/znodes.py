@@ -204,8 +204,8 @@ async def reconfiguration(zk: ZkClient, path: str, entity_path: str, data: bytes
     ]
     # Names are in order of creation, so the nodes after a recent one are recent, too.
     for name in (await zk.children(ConfigChangeZnode.ROOT))[:MOST_REMOVED]:
-        told = await zk.exists(f"{ConfigChangeZnode.ROOT}/{name}")
-        if told is None or now_ms - told.ctime_ms <= ConfigChangeZnode.EXPIRATION_MS:
+        stat = await zk.exists(f"{ConfigChangeZnode.ROOT}/{name}")
+        if stat is None or now_ms - stat.ctime_ms <= ConfigChangeZnode.EXPIRATION_MS:
             break
         operations.append(Delete(f"{ConfigChangeZnode.ROOT}/{name}"))
     return operations

@@ -57,7 +57,7 @@ def _report(shard: CoordinatorShard[Any], kind: CoordinatorKind[Any, Any], found
     kind.log.error(
         "%s-%d is damaged: %d bytes at position %d of %s are no whole batch, and %s cannot be read. What they held "
         "(commits, members, metadata) is lost where no later record repeats it; what lies behind them is read. "
-        "'ottla log verify' on the folder, with the broker stopped, tells what can be mended",
+        "'ottla log verify' on the directory, with the broker stopped, reports what can be repaired",
         kind.topic,
         shard.partition,
         found.length,

@@ -73,7 +73,7 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
             CreatePartitionsTopicResult(
                 name=topic.name,
                 error_code=int(refusal.error) if refusal is not None else 0,
-                error_message=refusal.told if refusal is not None else None,
+                error_message=refusal.response_message if refusal is not None else None,
             )
         )
     await context.replied(CreatePartitionsResponse(results=results))

@@ -102,7 +102,7 @@ def _spec(topic: CreatableTopic) -> TopicSpec:
 
 def _result(name: str, made: CreatedTopic | TopicRefusal, validate_only: bool, version: int) -> CreatableTopicResult:
     if isinstance(made, TopicRefusal):
-        return CreatableTopicResult(name=name, error_code=int(made.error), error_message=made.told)
+        return CreatableTopicResult(name=name, error_code=int(made.error), error_message=made.response_message)
     result = CreatableTopicResult(name=name, error_code=0)
     if not validate_only:
         result.topic_id = made.topic.topic_id

@@ -88,7 +88,7 @@ async def _delete(context: RequestContext, topics: Collection[DeleteTopicState])
                 result.error_code = int(_known_to(refusal.error, context.api_version))
                 # For an unknown topic Kafka sends no message.
                 unknown = refusal.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                result.error_message = None if unknown else refusal.told
+                result.error_message = None if unknown else refusal.response_message
         results.append(result)
     await context.replied(DeleteTopicsResponse(responses=results))
 

@@ -76,7 +76,7 @@ class _Description:
         found = self._refusal(asked) or self._configs(asked)
         if isinstance(found, TopicRefusal):
             result.error_code = int(found.error)
-            result.error_message = found.told
+            result.error_message = found.response_message
         else:
             result.configs = found
         return result

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.slices import LoopSlices
     from ottla.storage.log import PartitionLog
-    from ottla.storage.manager import FolderContent
+    from ottla.storage.manager import LogDirectoryState
 
 MIN_VERSION = 0
 MAX_VERSION = 4
@@ -92,7 +92,7 @@ def _size(context: RequestContext, path: str) -> tuple[int, int] | None:
 
 
 def _result(
-    content: FolderContent, size: tuple[int, int] | None, logs: dict[str, list[PartitionLog]]
+    content: LogDirectoryState, size: tuple[int, int] | None, logs: dict[str, list[PartitionLog]]
 ) -> DescribeLogDirsResult:
     if content.failure is not None or size is None:
         return DescribeLogDirsResult(

@@ -313,7 +313,7 @@ class Fetch:
                 return
             if isinstance(done, ReadRefusal):
                 self._context.broker.partitions.read_refused(partition, done)
-                found.append((wanted, _failed(wanted.index, _told(done.error, version))))
+                found.append((wanted, _failed(wanted.index, _code_for_version(done.error, version))))
                 reading.at_once = True
                 return
             read = done
@@ -408,8 +408,8 @@ class Fetch:
         for wanted, data in found:
             size = data.records.length if data.records else 0
             if session is not None:
-                told = wanted.must_tell(data.error_code, size, data.high_watermark, data.log_start_offset)
-                if self._incremental and not told:
+                is_included = wanted.must_include(data.error_code, size, data.high_watermark, data.log_start_offset)
+                if self._incremental and not is_included:
                     continue
                 if size:
                     session.served(wanted)
@@ -465,7 +465,7 @@ class Fetch:
         name = topic if isinstance(topic, str) else broker.image.topic_names.get(topic)
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        return _told(broker.partitions.missing(name, index), self._context.api_version)
+        return _code_for_version(broker.partitions.missing(name, index), self._context.api_version)
 
 
 class _Conversion:
@@ -506,14 +506,14 @@ class _Conversion:
         length = self._conversion.left_bytes
         if self._error is not ErrorCode.NONE:
             release()
-            return _not_converted(self.wanted.index, _told(self._error, version))
+            return _not_converted(self.wanted.index, _code_for_version(self._error, version))
         if not length:
             release()
         self._data.records = MadePart(length, self._conversion.next_chunk, release) if length else b""
         return self._data
 
 
-def _told(error: ErrorCode, version: int) -> ErrorCode:
+def _code_for_version(error: ErrorCode, version: int) -> ErrorCode:
     """Map an error to one that clients of this version handle correctly."""
     if error is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -54,7 +54,7 @@ def _result(item: tuple[Resource, TopicRefusal | None]) -> AlterConfigsResourceR
     resource, refusal = item
     return AlterConfigsResourceResponse(
         error_code=int(refusal.error) if refusal is not None else 0,
-        error_message=refusal.told if refusal is not None else None,
+        error_message=refusal.response_message if refusal is not None else None,
         resource_type=resource.kind,
         resource_name=resource.name,
     )

@@ -235,7 +235,7 @@ def _response(
             brokers.append(
                 MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             )
-    tells_operations = request.include_cluster_authorized_operations and context.permits(
+    includes_operations = request.include_cluster_authorized_operations and context.permits(
         Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
     )
     return MetadataResponse(
@@ -243,7 +243,7 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if tells_operations else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_operations else NOT_ASKED,
     )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 9
 
-VERSION_OF_THE_TREE = 0
+ZOOKEEPER_VERSION = 0
 NO_TIMESTAMP = -1
 NO_RETENTION = -1
 LATEST_TIMESTAMP = 2**63 - 1
@@ -52,8 +52,8 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> None:
     """Commit the offsets of known partitions; the others get an error each."""
     if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
         _reply(context, request, {}, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    elif context.api_version == VERSION_OF_THE_TREE:
-        context.spawn(_keep_in_tree(context, request))
+    elif context.api_version == ZOOKEEPER_VERSION:
+        context.spawn(_commit_to_zookeeper(context, request))
     else:
         context.run(_commit(context, request))
 
@@ -143,7 +143,7 @@ class _Commits:
             _reply(self._context, self._request, self._errors)
 
 
-async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -> None:
+async def _commit_to_zookeeper(context: RequestContext, request: OffsetCommitRequest) -> None:
     """Version 0: write the offsets of known partitions below `/consumers`; their metadata is dropped."""
     broker = context.broker
     longest = broker.config.get_int("offset.metadata.max.bytes")
@@ -163,7 +163,7 @@ async def _keep_in_tree(context: RequestContext, request: OffsetCommitRequest) -
                 errors[topic.name, index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 positions.append((topic.name, index, partition.committed_offset))
-    written = await broker.tree_offsets.commit(request.group_id, positions)
+    written = await broker.zookeeper_offsets.commit(request.group_id, positions)
     errors |= {(name, index): error for (name, index, _), error in zip(positions, written, strict=True)}
     _reply(context, request, errors)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 9
 
-VERSION_OF_THE_TREE = 0
+ZOOKEEPER_VERSION = 0
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8
 INVALID_OFFSET = -1
@@ -60,8 +60,8 @@ def accesses(context: RequestContext, request: OffsetFetchRequest) -> Iterable[A
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> None:
     """Reply with the committed offsets."""
-    if context.api_version == VERSION_OF_THE_TREE:
-        context.spawn(_from_tree(context, request))
+    if context.api_version == ZOOKEEPER_VERSION:
+        context.spawn(_fetch_from_zookeeper(context, request))
     elif context.api_version >= FIRST_VERSION_WITH_MANY_GROUPS:
         described: set[str] = set()
         groups = mapped(request.groups, lambda group: _group(context, group, request.require_stable, described))
@@ -70,7 +70,7 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> None:
         context.reply_in_steps(_single(context, request))
 
 
-async def _from_tree(context: RequestContext, request: OffsetFetchRequest) -> None:
+async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchRequest) -> None:
     """Version 0: offsets below `/consumers`, committed with version 0 or written there by other programs."""
     broker = context.broker
     topics = []
@@ -88,7 +88,7 @@ async def _from_tree(context: RequestContext, request: OffsetFetchRequest) -> No
             elif not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
                 found = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif topic.name in broker.image.topics:
-                found = await broker.tree_offsets.fetch(request.group_id, topic.name, index)
+                found = await broker.zookeeper_offsets.fetch(request.group_id, topic.name, index)
             is_error = isinstance(found, ErrorCode)
             partitions.append(
                 OffsetFetchResponsePartition(

@@ -229,7 +229,7 @@ def _of_partitions() -> Iterator[BrokerMetric]:
             "kafka_log_logmanager_offlinelogdirectorycount",
             GAUGE,
             "Log directories that have failed.",
-            _one(lambda broker: len(broker.logs.failed_folders)),
+            _one(lambda broker: len(broker.logs.failed_log_dirs)),
         ),
         _ottla(
             "unflushed_bytes",

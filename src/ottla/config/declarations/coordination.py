@@ -55,7 +55,7 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "metadata.log.dir", "string", None, "", "high", "read-only", "no_effect",
-        "KRaft mode only: folder of the metadata log.",
+        "KRaft mode only: directory of the metadata log.",
     ),
     (
         "metadata.log.max.record.bytes.between.snapshots",
@@ -113,7 +113,8 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "zookeeper.connect", "string", None, "", "high", "read-only", "honoured",
-        "Addresses of a ZooKeeper ensemble, as `host:port,.../chroot`. Left out: the embedded tree beside the log.",
+        "Addresses of a ZooKeeper ensemble, as `host:port,.../chroot`. Left out: coordination metadata embedded in "
+        "the broker, in files beside the log.",
     ),
     (
         "zookeeper.max.in.flight.requests", "int", "10", "[1,...]", "high", "read-only", "honoured",

@@ -106,15 +106,15 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "log.dir.failure.timeout.ms", "long", "30000", "[1,...]", "low", "read-only", "no_effect",
-        "KRaft mode only: a broker that cannot report a failed folder for this long stops, in milliseconds.",
+        "KRaft mode only: a broker that cannot report a failed log directory for this long stops, in milliseconds.",
     ),
     (
         "log.dirs", "string", None, "", "high", "read-only", "honoured",
-        "The folders of the log, separated by commas; `log.dir` where unset.",
+        "The log directories, separated by commas; `log.dir` where unset.",
     ),
     (
         "log.dir", "string", "/tmp/kafka-logs", "", "high", "read-only", "honoured",
-        "The folder of the log where `log.dirs` is not set.",
+        "The log directory where `log.dirs` is not set.",
     ),
     (
         "log.flush.interval.messages", "long", "9223372036854775807", "[1,...]", "high", "cluster-wide", "honoured",
@@ -264,7 +264,7 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "num.recovery.threads.per.data.dir", "int", "1", "[1,...]", "high", "cluster-wide", "honoured",
-        "Threads per folder that load and recover logs at start.",
+        "Threads per log directory that load and recover logs at start.",
     ),
     (
         "producer.id.expiration.check.interval.ms", "int", "600000", "[1,...]", "low", "read-only", "honoured",

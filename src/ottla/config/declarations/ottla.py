@@ -39,14 +39,15 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "ottla.zookeeper.port", "int", "-1", "[-1,...,65535]", "medium", "read-only", "honoured",
-        "Port on which the embedded tree is served to other processes, in ZooKeeper's protocol, at the address of the "
-        "first listener; 0 takes any free one, -1 serves it to nobody. `ottla serve --zookeeper-port` sets it.",
+        "Port on which the embedded coordination metadata is served to other processes, in ZooKeeper's protocol, at "
+        "the address of the first listener; 0 takes any free one, -1 serves it to nobody. `ottla serve "
+        "--zookeeper-port` sets it.",
     ),
     (
         "ottla.tree.unclean.start.enable", "boolean", "false", "", "medium", "read-only", "honoured",
-        "Whether a start goes on where changes are missing from the embedded tree that were on the disk once (its log "
-        "was cut, removed or damaged, or its snapshot is an older one): they are lost then. For one start; without it "
-        "the broker refuses. Nothing is done where nothing is missing.",
+        "Whether a start goes on where changes are missing from the embedded coordination metadata that were on the "
+        "disk once (its log was cut, removed or damaged, or its snapshot is an older one): they are lost then. For "
+        "one start; without it the broker refuses. Nothing is done where nothing is missing.",
     ),
     (
         "ottla.rebalance.evidence.enable", "boolean", "true", "", "medium", "read-only", "honoured",

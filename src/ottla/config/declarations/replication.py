@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 ROWS: tuple[Row, ...] = (
     (
         "alter.log.dirs.replication.quota.window.num", "int", "11", "[1,...]", "low", "read-only", "no_effect",
-        "Samples kept for the quota on moving replicas between folders.",
+        "Samples kept for the quota on moving replicas between log directories.",
     ),
     (
         "alter.log.dirs.replication.quota.window.size.seconds",
@@ -49,7 +49,7 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "num.replica.alter.log.dirs.threads", "int", None, "", "high", "read-only", "no_effect",
-        "Threads that move replicas between folders.",
+        "Threads that move replicas between log directories.",
     ),
     (
         "num.replica.fetchers", "int", "1", "", "high", "cluster-wide", "no_effect",

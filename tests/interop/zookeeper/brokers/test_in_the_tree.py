@@ -163,8 +163,8 @@ def test_a_second_broker_is_refused_with_cause_and_cure(
             other.start()
         return other.server.stderr
 
-    assert "a broker with id 7 is running on this tree at 127.0.0.1:" in refused(7)
-    assert "Another broker lives in this tree, 7 at 127.0.0.1:" in refused(8)
+    assert "a broker with id 7 is registered at 127.0.0.1:" in refused(7)
+    assert "Another broker is registered in this coordination metadata, 7 at 127.0.0.1:" in refused(8)
     assert "zookeeper.connect=…/chroot" in refused(9)
     assert tree.get_children("/brokers/ids") == ["7"]
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.control.adoption import LogFolders
+from ottla.broker.control.adoption import PartitionDirectories
 from ottla.broker.control.plane import ClusterSession, ControlPlane, NoHost
 from ottla.broker.control.startup import Startup, generate_broker_id
-from ottla.cluster.adoption import KEPT_WHOLE, FoundPartition
+from ottla.cluster.adoption import UNLIMITED_RETENTION, FoundPartition
 from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import HostAction, ImageDelta, PartitionImage, hosted_changes
@@ -33,7 +33,7 @@ ENDPOINT = Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092)
 CLOCK = VirtualClock(1_700_000_000_000)
 
 
-class Folders(LogFolders):
+class Folders(PartitionDirectories):
     """Log folders with settings beside them, and the mark of an adoption."""
 
     def __init__(self, settings: Mapping[str, Mapping[str, str]] | None = None) -> None:
@@ -91,15 +91,15 @@ class Cluster:
         settings: dict[str, str] | None = None,
         stored_cluster_id: str | None = None,
         found: Sequence[tuple[str, UUID | None, int, int]] = (),
-        folders: Folders | None = None,
+        directories: Folders | None = None,
         is_shared: bool = False,
     ) -> None:
         config = parse_broker_config({"broker.id": str(broker_id), **(settings or {})})
         assert isinstance(config, BrokerConfig)
         self.store = TreeStore.open(disk if disk is not None else MemoryDisk(), "/t", CLOCK)
         self.zk = LocalClient(self.store)
-        self.folders = folders or Folders()
-        self.folders.found = [FoundPartition(*one) for one in found]
+        self.directories = directories or Folders()
+        self.directories.found = [FoundPartition(*one) for one in found]
         self.control = ControlPlane(
             ClusterSession(self.zk, is_shared=is_shared),
             config,
@@ -109,7 +109,7 @@ class Cluster:
             randomness=Randomness(5),
         )
         self.control.host = self.host = RecordingHost()
-        self.startup = Startup(self.control, stored_cluster_id=stored_cluster_id, folders=self.folders)
+        self.startup = Startup(self.control, stored_cluster_id=stored_cluster_id, directories=self.directories)
         #: The names of the topics after each change.
         self.topics: list[set[str]] = []
         self.control.subscribe(lambda delta: self.topics.append(set(self.control.image.topics)))
@@ -229,7 +229,7 @@ def test_topics_are_adopted_from_their_folders() -> None:
         assert cluster.topics == [{"old", GROUP_METADATA_TOPIC}]
         assert "/brokers/topics/old/partitions/2/state" in cluster.store.tree.nodes
         assert cluster.startup.strays == []
-        assert cluster.folders.adopting is None
+        assert cluster.directories.adopting is None
 
     run(scenario())
 
@@ -240,11 +240,11 @@ def test_adopted_topics_are_kept_whole_until_their_settings_are_given(caplog: py
         settings = {"log.cleanup.policy": "compact", "log.retention.ms": "1000", "log.retention.bytes": "1"}
         cluster = await Cluster(disk, settings=settings, found=[("old", None, 0, -1)]).started()
         for adopted in (cluster, await Cluster(disk, settings=settings).started()):
-            assert adopted.control.image.topics["old"].configs == KEPT_WHOLE
+            assert adopted.control.image.topics["old"].configs == UNLIMITED_RETENTION
             kept = adopted.control.log_config("old")
             assert (kept.retention_ms, kept.retention_bytes, kept.compact) == (-1, -1, False)
         [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-        assert told.startswith("1 topics were adopted from log folders, and their settings are not known: old. ")
+        assert told.startswith("1 topics were adopted from log directories, and their settings are not known: old. ")
         assert "kafka-configs.sh --bootstrap-server h:9092 --alter --entity-type topics --entity-name old" in told
 
     run(scenario())
@@ -252,9 +252,9 @@ def test_adopted_topics_are_kept_whole_until_their_settings_are_given(caplog: py
 
 def test_settings_beside_the_records_hold_again_for_adopted_topics(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        folders = Folders({"old": {"cleanup.policy": "compact"}, "plain": {}})
+        directories = Folders({"old": {"cleanup.policy": "compact"}, "plain": {}})
         found = [("old", None, 0, -1), ("plain", None, 0, -1)]
-        cluster = await Cluster(folders=folders, found=found).started()
+        cluster = await Cluster(directories=directories, found=found).started()
         configs = {name: topic.configs for name, topic in cluster.control.image.topics.items()}
         assert configs == {"old": {"cleanup.policy": "compact"}, "plain": {}}
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -292,9 +292,9 @@ def test_folders_are_stray_in_a_shared_tree_in_which_a_broker_was(is_shared: boo
 def test_an_adoption_that_was_interrupted_is_finished() -> None:
     async def scenario() -> None:
         disk = FaultyDisk(MemoryDisk())
-        folders = Folders()
+        directories = Folders()
         found = [("a", None, 0, -1), ("b", None, 0, -1)]
-        cluster = Cluster(disk, folders=folders, found=found, is_shared=True)
+        cluster = Cluster(disk, directories=directories, found=found, is_shared=True)
         multi = cluster.zk.multi
 
         async def fails_at_b(operations: Sequence[Operation]) -> tuple[Result, ...]:
@@ -306,10 +306,10 @@ def test_an_adoption_that_was_interrupted_is_finished() -> None:
         with pytest.raises(DiskError):
             await cluster.startup.start()
         await cluster.control.close()
-        assert folders.adopting == cluster.control.cluster_id
-        again = await Cluster(disk, folders=folders, found=found, is_shared=True).started()
+        assert directories.adopting == cluster.control.cluster_id
+        again = await Cluster(disk, directories=directories, found=found, is_shared=True).started()
         assert list(again.control.image.topics) == ["a", "b"]
-        assert folders.adopting is None
+        assert directories.adopting is None
 
     run(scenario())
 

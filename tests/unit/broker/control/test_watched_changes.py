@@ -13,7 +13,7 @@ from ottla.broker.control.membership import Term
 from ottla.broker.control.plane import ClusterSession, ControlPlane
 from ottla.broker.control.startup import Startup
 from ottla.broker.control.watched_changes import WatchedChanges
-from ottla.broker.tree_offsets import TreeOffsets
+from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.controller_events import CreatedTopic
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
@@ -250,7 +250,7 @@ def test_a_broker_that_took_our_id_is_fatal() -> None:
         broker.zk.expire(2)
         await broker.other.create("/brokers/ids/7", b"{}", ephemeral=True)
         await broker.until(lambda: bool(broker.fatal))
-        assert "a broker with id 7 is running on this tree" in broker.fatal[0]
+        assert "a broker with id 7 is registered" in broker.fatal[0]
 
     run(body)
 
@@ -274,7 +274,7 @@ def test_another_broker_in_the_tree_keeps_us_out() -> None:
         await broker.other.create("/brokers/ids/8", registration, ephemeral=True)
         refusal = await Startup(broker.control).start()
         assert refusal is not None
-        assert "Another broker lives in this tree, 8 at elsewhere:9" in refusal.message
+        assert "Another broker is registered in this coordination metadata, 8 at elsewhere:9" in refusal.message
         assert "/brokers/ids/7" not in broker.store.tree.nodes
 
     asyncio.run(whole())
@@ -561,7 +561,7 @@ def test_positions_of_a_new_group_that_come_together_are_all_kept() -> None:
                 await asyncio.sleep(0)
                 return found
 
-        offsets = TreeOffsets(Slow(broker.store, 5))
+        offsets = OffsetZnodes(Slow(broker.store, 5))
         told = await asyncio.gather(*(offsets.commit("g", [("t", index, 40 + index)]) for index in range(5)))
         assert told == [[ErrorCode.NONE]] * 5
         assert [await offsets.fetch("g", "t", index) for index in range(5)] == [40, 41, 42, 43, 44]

@@ -11,7 +11,7 @@ from ottla.broker.coordinators.coordinator_log import Appended
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.replicas.partition import Committed
 from ottla.broker.slices import LoopSlices
-from ottla.broker.tree_offsets import TreeOffsets
+from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -137,7 +137,7 @@ class FakeBroker:
         runtimes.append(self.groups)
         self.tree_disk = FaultyDisk(MemoryDisk())
         self.zk = LocalClient(TreeStore.open(self.tree_disk, "/tree", VirtualClock(1)))
-        self.tree_offsets = TreeOffsets(self.zk)
+        self.zookeeper_offsets = OffsetZnodes(self.zk)
         self.slices = LoopSlices(VirtualClock().monotonic_ms)
 
     @property

@@ -176,7 +176,7 @@ def test_the_brokers_coordination_data_are_no_damaged_log(
     assert (code, out) == (0, f"{path}: coordination-data, 11 bytes\n")
     code, _, err = run(capsys, "verify", path)
     assert (code, err.count("\n")) == (2, 1)
-    assert "coordination data, no file of Kafka's" in err
+    assert "coordination metadata, no file of Kafka's" in err
     assert run(capsys, "verify", folder.parent)[0] == 0
 
 

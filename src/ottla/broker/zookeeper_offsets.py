@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.broker.control.refusals import TREE_ERRORS
+from ottla.broker.control.refusals import METADATA_ERRORS
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
 from ottla.zk.tree import Create, NodeExistsError, NoNodeError, Operation, Set, ZkError, check_path, parent_of
@@ -31,7 +31,7 @@ MOST_ATTEMPTS = 20
 """Attempts to write nodes that others create or delete at the same time."""
 
 
-class TreeOffsets:
+class OffsetZnodes:
     """The offsets below `/consumers`."""
 
     def __init__(self, zk: ZkClient) -> None:
@@ -51,8 +51,8 @@ class TreeOffsets:
                 await self._write_in_spite_of_others(
                     {ConsumerOffsetZnode.path(group, t, index): offset for t, index, offset in part}
                 )
-            except TREE_ERRORS as failure:
-                log.warning("positions of group %r cannot be kept in the tree: %s", group, failure)
+            except METADATA_ERRORS as failure:
+                log.warning("offsets of group %r cannot be written to the coordination metadata: %s", group, failure)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
             errors.extend([error] * len(part))
         return errors
@@ -93,5 +93,5 @@ class TreeOffsets:
         except NoNodeError:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         except (ZkError, ZnodeDataError) as failure:
-            log.warning("a position of group %r cannot be read from the tree: %s", group, failure)
+            log.warning("an offset of group %r cannot be read from the coordination metadata: %s", group, failure)
             return ErrorCode.UNKNOWN_SERVER_ERROR
