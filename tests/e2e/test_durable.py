@@ -386,7 +386,7 @@ def test_flush_ms_holds_to_the_moment(started: Callable[..., DurableBroker]) -> 
             broker.wait_for_flush(before)
             taken_s = time.monotonic() - begun_s
             assert 0.049 <= taken_s < 0.5, turn
-            wait_until(lambda: not broker.log().unflushed_bytes, "the flush to end")
+            wait_until(lambda: not broker.log().unflushed.bytes, "the flush to end")
 
 
 def test_a_client_that_goes_while_it_waits_harms_nobody(broker: DurableBroker) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ottla.env.disk import DiskError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 ROUNDS: Final = 3
 #: Logs that one of them flushes before it reports; the open segments of each stay pinned meanwhile.
 LOGS_PER_ROUND: Final = 16
+#: Logs that are flushed in parallel when all are flushed at once.
+FLUSHES_AT_ONCE: Final = 16
 
 #: Callback at the end of every flush: the log, bytes of batches flushed, and the error if it failed.
 Flushed = Callable[["PartitionLog", int, BaseException | None], None]
@@ -106,3 +109,55 @@ class FlushQueue:
             self._start()
 
         self._executor.call(partial(run_jobs, [job for _, job in jobs]), done)
+
+
+def flush_due(log: PartitionLog, now_ms: int) -> bool:
+    """Whether the topic's own settings (`flush.messages`, `flush.ms`) or a closed segment ask for a flush now."""
+    if not log.unflushed.bytes:
+        return False
+    if log.closed_unflushed:
+        return True
+    config = log.config
+    return log.unflushed.records >= config.flush_messages or now_ms - log.unflushed.last_flush_ms >= config.flush_ms
+
+
+def flush_now(
+    logs: Collection[PartitionLog],
+    executor: Executor,
+    now_ms: int,
+    note: Callable[[str], None],
+    *,
+    closing: bool = False,
+) -> tuple[int, list[PartitionLog]]:
+    """Flush all these logs with all disk threads, some at a time, and wait for it. `closing` completes them first.
+
+    Returns the bytes of batches flushed, and the logs that could not be (`note` receives why).
+    """
+    forced = 0
+    failed: list[PartitionLog] = []
+    waiting = iter(list(logs))
+    while some := list(islice(waiting, FLUSHES_AT_ONCE)):
+        jobs = []
+        for log in some:
+            if log.failure is not None:
+                failed.append(log)
+                continue
+            try:
+                if closing:
+                    log.prepare_close()
+                job = log.begin_flush()
+            except DiskError as refused:
+                note(f"closing {log.name}: {refused}")
+                failed.append(log)
+                continue
+            if job is not None:
+                jobs.append((log, job))
+        outcomes = executor.run_all([job.run for _, job in jobs])
+        for (log, job), error in zip(jobs, outcomes, strict=True):
+            log.end_flush(job, error, now_ms)
+            if error is None:
+                forced += job.unflushed_bytes
+            else:
+                note(f"closing {log.name}: {error}")
+                failed.append(log)
+    return forced, failed

@@ -7,9 +7,8 @@ them (`FileSlice`), nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
-from zlib import crc32
 
 from ottla.env.disk import DiskError
 from ottla.records.batch import BatchHeader, patch_batch
@@ -18,7 +17,6 @@ from ottla.storage import lookups
 from ottla.storage.checkpoints import PARTITION_METADATA_FILE, write_partition_metadata
 from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_file_name
 from ottla.storage.flushing import FlushJob, may_be_repeated
-from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from ottla.storage.producer_snapshots import ProducerSnapshots, replay_log
 from ottla.storage.producer_state import ProducerState
@@ -33,9 +31,11 @@ from ottla.storage.results import (
     ReadRefusal,
     UnreadableRange,
 )
-from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.rolling import roll_due
+from ottla.storage.segment import Segment
 from ottla.storage.segments import EMPTY_READ, SegmentList
 from ottla.storage.transaction_index import AbortedTransaction
+from ottla.storage.unflushed import Unflushed
 from ottla.storage.validation import (
     CLIENT,
     COORDINATOR,
@@ -63,22 +63,14 @@ __all__ = [
     "ReadRefusal",
 ]
 
-_OFFSET_ENTRY_BYTES: Final = OFFSET_ENTRY.size
-_TIME_ENTRY_BYTES: Final = TIME_ENTRY.size
-
 
 class PartitionLog:
     """One partition's log. Made by `ottla.storage.recovery.load_log`."""
 
     __slots__ = (
-        "_flush_failed",
-        "_folder_changed",
-        "_forced_at_most",
         "_renamed",
         "_resources",
         "_segments",
-        "_unflushed_records",
-        "_unsynced",
         "closed",
         "config",
         "epochs",
@@ -86,17 +78,15 @@ class PartitionLog:
         "folder",
         "high_watermark",
         "indexed_end_offset",
-        "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
         "name",
         "partition",
         "producers",
-        "recovery_point",
         "snapshot_offset",
         "topic",
         "topic_id",
-        "unflushed_bytes",
+        "unflushed",
     )
 
     def __init__(
@@ -125,23 +115,12 @@ class PartitionLog:
         self.high_watermark = self.log_start_offset
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
-        #: Everything below is known to be synced.
-        self.recovery_point = self.log_start_offset
+        #: What is not known to be on disk yet.
+        self.unflushed = Unflushed(folder, self.log_start_offset, self.log_end_offset)
         #: Offset of the newest producer snapshot, 0 if there is none.
         self.snapshot_offset = 0
         #: The log's end offset when all its indexes were last complete in their files, -1 if they never were.
         self.indexed_end_offset = -1
-        self.unflushed_bytes = 0
-        self._unflushed_records = 0
-        self.last_flush_ms = 0
-        #: Small files written since the last flush and not synced yet.
-        self._unsynced: list[str] | None = None
-        self._folder_changed = False
-        #: Upper limit of the offset that the flush under way can cover: the log may be truncated meanwhile, and grow
-        #: again.
-        self._forced_at_most = self.log_end_offset
-        #: After a failed fsync the system may drop dirty pages, and the next fsync succeeds nevertheless.
-        self._flush_failed = False
         #: Renamed files of dropped segments that have not been returned to a caller yet.
         self._renamed: list[str] = []
         #: Why appends are refused, until the log is reopened.
@@ -167,6 +146,11 @@ class PartitionLog:
         if unstable is None:
             return high_watermark
         return min(max(unstable, self.log_start_offset), high_watermark)
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is known to be synced."""
+        return self.unflushed.recovery_point
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -289,7 +273,7 @@ class PartitionLog:
         length = len(buf)
         segment = self._segments.active
         try:
-            if segment.size and self._roll_due(headers, length, end_offset, now_ms):
+            if segment.size and roll_due(segment, self.config, self.name, headers, length, end_offset - 1, now_ms):
                 segment = self._roll(now_ms)
             segment.append([buf], headers, length, self.config.index_interval_bytes)
         except DiskError as error:
@@ -304,10 +288,11 @@ class PartitionLog:
                 else:
                     producers.update(header)
         producers.end_offset = end_offset
-        if not self.unflushed_bytes:
-            self.last_flush_ms = now_ms
-        self.unflushed_bytes += length
-        self._unflushed_records += end_offset - self.log_end_offset
+        unflushed = self.unflushed
+        if not unflushed.bytes:
+            unflushed.last_flush_ms = now_ms
+        unflushed.bytes += length
+        unflushed.records += end_offset - self.log_end_offset
         self.log_end_offset = end_offset
         return None
 
@@ -328,9 +313,9 @@ class PartitionLog:
                 f"disk works again and the broker was restarted"
             )
             # The recovery point must stay below the marker, from which the index entry is rebuilt.
-            self._flush_failed = True
+            self.unflushed.has_failed = True
             return
-        self._note_unsynced(segment.txn_index.file.path)
+        self.unflushed.note_file(segment.txn_index.file.path)
 
     def _storage_failed(self, error: DiskError) -> AppendRefusal:
         """Refuse an append that failed on disk. If a partial write could not be truncated, refuse all later ones."""
@@ -347,41 +332,16 @@ class PartitionLog:
 
     # -- rolling
 
-    def _roll_due(self, headers: list[BatchHeader], length: int, end_offset: int, now_ms: int) -> bool:
-        """Whether the next append needs a new segment: by size, age, full index, or offset range."""
-        segment, config = self._segments.active, self.config
-        if segment.size > config.segment_bytes - length:
-            return True
-        index_bytes = config.segment_index_bytes
-        if (segment.offset_index.entries + len(headers)) * _OFFSET_ENTRY_BYTES > index_bytes:
-            return True
-        if (segment.time_index.entries + 1 + len(headers)) * _TIME_ENTRY_BYTES > index_bytes:
-            return True
-        if end_offset - 1 - segment.base_offset > MAX_RELATIVE_OFFSET:
-            return True
-        first = segment.first_timestamp()
-        newest = headers[0].max_timestamp if len(headers) == 1 else max(header.max_timestamp for header in headers)
-        waited = newest - first if first >= 0 else now_ms - segment.created_ms
-        longest_ms = config.segment_ms
-        if config.compact:
-            longest_ms = min(longest_ms, config.max_compaction_lag_ms)
-        return waited > longest_ms - (config.segment_jitter_ms and self._jitter_ms())
-
-    def _jitter_ms(self) -> int:
-        """How much earlier this segment rolls: uniformly distributed, and constant for a segment."""
-        spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return crc32(f"{self.name}/{self._segments.active.base_offset}".encode()) % spread if spread > 0 else 0
-
     def _roll(self, now_ms: int) -> Segment:
         """Start a new segment at the log's end. Raises DiskError; the old one then stays active."""
         old = self._segments.active
         old.finish()
-        self._note_unsynced(old.offset_index.file.path)
-        self._note_unsynced(old.time_index.file.path)
+        self.unflushed.note_file(old.offset_index.file.path)
+        self.unflushed.note_file(old.time_index.file.path)
         self.producers.end_offset = self.log_end_offset
         self._take_snapshot()
         segment = self._segments.begin(self.log_end_offset, now_ms)
-        self._folder_changed = True
+        self.unflushed.note_directory()
         return segment
 
     def roll(self, now_ms: int) -> bool:
@@ -398,23 +358,7 @@ class PartitionLog:
             path = f"{self.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
             self._resources.disk.write_atomic(path, self.producers.encode(), sync=False)
             self.snapshot_offset = offset
-            self._note_unsynced(path)
-
-    def note_rebuilt(self, paths: list[str]) -> None:
-        """Register files that recovery has rebuilt: the next flush syncs them."""
-        for path in paths:
-            self._note_unsynced(path)
-
-    def _note_unsynced(self, path: str) -> None:
-        """The next flush has to sync this small file, which was just written, and its directory entry."""
-        self._folder_changed = True
-        if self._unsynced is None:
-            self._unsynced = []
-        self._unsynced.append(path)
-
-    def doubt_folder(self) -> None:
-        """Directory entries may not be synced: the next flush syncs the directory, too."""
-        self._folder_changed = True
+            self.unflushed.note_file(path)
 
     # -- reading
 
@@ -510,7 +454,7 @@ class PartitionLog:
         except DiskError:
             return
         self.epochs.dirty = False
-        self._note_unsynced(path)
+        self.unflushed.note_file(path)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that overlap [`from_offset`, `to_offset`). Raises DiskError."""
@@ -570,10 +514,10 @@ class PartitionLog:
                 self._segments.pop_first()
                 base_offset = self._segments.first.base_offset
                 self.raise_log_start(base_offset)
-                self._folder_changed = True
+                self.unflushed.note_directory()
                 # Not to the log's start: after a crash the records below it in this segment are needed to find the
                 # log's end.
-                self.recovery_point = max(self.recovery_point, base_offset)
+                self.unflushed.recovery_point = max(self.unflushed.recovery_point, base_offset)
         self._renamed.extend(self._drop_snapshot(segment.base_offset))
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> list[str]:
@@ -594,7 +538,7 @@ class PartitionLog:
             self.failure = f"{error}; compacted segments could not be put in place. Restart the broker"
             raise
         self._segments.replace(old, new)
-        self._folder_changed = True
+        self.unflushed.note_directory()
         return renamed
 
     def holds(self, segments: Sequence[Segment]) -> bool:
@@ -625,12 +569,11 @@ class PartitionLog:
             return []
         try:
             renamed = self._segments.truncate(offset, now_ms)
-            self._folder_changed = True
+            self.unflushed.note_directory()
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             self.high_watermark = min(self.high_watermark, offset)
-            self.recovery_point = min(self.recovery_point, offset)
-            self._forced_at_most = min(self._forced_at_most, offset)
+            self.unflushed.note_truncated(offset)
             self.epochs.truncate_end(offset)
             self._save_epochs()
             self._rebuild_producers(now_ms)
@@ -649,20 +592,15 @@ class PartitionLog:
 
     # -- flushing
 
-    @property
-    def unflushed_records(self) -> int:
-        """Records appended since the last flush."""
-        return self._unflushed_records
-
     def note_created(self) -> None:
         """The directory was just created: the first flush syncs its files."""
-        self._folder_changed = True
+        self.unflushed.note_directory()
         if self.topic_id is not None:
-            self._note_unsynced(f"{self.folder}/{PARTITION_METADATA_FILE}")
+            self.unflushed.note_file(f"{self.folder}/{PARTITION_METADATA_FILE}")
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Set the topic's id, and write it to the directory, which had none. Raises DiskError."""
-        self._note_unsynced(write_partition_metadata(self._resources.disk, self.folder, topic_id))
+        self.unflushed.note_file(write_partition_metadata(self._resources.disk, self.folder, topic_id))
         self.topic_id = topic_id
 
     @property
@@ -672,9 +610,7 @@ class PartitionLog:
 
     def flush_needed(self) -> bool:
         """Whether there is anything to flush; never after a flush has failed."""
-        if self._flush_failed:
-            return False
-        return self.recovery_point < self.log_end_offset or self._folder_changed or self._unsynced is not None
+        return self.unflushed.is_any(self.log_end_offset)
 
     def begin_flush(self) -> FlushJob | None:
         """The job for a flush; None if there is nothing to flush. Run it in a thread, then call `end_flush`.
@@ -684,40 +620,21 @@ class PartitionLog:
         if not self.flush_needed():
             return None
         self._save_epochs()
-        folder = self.folder if self._folder_changed else None
-        job = FlushJob(self._resources.disk, folder, self.log_end_offset, self.unflushed_bytes)
-        try:
-            if self.recovery_point < self.log_end_offset:
-                for segment in self._segments.starting_with(self.recovery_point):
-                    segment.spill_indexes()
-                    job.add(segment.log)
-        except DiskError:
-            job.release()
-            raise
-        job.add_paths(self._unsynced or [])
-        self._unsynced = None
-        self._folder_changed = False
-        self._forced_at_most = self.log_end_offset
-        return job
+        return self.unflushed.begin(self._resources.disk, self._segments, self.log_end_offset)
 
     def end_flush(self, job: FlushJob, error: BaseException | None, now_ms: int) -> None:
         """Handle the result of a flush. After a failure it is unknown what is on disk: refuse appends."""
         job.release()
-        if error is not None and may_be_repeated(error):
-            self._unsynced = [*job.paths, *(self._unsynced or ())] or None
-            self._folder_changed = self._folder_changed or job.folder is not None
-            return
-        if error is not None:
-            self._flush_failed = True
+        if error is None:
+            self.unflushed.complete(job, self.log_end_offset, now_ms)
+        elif may_be_repeated(error):
+            self.unflushed.repeat(job)
+        else:
+            self.unflushed.has_failed = True
             self.failure = self.failure or (
                 f"{error}; records acknowledged since the last flush may be lost if the machine stops. The partition "
                 f"takes no more records until the disk works again and the broker was restarted"
             )
-            return
-        self.recovery_point = max(self.recovery_point, min(job.end_offset, self._forced_at_most))
-        self.unflushed_bytes = max(0, self.unflushed_bytes - job.unflushed_bytes)
-        self._unflushed_records = self.log_end_offset - self.recovery_point
-        self.last_flush_ms = now_ms
 
     def flush(self, now_ms: int = 0) -> int:
         """Flush everything synchronously; returns the bytes flushed. Raises DiskError."""
@@ -743,8 +660,8 @@ class PartitionLog:
             active = self._segments.active
             active.finish()
             self.indexed_end_offset = self.log_end_offset
-            self._note_unsynced(active.offset_index.file.path)
-            self._note_unsynced(active.time_index.file.path)
+            self.unflushed.note_file(active.offset_index.file.path)
+            self.unflushed.note_file(active.time_index.file.path)
             self.producers.end_offset = self.log_end_offset
             self._take_snapshot()
 

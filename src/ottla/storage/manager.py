@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,17 +25,17 @@ from ottla.storage.checkpoints import (
     TopicPartitionKey,
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
-from ottla.storage.flush_queue import Flushed, FlushQueue
+from ottla.storage.flush_queue import Flushed, FlushQueue, flush_due, flush_now
 from ottla.storage.folder import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
     LogFolder,
     parse_partition_folder,
-    renamed_folder_name,
 )
 from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
+from ottla.storage.log_directories import LogDirectories
 from ottla.storage.recovery import LogPlace, create_log
 from ottla.storage.removals import Removals
 from ottla.storage.resources import LogResources
@@ -48,12 +47,8 @@ from ottla.storage.topic_settings import TopicSettingsKeeper
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
-#: Logs that are flushed in parallel when all are closed.
-FLUSHES_AT_CLOSE: Final = 16
 #: Callback for a failed log directory: the keys of its partitions, and whether it was the last working one.
 LogDirectoryFailed = Callable[[list[TopicPartitionKey], bool], None]
-#: A log directory is probed at most once in this time.
-PROBE_AGAIN_MS: Final = 1_000
 #: Delay of the first retention check after the start, as in Kafka.
 RETENTION_DELAY_MS: Final = 30_000
 #: Times that retention of a log lets a disk thread read cold segments first, before it reads them on the loop.
@@ -108,11 +103,8 @@ class LogManager:
         self._executor = executor
         self._config_of = config_of
         self._settings = settings or StorageSettings()
-        self._folders = [LogFolder(disk, path.rstrip("/") or "/") for path in log_dirs]
+        self._directories = LogDirectories(disk, clock, executor, log_dirs, self._note, self._on_failed)
         self._logs: dict[TopicPartitionKey, PartitionLog] = {}
-        self._homes: dict[TopicPartitionKey, LogFolder] = {}
-        #: How many logs each log directory holds, by its path.
-        self._homes_count: Counter[str] = Counter()
         self._resources = LogResources(
             disk,
             max(LEAST_OPEN_FILES, min(self._settings.open_files, disk.open_files() // 2)),
@@ -123,10 +115,7 @@ class LogManager:
         self.on_flushed: Flushed = lambda log, size, error: None
         #: Called with the partitions of a failed log directory, and whether that was the last working one.
         self.on_log_dir_failed: LogDirectoryFailed = lambda gone, is_last: None
-        self._probing: set[str] = set()
-        self._probed_ms: dict[str, int] = {}
         self._due: dict[str, int] = {}
-        self._deletions = 0
         self._opened = False
         self._cleaner_executor = cleaner_executor
         #: Compaction; it has threads of its own if `cleaner_executor` is given.
@@ -154,39 +143,17 @@ class LogManager:
 
         One with a disk error is left out, as long as another works; one that is in use leads to a refusal.
         """
-        paths: dict[str, str] = {}
-        for folder in self._folders:
-            absolute = self._disk.absolute(folder.path)
-            if absolute in paths:
-                self._release_folders()
-                return StorageRefusal(f"{paths[absolute]} and {folder.path} of log.dirs are one folder. Name it once")
-            paths[absolute] = folder.path
-            refusal = folder.lock()
-            if refusal is not None:
-                self._release_folders()
-                return refusal
-        return self._refuse_if_all_failed()
-
-    def _refuse_if_all_failed(self) -> StorageRefusal | None:
-        if any(folder.failure is None for folder in self._folders):
-            return None
-        self._release_folders()
-        return StorageRefusal(
-            f"Shutdown broker because none of the specified log dirs from "
-            f"{', '.join(folder.path for folder in self._folders)} can be created or validated: "
-            f"{'; '.join(str(folder.failure) for folder in self._folders)}. Mend the disk, or choose another folder "
-            f"for the log (log.dirs)"
-        )
+        return self._directories.lock()
 
     def open(self) -> StorageRefusal | None:
         """Lock the log directories and open every log in them, recovering those that were not closed cleanly."""
         refusal = self.lock() or self._open_folders()
         if refusal is not None:
-            self._release_folders()
+            self._directories.release()
             return refusal
         if self._settings.flush_on_ack:
             # Data that a killed process left in the page cache may be served, and must not be lost any more.
-            self._flush_all(set(), closing=False)
+            flush_now(self._logs.values(), self._executor, self._clock.now_ms(), self._note)
         now_ms = self._clock.now_ms()
         settings = self._settings
         self._due = {
@@ -197,13 +164,13 @@ class LogManager:
             HIGH_WATERMARK_FILE: now_ms + settings.high_watermark_checkpoint_interval_ms,
             "producers": now_ms + settings.producer_expiration_check_interval_ms,
         }
-        self._opened = True
+        self._opened = self._directories.is_probing = True
         return None
 
     def _open_folders(self) -> StorageRefusal | None:
         found: dict[TopicPartitionKey, LogFolder] = {}
         places: list[list[LogPlace]] = []
-        for folder in self._folders:
+        for folder in self._directories.all:
             refusal = folder.open()
             if refusal is not None:
                 return refusal
@@ -217,9 +184,9 @@ class LogManager:
                 found[key] = folder
             places.append([place for _, place in names])
         self._load(places)
-        refusal = self._refuse_if_all_failed()
+        refusal = self._directories.refuse_if_all_failed()
         if refusal is None:
-            for folder in self._folders:
+            for folder in self._directories.all:
                 if folder.failure is not None:
                     self._note(_stopped_serving(folder))
         return refusal
@@ -263,14 +230,14 @@ class LogManager:
         loaded = load_logs(
             self._resources, self._executor, places, self._settings.recovery_threads, self._clock.now_ms()
         )
-        for folder, its_places, its_logs in zip(self._folders, places, loaded, strict=True):
+        for folder, its_places, its_logs in zip(self._directories.all, places, loaded, strict=True):
             for place, log in zip(its_places, its_logs, strict=True):
                 for note in place.notes:
                     self._note(note)
                 if isinstance(log, PartitionLog):
                     key = (place.topic, place.partition)
                     self._logs[key] = log
-                    self._set_home(key, folder)
+                    self._directories.set_home(key, folder)
                     if key in folder.cleaner_offsets:
                         self.cleaner.checkpoints[key] = folder.cleaner_offsets[key]
                 elif isinstance(log, Unreadable):
@@ -283,121 +250,63 @@ class LogManager:
 
     def _drop_logs(self, folder: LogFolder) -> list[TopicPartitionKey]:
         """Take the logs of a log directory out of service; ranges that are being sent stay readable."""
-        gone = [key for key, home in self._homes.items() if home is folder]
+        gone = self._directories.keys_in(folder)
         for key in gone:
-            self._leave_home(key)
+            self._directories.leave_home(key)
             self.cleaner.forget(key)
             self._logs.pop(key).release_files()
         return gone
 
-    def _set_home(self, key: TopicPartitionKey, folder: LogFolder) -> None:
-        self._homes[key] = folder
-        self._homes_count[folder.path] += 1
-
-    def _leave_home(self, key: TopicPartitionKey) -> LogFolder:
-        folder = self._homes.pop(key)
-        self._homes_count[folder.path] -= 1
-        return folder
-
     def _note(self, text: str) -> None:
         if len(self.notes) < NOTES_KEPT:
             self.notes.append(text)
-
-    def _release_folders(self) -> None:
-        for folder in self._folders:
-            folder.release()
 
     # -- ownership of log directories
 
     @property
     def stored_identity(self) -> MetaProperties:
         """Cluster and broker id in the log directories' `meta.properties`; None if they name none. After `open`."""
-        metas = [folder.meta for folder in self._folders]
-        return MetaProperties(
-            next((meta.cluster_id for meta in metas if meta.cluster_id is not None), None),
-            next((meta.broker_id for meta in metas if meta.broker_id is not None), None),
-        )
+        return self._directories.stored_identity
 
     @property
     def was_clean(self) -> bool:
         """Whether all log directories were closed cleanly the last time (or are new)."""
-        return all(folder.clean or not folder.recovery for folder in self._folders)
+        return self._directories.was_clean
 
     def claim(self, cluster_id: str, broker_id: int) -> StorageRefusal | None:
         """Write the ids into log directories that name none; refuse if one belongs to another cluster or broker."""
-        for folder in self._folders:
-            meta = folder.meta
-            if meta.cluster_id is not None and meta.cluster_id != cluster_id:
-                return StorageRefusal(
-                    f"The Cluster ID {cluster_id} doesn't match stored clusterId {meta.cluster_id} in "
-                    f"meta.properties of {folder.path}. The broker is trying to join the wrong cluster. Use another "
-                    f"folder (log.dirs), or the cluster that this one belongs to"
-                )
-            if meta.broker_id is not None and meta.broker_id != broker_id:
-                return StorageRefusal(
-                    f"Configured broker.id {broker_id} doesn't match stored broker.id {meta.broker_id} in "
-                    f"meta.properties of {folder.path}. If you moved your data, make sure your configured broker.id "
-                    f"matches. If you intend to create a new broker, you should remove all data in your data "
-                    f"directories (log.dirs)."
-                )
-        for folder in self._live():
-            try:
-                folder.write_meta(MetaProperties(cluster_id, broker_id))
-            except DiskError as error:
-                self._fail(folder, str(error))
-        return self._refuse_if_all_failed()
+        return self._directories.claim(cluster_id, broker_id)
 
     # -- failing log directories
-
-    def _live(self) -> list[LogFolder]:
-        return [folder for folder in self._folders if folder.failure is None]
 
     @property
     def failed_log_dirs(self) -> list[str]:
         """The log directories that are out of service."""
-        return [folder.path for folder in self._folders if folder.failure is not None]
+        return [folder.path for folder in self._directories.all if folder.failure is not None]
 
     def contents(self) -> list[LogDirectoryState]:
         """Each log directory with its logs."""
-        by_folder: dict[str, list[PartitionLog]] = {folder.path: [] for folder in self._folders}
-        for key, home in self._homes.items():
-            by_folder[home.path].append(self._logs[key])
+        keys = self._directories.keys_by_path()
         return [
-            LogDirectoryState(folder.path, self._disk.absolute(folder.path), folder.failure, by_folder[folder.path])
-            for folder in self._folders
+            LogDirectoryState(
+                folder.path,
+                self._disk.absolute(folder.path),
+                folder.failure,
+                [self._logs[key] for key in keys[folder.path]],
+            )
+            for folder in self._directories.all
         ]
 
     def suspect(self, log: PartitionLog) -> None:
         """Handle a disk error of this log: probe its log directory in a disk thread."""
-        home = self._homes.get((log.topic, log.partition))
+        home = self._directories.home((log.topic, log.partition))
         if home is not None:
-            self._probe_soon(home)
+            self._directories.probe_soon(home)
 
-    def _probe_soon(self, folder: LogFolder) -> None:
-        path, now_ms = folder.path, self._clock.now_ms()
-        probed_ms = self._probed_ms.get(path)
-        if path in self._probing or folder.failure is not None or not self._opened:
-            return
-        if probed_ms is not None and 0 <= now_ms - probed_ms < PROBE_AGAIN_MS:
-            return
-        self._probing.add(path)
-        self._probed_ms[path] = now_ms
-
-        def done(_: None, error: BaseException | None) -> None:
-            self._probing.discard(path)
-            if isinstance(error, DiskError) and not error.is_exhausted:
-                self._fail(folder, str(error))
-
-        self._executor.call(folder.probe, done)
-
-    def _fail(self, folder: LogFolder, reason: str) -> None:
-        """Take a log directory and its partitions out of service; the others stay."""
-        if folder.failure is not None:
-            return
-        folder.failure = reason
+    def _on_failed(self, folder: LogFolder) -> None:
         gone = self._drop_logs(folder)
         self._note(_stopped_serving(folder))
-        self.on_log_dir_failed(gone, not self._live())
+        self.on_log_dir_failed(gone, not self._directories.live())
 
     # -- logs
 
@@ -422,7 +331,7 @@ class LogManager:
     @property
     def unflushed_bytes(self) -> int:
         """Size of the batches that are not known to be synced, in bytes."""
-        return sum(log.unflushed_bytes for log in self._logs.values())
+        return sum(log.unflushed.bytes for log in self._logs.values())
 
     def create(
         self, topic: str, topic_id: UUID | None, partition: int, log_config: LogConfig | None = None
@@ -437,16 +346,15 @@ class LogManager:
                 log.assign_topic_id(topic_id)
             return log
         self.unreadable.discard(key)
-        if any(home.names(key) for home in self._live()):
+        if any(home.names(key) for home in self._directories.live()):
             # Entries of a deleted partition of this name; after a kill they would be applied to the new one.
             self._checkpoint(RECOVERY_POINT_FILE, wait=True)
             self._checkpoint(LOG_START_FILE, wait=True)
             self._checkpoint(CLEANER_FILE, wait=True)
         config = log_config if log_config is not None else self._config_of(topic)
-        for home in self._live():
-            self._make_room(home, topic, partition)
+        self._directories.make_room(key)
         while True:
-            folder = self._emptiest_folder()
+            folder = self._directories.emptiest()
             place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)
             try:
                 log = create_log(self._resources, place, topic_id, self._clock.now_ms())
@@ -454,30 +362,8 @@ class LogManager:
             except DiskError as error:
                 self._undo_create(folder, place.folder, error)
         self._logs[key] = log
-        self._set_home(key, folder)
+        self._directories.set_home(key, folder)
         return log
-
-    def _make_room(self, folder: LogFolder, topic: str, partition: int) -> None:
-        """Rename a directory with a new partition's name, which could not be renamed on deletion.
-
-        With a second directory of that name in another log directory the broker would refuse to start.
-        """
-        path = f"{folder.path}/{topic}-{partition}"
-        if not self._disk.exists(path):
-            return
-        aside = self._unique_name(folder, topic, partition, STRAY_SUFFIX)
-        try:
-            self._disk.rename(path, aside)
-            self._disk.fsync_dir(folder.path)
-        except DiskError as error:
-            self._raise_unless_failed(folder, error)
-            return
-        self._note(f"{path} was in the way of a new partition, and is {aside} now; remove it if nobody misses it")
-
-    def _unique_name(self, folder: LogFolder, topic: str, partition: int, suffix: str) -> str:
-        self._deletions += 1
-        unique = f"{self._clock.now_ms():016x}{self._deletions:016x}"
-        return f"{folder.path}/{renamed_folder_name(topic, partition, unique, suffix)}"
 
     def set_aside(self, topic: str, topic_id: UUID, partition: int) -> bool:
         """Close a log whose directory names another topic's id, and leave its contents alone.
@@ -510,7 +396,7 @@ class LogManager:
     def _close_aside(self, log: PartitionLog) -> None:
         key = (log.topic, log.partition)
         del self._logs[key]
-        self._leave_home(key)
+        self._directories.leave_home(key)
         self.cleaner.forget(key)
         log.close(self._clock.now_ms())
 
@@ -520,22 +406,7 @@ class LogManager:
             self._disk.remove_tree(path)
         except DiskError as also:
             self._note(str(also))
-        self._raise_unless_failed(folder, error)
-
-    def _raise_unless_failed(self, folder: LogFolder, error: DiskError) -> None:
-        if error.is_exhausted:
-            raise error
-        try:
-            folder.probe()
-        except DiskError as failed:
-            if not failed.is_exhausted:
-                self._fail(folder, str(failed))
-                if self._live():
-                    return
-        raise error
-
-    def _emptiest_folder(self) -> LogFolder:
-        return min(self._live() or self._folders, key=lambda folder: self._homes_count[folder.path])
+        self._directories.raise_unless_failed(folder, error)
 
     def delete(self, topic: str, partition: int) -> bool:
         """Take a partition's log out of service and rename its directory, which is removed later; False: no such log.
@@ -547,12 +418,11 @@ class LogManager:
         if log is None:
             return False
         self.cleaner.forget(key)
-        home = self._leave_home(key)
+        home = self._directories.leave_home(key)
         log.release_files()
-        path = self._unique_name(home, topic, partition, DELETE_SUFFIX)
-        self._disk.rename(log.folder, path)
+        path = self._directories.rename_partition(home, log.folder, key, DELETE_SUFFIX)
         self._removals.add(self._clock.now_ms() + log.config.file_delete_delay_ms, path)
-        self._in_background(partial(self._disk.fsync_dir, home.path), home)
+        self._directories.sync_soon(home)
         return True
 
     def apply_settings(self, settings: StorageSettings) -> None:
@@ -576,7 +446,7 @@ class LogManager:
         if self._is_due("flush", now_ms, settings.flush_interval_ms):
             self._flushes.add(log for log in self._logs.values() if log.flush_needed())
         else:
-            self._flushes.add(log for log in self._logs.values() if _flush_due(log, now_ms))
+            self._flushes.add(log for log in self._logs.values() if flush_due(log, now_ms))
         if self._is_due("retention", now_ms, settings.retention_check_interval_ms):
             self.apply_retention(now_ms)
         if self._is_due("producers", now_ms, settings.producer_expiration_check_interval_ms):
@@ -639,19 +509,6 @@ class LogManager:
             self._checkpoint(CLEANER_FILE, wait=False)
             self._delete_old_segments(log, self._clock.now_ms())
 
-    def _in_background(self, work: Callable[[], None], folder: LogFolder | None = None) -> None:
-        """Run it in a disk thread; if that fails, probe the log directory concerned."""
-
-        def done(_: None, error: BaseException | None) -> None:
-            if error is None:
-                return
-            if folder is None or folder.failure is None:
-                self._note(str(error))
-            if folder is not None:
-                self._probe_soon(folder)
-
-        self._executor.call(work, done)
-
     def flush_soon(self, log: PartitionLog) -> None:
         """Flush a log in a disk thread, and call `on_flushed`."""
         self._flushes.add([log])
@@ -671,17 +528,17 @@ class LogManager:
             self._checkpoint(name, wait=True)
 
     def _checkpoint(self, name: str, wait: bool) -> None:
-        for folder in self._live():
+        for folder in self._directories.live():
             changed = folder.changed_checkpoint(name, self._offsets(name, folder), is_on_disk=wait)
             if changed is None:
                 continue
             if wait:
                 folder.write_checkpoint(changed)
             else:
-                self._in_background(partial(folder.write_checkpoint, changed), folder)
+                self._directories.in_background(partial(folder.write_checkpoint, changed), folder)
 
     def _offsets(self, name: str, folder: LogFolder) -> dict[TopicPartitionKey, int]:
-        logs = {key: log for key, log in self._logs.items() if self._homes[key] is folder}
+        logs = {key: self._logs[key] for key in self._directories.keys_in(folder)}
         if name == RECOVERY_POINT_FILE:
             return {key: log.recovery_point for key, log in logs.items()}
         if name == CLEANER_FILE:
@@ -701,68 +558,28 @@ class LogManager:
         Blocks on the disk. Failures are reported in `notes`; their log directory is then recovered at the next start.
         """
         if not self._opened:
-            self._release_folders()
+            self._directories.release()
             return 0
-        self._opened = False
+        self._opened = self._directories.is_probing = False
         self._removals.close()
         self.topic_settings.close()
         self.cleaner.close()
         if self._cleaner_executor is not None:
             self._cleaner_executor.close()
-        failed: set[LogFolder] = set()
-        forced = self._flush_all(failed, closing=True)
+        now_ms = self._clock.now_ms()
+        forced, unflushed = flush_now(self._logs.values(), self._executor, now_ms, self._note, closing=True)
+        failed = {self._directories.home((log.topic, log.partition)) for log in unflushed}
         for log in self._logs.values():
             log.release_files()
         try:
             self.checkpoint()
-            for folder in self._live():
+            for folder in self._directories.live():
                 if folder not in failed:
                     folder.mark_clean()
         except DiskError as error:
             self._note(str(error))
-        self._release_folders()
+        self._directories.release()
         return forced
-
-    def _flush_all(self, failed: set[LogFolder], *, closing: bool) -> int:
-        """Flush everything with all disk threads, some logs at a time."""
-        forced = 0
-        now_ms = self._clock.now_ms()
-        waiting = list(self._logs.items())
-        for start in range(0, len(waiting), FLUSHES_AT_CLOSE):
-            jobs = []
-            for key, log in waiting[start : start + FLUSHES_AT_CLOSE]:
-                try:
-                    if log.failure is not None:
-                        failed.add(self._homes[key])
-                        continue
-                    if closing:
-                        log.prepare_close()
-                    job = log.begin_flush()
-                except DiskError as refused:
-                    self._note(f"closing {log.name}: {refused}")
-                    failed.add(self._homes[key])
-                    continue
-                if job is not None:
-                    jobs.append((key, log, job))
-            outcomes = self._executor.run_all([job.run for _, _, job in jobs])
-            for (key, log, job), error in zip(jobs, outcomes, strict=True):
-                log.end_flush(job, error, now_ms)
-                if error is None:
-                    forced += job.unflushed_bytes
-                else:
-                    self._note(f"closing {log.name}: {error}")
-                    failed.add(self._homes[key])
-        return forced
-
-
-def _flush_due(log: PartitionLog, now_ms: int) -> bool:
-    """Whether the topic's own settings (`flush.messages`, `flush.ms`) or a closed segment ask for a flush now."""
-    if not log.unflushed_bytes:
-        return False
-    if log.closed_unflushed:
-        return True
-    config = log.config
-    return log.unflushed_records >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
 
 
 def _stopped_serving(folder: LogFolder) -> str:

@@ -150,23 +150,25 @@ class _Loader:
         log.log_start_offset = start
         log.log_end_offset = end
         log.update_high_watermark(place.high_watermark)
-        log.recovery_point = (
+        unflushed = log.unflushed
+        unflushed.recovery_point = (
             end if place.clean and sound else max(segments[0].base_offset, min(place.recovery_point, end))
         )
-        log.unflushed_bytes = _bytes_from(segments, log.recovery_point, end)
+        unflushed.bytes = _bytes_from(segments, unflushed.recovery_point, end)
+        unflushed.last_flush_ms = self._now_ms
         if place.clean and sound:
             log.indexed_end_offset = end
-        if log.recovery_point < end:
+        if unflushed.recovery_point < end:
             # The process that created the newer segments may have ended before it synced the directory.
-            log.doubt_folder()
-        log.last_flush_ms = self._now_ms
+            unflushed.note_directory()
         self._epochs.truncate_end(end)
         self._epochs.truncate_start(start)
         log.epochs = self._epochs
         self._producers.end_offset = end
         log.producers = self._producers
         log.snapshot_offset = self._snapshots.newest
-        log.note_rebuilt(self._rebuilt)
+        for path in self._rebuilt:
+            unflushed.note_file(path)
         return log
 
     # -- small files

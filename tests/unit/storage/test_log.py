@@ -571,14 +571,14 @@ def test_flushing_moves_the_recovery_point(ground: Ground) -> None:
     log = small_log(ground, segment_bytes=700)
     for _ in range(10):
         append(log)
-    assert (log.unflushed_bytes, log.unflushed_records) == (log.size_bytes, 30)
+    assert (log.unflushed.bytes, log.unflushed.records) == (log.size_bytes, 30)
     job = log.begin_flush()
     assert job is not None
     append(log)
     job.run()
     log.end_flush(job, None, NOW_MS + 5)
-    assert (log.recovery_point, log.unflushed_records, log.last_flush_ms) == (30, 3, NOW_MS + 5)
-    assert log.unflushed_bytes == len(batch())
+    assert (log.recovery_point, log.unflushed.records, log.unflushed.last_flush_ms) == (30, 3, NOW_MS + 5)
+    assert log.unflushed.bytes == len(batch())
     assert log.flush() == len(batch())
     assert not log.flush_needed()
     assert log.begin_flush() is None

@@ -59,7 +59,7 @@ def setup(ground: tuple[Disk, str]) -> Setup:
 
 def kill(manager: LogManager) -> None:
     """The process is gone: its locks are free."""
-    for folder in manager._folders:
+    for folder in manager._directories.all:
         folder.release()
 
 

@@ -93,7 +93,7 @@ def test_after_a_clean_stop(ground: tuple[Disk, str]) -> None:
     again = load_log(LogResources(ground[0]), at, NOW_MS)
     assert at.notes == []
     assert [(segment.base_offset, segment.size) for segment in again.segments] == before
-    assert (again.recovery_point, again.unflushed_bytes, again.high_watermark) == (90, 0, 88)
+    assert (again.recovery_point, again.unflushed.bytes, again.high_watermark) == (90, 0, 88)
     assert again.epochs.entries == [(0, 0), (1, 60)]
     assert not again.flush_needed()
     check_whole(again, 90)
@@ -125,7 +125,7 @@ def test_unflushed_bytes_are_known_after_a_kill(ground: tuple[Disk, str]) -> Non
     log = filled(ground)
     killed(log)
     again = open_log(*ground, log.config)
-    assert (again.recovery_point, again.unflushed_bytes) == (0, again.size_bytes)
+    assert (again.recovery_point, again.unflushed.bytes) == (0, again.size_bytes)
     assert again.flush() == again.size_bytes
     assert again.recovery_point == 90
 

@@ -27,15 +27,15 @@ class FlushTimer:
             self._arm(log)
 
     def _arm(self, log: PartitionLog) -> None:
-        due_ms = log.last_flush_ms + log.config.flush_ms
+        due_ms = log.unflushed.last_flush_ms + log.config.flush_ms
         seconds = max(due_ms - self._now_ms(), 0) / 1000
         self._armed[log] = asyncio.get_running_loop().call_later(seconds, self._expired, log)
 
     def _expired(self, log: PartitionLog) -> None:
         del self._armed[log]
-        if log.closed or not log.unflushed_bytes or log.config.flush_ms > LATEST_MS:
+        if log.closed or not log.unflushed.bytes or log.config.flush_ms > LATEST_MS:
             return
-        if self._now_ms() - log.last_flush_ms >= log.config.flush_ms:
+        if self._now_ms() - log.unflushed.last_flush_ms >= log.config.flush_ms:
             self._flush(log)
         else:
             self._arm(log)
