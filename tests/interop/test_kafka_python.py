@@ -64,8 +64,13 @@ def make_consumer(broker: RunningBroker, unique: str) -> Iterator[Callable[..., 
             "session_timeout_ms": 6000,
             "metadata_max_age_ms": 1000,
         }
-        made.append(KafkaConsumer(*topics, **settings | config))
-        return made[-1]
+        made.append(consumer := KafkaConsumer(**settings | config))
+        # Without, its first join can happen before it knows the topics, and then it may wait for ever (FINDINGS.md).
+        for topic in topics:
+            consumer.partitions_for_topic(topic)
+        if topics:
+            consumer.subscribe(topics)
+        return consumer
 
     yield make
     for consumer in made:
