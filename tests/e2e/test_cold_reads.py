@@ -129,7 +129,7 @@ def test_a_fetch_of_what_is_cold(broker: EmbeddedBroker, disk: ColdDisk, offset:
 def test_a_fetch_whose_aborted_transactions_are_cold(
     broker: EmbeddedBroker, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.storage.transaction_index.ENTRIES_KEPT", 0)
+    monkeypatch.setattr("ottla.storage.transaction_index.MOST_CACHED_ENTRIES", 0)
     broker.stop()
     index = broker.folder / "old-0" / f"{0:020d}.txnindex"
     index.write_bytes(AbortedTransaction(7, 3, 5, 6).encode() + AbortedTransaction(8, 4, 9, 10).encode())

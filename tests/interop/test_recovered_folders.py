@@ -37,7 +37,7 @@ def test_what_recovery_leaves_is_in_order_for_apache(tmp_path: Path) -> None:
     assert len(offsets) == 240 - 3 * 4
     again.close()
 
-    folder = Path(again.folder)
+    folder = Path(again.directory)
     assert len(list(folder.glob("*.damaged"))) == 3
     files = [str(path) for suffix in ("log", "index", "timeindex", "snapshot") for path in folder.glob(f"*.{suffix}")]
     told = java_tool(DUMP, "--files", ",".join(sorted(files)), "--print-data-log").stdout

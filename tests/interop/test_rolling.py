@@ -20,7 +20,7 @@ GROWING = (".index", ".timeindex")
 STEP_MS = 100
 
 
-def folder_of(server: OttlaServer | ApacheKafka, topic: str) -> Path:
+def directory_of(server: OttlaServer | ApacheKafka, topic: str) -> Path:
     return server.log_dir / f"{topic}-0"
 
 
@@ -72,7 +72,7 @@ def test_segments_begin_and_look_alike(
     for size, step in batches:
         records = bytes(batch(2, size=size, timestamp=TIMESTAMP + step * STEP_MS))
         assert produce(twin, unique, records)["error_code"] == 0
-    ours, theirs = (files(folder_of(server, unique)) for server in (ottla_only, apache_kafka))
+    ours, theirs = (files(directory_of(server, unique)) for server in (ottla_only, apache_kafka))
     assert sorted(ours) == sorted(theirs)
     assert len([name for name in ours if name.endswith(".log")]) > 2
     for name in sorted(ours):

@@ -30,8 +30,8 @@ def fill(root: Path, batches: int = 60) -> Path:
         (root / name).write_text(f"0\n1\norders 0 {end}\n")
     (root / "log-start-offset-checkpoint").write_text("0\n0\n")
     (root / "meta.properties").write_text("#\nversion=0\nbroker.id=1\ncluster.id=abcdefghijklmnopqrstuA\n")
-    (Path(log.folder) / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
-    return Path(log.folder)
+    (Path(log.directory) / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    return Path(log.directory)
 
 
 def starts(data: bytes | bytearray) -> list[int]:

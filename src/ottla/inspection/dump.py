@@ -13,7 +13,7 @@ from ottla.cluster.ids import format_uuid
 from ottla.env.disk import Disk, DiskError
 from ottla.env.file_reader import ReadableFile
 from ottla.inspection.batch_rows import RecordWish, Row, log_rows
-from ottla.inspection.folders import LogDirectory, PartitionFolder, base_name, look, topic_of
+from ottla.inspection.directories import LogDirectoryListing, PartitionDirectory, base_name, look, topic_of
 from ottla.inspection.internal_topics import Decoder, decoder_for
 from ottla.inspection.kinds import FileKind, read_name
 from ottla.inspection.small_files import (
@@ -47,9 +47,9 @@ class DumpWish:
         """Whether certain partitions are selected."""
         return self.topic is not None or self.partition is not None
 
-    def wants(self, folder: PartitionFolder) -> bool:
+    def wants(self, partition_dir: PartitionDirectory) -> bool:
         """Whether a partition is selected."""
-        return folder.is_among(self.topic, self.partition)
+        return partition_dir.is_among(self.topic, self.partition)
 
 
 def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
@@ -58,7 +58,7 @@ def dump(disk: Disk, path: str, wish: DumpWish) -> Iterator[Row]:
         yield from file_rows(path, wish)
         return
     found = look(disk, path)
-    if isinstance(found, PartitionFolder):
+    if isinstance(found, PartitionDirectory):
         if wish.wants(found):
             yield from _partition_rows(found, wish)
     elif wish.narrowed:
@@ -92,19 +92,19 @@ def _guarded(file: ReadableFile, offset: int, reader: Callable[[ReadableFile, in
         yield {"type": "damage", "position": 0, "size": file.size, "reason": reason}
 
 
-def _partition_rows(folder: PartitionFolder, wish: DumpWish) -> Iterator[Row]:
+def _partition_rows(partition_dir: PartitionDirectory, wish: DumpWish) -> Iterator[Row]:
     first = wish.records.from_offset
-    segments = folder.segments
+    segments = partition_dir.segments
     for number, base_offset in enumerate(segments):
         if number + 1 < len(segments) and segments[number + 1] <= first:
             continue
         if wish.records.until_offset is not None and base_offset >= wish.records.until_offset:
             break
-        yield from _unless_gone(folder.segment_file(base_offset, LOG_SUFFIX), wish)
+        yield from _unless_gone(partition_dir.segment_file(base_offset, LOG_SUFFIX), wish)
     if wish.everything:
-        for name, what in folder.names.items():
+        for name, what in partition_dir.names.items():
             if what.kind is not FileKind.LOG:
-                yield from _unless_gone(folder.file(name), wish)
+                yield from _unless_gone(partition_dir.file(name), wish)
 
 
 def _unless_gone(path: str, wish: DumpWish) -> Iterator[Row]:
@@ -116,17 +116,17 @@ def _unless_gone(path: str, wish: DumpWish) -> Iterator[Row]:
             raise
 
 
-def _directory_rows(disk: Disk, directory: LogDirectory, wish: DumpWish) -> Iterator[Row]:
-    for folder in directory.partitions:
-        sizes = [_size(disk, folder.segment_file(each, LOG_SUFFIX)) for each in folder.segments]
+def _directory_rows(disk: Disk, directory: LogDirectoryListing, wish: DumpWish) -> Iterator[Row]:
+    for partition_dir in directory.partitions:
+        sizes = [_size(disk, partition_dir.segment_file(each, LOG_SUFFIX)) for each in partition_dir.segments]
         yield {
             "type": "partition",
-            "topic": folder.topic,
-            "partition": folder.partition,
-            "segments": len(folder.segments),
+            "topic": partition_dir.topic,
+            "partition": partition_dir.partition,
+            "segments": len(partition_dir.segments),
             "bytes": sum(sizes),
-            "first_segment": folder.segments[0] if folder.segments else None,
-            "last_segment": folder.segments[-1] if folder.segments else None,
+            "first_segment": partition_dir.segments[0] if partition_dir.segments else None,
+            "last_segment": partition_dir.segments[-1] if partition_dir.segments else None,
         }
     for name in directory.passing:
         yield {"type": "folder", "path": f"{directory.path}/{name}", "kind": name.rpartition("-")[2]}
@@ -134,8 +134,8 @@ def _directory_rows(disk: Disk, directory: LogDirectory, wish: DumpWish) -> Iter
         if read_name(name).kind in _READERS:
             yield from _unless_gone(f"{directory.path}/{name}", wish)
     if wish.everything:
-        for folder in directory.partitions:
-            yield from _partition_rows(folder, wish)
+        for partition_dir in directory.partitions:
+            yield from _partition_rows(partition_dir, wish)
 
 
 def _size(disk: Disk, path: str) -> int:

@@ -70,7 +70,7 @@ def check_partition_metadata(path: str) -> tuple[UUID | None, Finding | None]:
         with ReadableFile(path) as file:
             return decode_partition_metadata(read_whole(file), path), None
     except (CheckpointError, TooLarge) as problem:
-        meaning = "the folder is not tied to its topic's id; brokers write it anew from what the cluster knows"
+        meaning = "the directory is not tied to its topic's id; brokers write it anew from what the cluster knows"
         remedy = Remedy(RemedyKind.ASIDE, path)
         return None, Finding(Severity.DAMAGE, "topic-id", path, _reason(problem, path), meaning, remedy=remedy)
 
@@ -105,7 +105,7 @@ def check_ends(
     for key, offset in offsets.items():
         end = ends.get(key)
         if end is None:
-            message = f"it has an offset of {key[0]}-{key[1]}, which is not in the folder"
+            message = f"it has an offset of {key[0]}-{key[1]}, which is not in the directory"
             yield Finding(Severity.NOTICE, "checkpoint", path, message)
         elif 0 <= end < offset and name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
             message = f"{key[0]}-{key[1]} reached offset {offset}, but the log ends at {end}"
@@ -115,7 +115,7 @@ def check_ends(
 
 def check_meta(path: str) -> Iterator[Finding]:
     """Check `meta.properties`, of a broker with ZooKeeper or of a KRaft node. Raises DiskError."""
-    meaning = "brokers refuse to start on the folder; only somebody who knows the cluster's id can write it anew"
+    meaning = "brokers refuse to start on the directory; only somebody who knows the cluster's id can write it anew"
     try:
         with ReadableFile(path) as file:
             text = read_whole(file).decode()

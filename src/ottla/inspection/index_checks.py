@@ -263,8 +263,8 @@ class TxnIndexCheck:
         last_offset = -1
         for place, fields in entries(file, TXN_ENTRY):
             entry = AbortedEntry(*fields)
-            sound = entry.producer_id >= 0 and 0 <= entry.first_offset <= entry.last_offset
-            if entry.version != TXN_INDEX_VERSION or not sound or entry.last_offset <= last_offset:
+            is_valid = entry.producer_id >= 0 and 0 <= entry.first_offset <= entry.last_offset
+            if entry.version != TXN_INDEX_VERSION or not is_valid or entry.last_offset <= last_offset:
                 self._fault(place, f"no entry of an aborted transaction can be {tuple(entry)}")
                 continue
             last_offset = entry.last_offset

@@ -213,15 +213,15 @@ class LogCheck:
         tail = following is None and files.following is None
         position, length = item.position, item.length
         if tail and self._facts.in_use and (item.zeros or item.cut_off):
-            message = f"{item.reason}; a broker is using the folder and may be writing here"
+            message = f"{item.reason}; a broker is using the directory and may be writing here"
             return Finding(Severity.NOTICE, "tail", met.path, message, "", position, length)
         if item.zeros and tail:
             meaning = "space allocated in advance, or records lost with the power; brokers cut it off when they start"
             remedy = Remedy(RemedyKind.CUT, met.path, position, length, keep=False)
             return Finding(Severity.WARNING, "zeros", met.path, item.reason, meaning, position, length, remedy=remedy)
         first, last = self._lost(item, following, files)
-        if item.mending:
-            remedy = Remedy(RemedyKind.PATCH, met.path, position, length, tuple(item.mending))
+        if item.patches:
+            remedy = Remedy(RemedyKind.PATCH, met.path, position, length, tuple(item.patches))
             meaning = "the records are whole, but cannot be read until the header of their batch is repaired"
             return Finding(
                 Severity.DAMAGE, "header", met.path, item.reason, meaning, position, length, first, last, remedy
@@ -283,7 +283,7 @@ class LogCheck:
             return Finding(Severity.DAMAGE, _WRONG_OFFSET, met.path, message, meaning, position, 8, right, last, remedy)
         if contradicted:
             message = f"the batch has the offsets {first} to {met.last}, which do not fit between its neighbours"
-            meaning = "their true offsets cannot be told; clients find these records under wrong ones or not at all"
+            meaning = "their true offsets are not known; clients find these records under wrong ones or not at all"
             remedy = Remedy(RemedyKind.CUT, met.path, position, batch.length)
             span = (position, batch.length)
             return Finding(Severity.DAMAGE, _NO_OFFSET, met.path, message, meaning, *span, remedy=remedy)

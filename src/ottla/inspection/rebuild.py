@@ -13,7 +13,7 @@ from typing import Final
 from ottla.env.disk import Disk, DiskFile
 from ottla.env.file_reader import ReadableFile
 from ottla.inspection.batch_rows import records_of
-from ottla.inspection.folders import PartitionFolder
+from ottla.inspection.directories import PartitionDirectory
 from ottla.inspection.small_files import AbortedEntry, entries
 from ottla.inspection.walk import LogBatch, LogWalker, Patch
 from ottla.records.batch import BatchHeader
@@ -34,7 +34,7 @@ _SPILL_BYTES: Final = 64 * 1024
 Range = tuple[int, int]
 
 
-def kept_name(disk: Disk, path: str) -> str:
+def backup_name(disk: Disk, path: str) -> str:
     """An unused name beside `path`, for saving what is taken out of it."""
     name, number = path + DAMAGED_SUFFIX, 1
     while disk.exists(name):
@@ -44,28 +44,33 @@ def kept_name(disk: Disk, path: str) -> str:
 
 
 def rewrite_log(
-    disk: Disk, folder: PartitionFolder, base_offset: int, cuts: Sequence[Range], patches: Sequence[Patch], keep: bool
+    disk: Disk,
+    partition_dir: PartitionDirectory,
+    base_offset: int,
+    cuts: Sequence[Range],
+    patches: Sequence[Patch],
+    keep: bool,
 ) -> None:
     """Write a log file without the `cuts` (position, length) and with the `patches`; the old bytes are saved beside it.
 
     If nothing is left of a segment that is not the last, its file is removed. Raises DiskError.
     """
-    path = folder.segment_file(base_offset, LOG_SUFFIX)
+    path = partition_dir.segment_file(base_offset, LOG_SUFFIX)
     removed = [*cuts, *((each.position, len(each.data)) for each in patches)] if keep else []
     with ReadableFile(path) as old:
         for position, length in sorted(removed):
-            _copy(disk, old, [(position, length)], kept_name(disk, f"{path}.{position}"))
+            _copy(disk, old, [(position, length)], backup_name(disk, f"{path}.{position}"))
         left = _complement(sorted(cuts), old.size)
         _copy(disk, old, left, path + _NEW_SUFFIX, patches)
     for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-        disk.remove(folder.segment_file(base_offset, suffix))
-    if not left and base_offset != folder.segments[-1]:
+        disk.remove(partition_dir.segment_file(base_offset, suffix))
+    if not left and base_offset != partition_dir.segments[-1]:
         disk.remove(path + _NEW_SUFFIX)
         disk.remove(path)
-        folder.segments.remove(base_offset)
+        partition_dir.segments.remove(base_offset)
     else:
         disk.rename(path + _NEW_SUFFIX, path)
-    disk.fsync_dir(folder.path)
+    disk.fsync_dir(partition_dir.path)
 
 
 def _complement(cuts: Sequence[Range], size: int) -> list[Range]:
@@ -142,11 +147,11 @@ class _NewIndex:
 class _SegmentIndexes:
     """The new offset and time index of a segment, with entries by the rules of a broker's append."""
 
-    def __init__(self, disk: Disk, folder: PartitionFolder, base_offset: int, interval: int) -> None:
+    def __init__(self, disk: Disk, partition_dir: PartitionDirectory, base_offset: int, interval: int) -> None:
         self._base = base_offset
         self._interval = interval
-        self._offsets = _NewIndex(disk, folder.segment_file(base_offset, OFFSET_INDEX_SUFFIX))
-        self._times = _NewIndex(disk, folder.segment_file(base_offset, TIME_INDEX_SUFFIX))
+        self._offsets = _NewIndex(disk, partition_dir.segment_file(base_offset, OFFSET_INDEX_SUFFIX))
+        self._times = _NewIndex(disk, partition_dir.segment_file(base_offset, TIME_INDEX_SUFFIX))
         self._since = 0
         self._largest = (-1, base_offset)
         self._last_time = -1
@@ -177,23 +182,27 @@ class _SegmentIndexes:
 
 
 def rebuild_from_logs(
-    disk: Disk, folder: PartitionFolder, segments: set[int], epochs: bool, interval: int = INDEX_INTERVAL_BYTES
+    disk: Disk,
+    partition_dir: PartitionDirectory,
+    segments: set[int],
+    epochs: bool,
+    interval: int = INDEX_INTERVAL_BYTES,
 ) -> None:
     """Rebuild the indexes of `segments` from their logs, and, if requested, the leader epochs. Raises DiskError."""
     transactions = _Transactions()
     known = LeaderEpochs()
-    for base_offset in folder.segments:
-        indexes = _SegmentIndexes(disk, folder, base_offset, interval) if base_offset in segments else None
-        path = folder.segment_file(base_offset, TXN_INDEX_SUFFIX)
+    for base_offset in partition_dir.segments:
+        indexes = _SegmentIndexes(disk, partition_dir, base_offset, interval) if base_offset in segments else None
+        path = partition_dir.segment_file(base_offset, TXN_INDEX_SUFFIX)
         aborted = _NewIndex(disk, path) if indexes is not None else None
         transactions.old = _old_entries(disk, path) if aborted is not None else {}
-        with ReadableFile(folder.segment_file(base_offset, LOG_SUFFIX)) as log:
+        with ReadableFile(partition_dir.segment_file(base_offset, LOG_SUFFIX)) as log:
             walker = LogWalker(log)
             for item in walker:
                 if not isinstance(item, LogBatch):
                     continue
                 _note_epoch(known, item)
-                entry = transactions.batch(walker, item, folder.segments[0])
+                entry = transactions.batch(walker, item, partition_dir.segments[0])
                 if indexes is not None:
                     indexes.batch(item)
                 if entry is not None and aborted is not None:
@@ -202,7 +211,7 @@ def rebuild_from_logs(
             indexes.finish()
             aborted.finish(needed=False)
     if epochs:
-        disk.write_atomic(folder.file(LEADER_EPOCH_FILE), known.encode())
+        disk.write_atomic(partition_dir.file(LEADER_EPOCH_FILE), known.encode())
 
 
 def _note_epoch(known: LeaderEpochs, batch: LogBatch) -> None:

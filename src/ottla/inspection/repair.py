@@ -13,10 +13,10 @@ from typing import Final
 
 from ottla.env.disk import Disk, Lock
 from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
+from ottla.inspection.directories import NothingThere, PartitionDirectory, base_name, directory_of, look
 from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity, Tally
-from ottla.inspection.folders import NothingThere, PartitionFolder, base_name, folder_of, look
 from ottla.inspection.kinds import read_name
-from ottla.inspection.rebuild import INDEX_INTERVAL_BYTES, kept_name, rebuild_from_logs, rewrite_log
+from ottla.inspection.rebuild import INDEX_INTERVAL_BYTES, backup_name, rebuild_from_logs, rewrite_log
 from ottla.inspection.small_files import read_whole
 from ottla.inspection.verify import VerifyWish, verify
 from ottla.storage.checkpoints import LOCK_FILE, encode_offsets
@@ -25,7 +25,7 @@ from ottla.storage.checkpoints import LOCK_FILE, encode_offsets
 ROUNDS: Final = 5
 
 
-class FolderInUse(Exception):
+class LogDirectoryInUse(Exception):
     """A broker is using the log directory; the message says which, and what to do."""
 
 
@@ -51,14 +51,16 @@ class Plan:
 def make_plan(disk: Disk, path: str, wish: VerifyWish) -> Plan:
     """Check a directory. Raises DiskError, and NothingThere, also for a single file."""
     if not disk.is_dir(path):
-        raise NothingThere(f"{path}: repair takes a folder, of a partition or of log.dirs: files depend on each other")
+        raise NothingThere(
+            f"{path}: repair takes a directory, of a partition or of log.dirs: files depend on each other"
+        )
     plan = Plan(path, in_use=is_locked_elsewhere(f"{_log_directory(disk, path)}/{LOCK_FILE}"))
     plan.findings = [each for each in verify(disk, path, wish, Tally()) if each.severity is not Severity.NOTICE]
     return plan
 
 
 def carry_out(disk: Disk, path: str, wish: VerifyWish, interval: int = INDEX_INTERVAL_BYTES) -> Plan:
-    """Repair what can be repaired, and return the rest. Raises DiskError, NothingThere, FolderInUse."""
+    """Repair what can be repaired, and return the rest. Raises DiskError, NothingThere, LogDirectoryInUse."""
     lock = _lock(disk, path)
     try:
         plan = make_plan(disk, path, wish)
@@ -74,7 +76,7 @@ def carry_out(disk: Disk, path: str, wish: VerifyWish, interval: int = INDEX_INT
 
 
 def _log_directory(disk: Disk, path: str) -> str:
-    return path if not isinstance(look(disk, path), PartitionFolder) else folder_of(path)
+    return path if not isinstance(look(disk, path), PartitionDirectory) else directory_of(path)
 
 
 def _lock(disk: Disk, path: str) -> Lock | None:
@@ -84,29 +86,29 @@ def _lock(disk: Disk, path: str) -> Lock | None:
         return None
     lock = disk.lock(file)
     if lock is None:
-        raise FolderInUse(f"{folder_of(file)} is in use by a broker; stop it first, then repair")
+        raise LogDirectoryInUse(f"{directory_of(file)} is in use by a broker; stop it first, then repair")
     return lock
 
 
 def _repair(disk: Disk, remedies: Sequence[Remedy], interval: int) -> None:
-    by_folder: dict[str, list[Remedy]] = defaultdict(list)
+    by_directory: dict[str, list[Remedy]] = defaultdict(list)
     for remedy in remedies:
         if remedy.kind is RemedyKind.SALVAGE:
             _salvage(disk, remedy.path)
         elif remedy.kind is RemedyKind.ASIDE:
-            disk.rename(remedy.path, kept_name(disk, remedy.path))
+            disk.rename(remedy.path, backup_name(disk, remedy.path))
         elif remedy.kind is RemedyKind.REPLACE:
             _keep_copy(disk, remedy.path)
             disk.write_atomic(remedy.path, remedy.content)
         else:
-            by_folder[folder_of(remedy.path)].append(remedy)
-    for path, theirs in by_folder.items():
+            by_directory[directory_of(remedy.path)].append(remedy)
+    for path, theirs in by_directory.items():
         found = look(disk, path)
-        if isinstance(found, PartitionFolder):
+        if isinstance(found, PartitionDirectory):
             _repair_partition(disk, found, theirs, interval)
 
 
-def _repair_partition(disk: Disk, folder: PartitionFolder, remedies: Sequence[Remedy], interval: int) -> None:
+def _repair_partition(disk: Disk, partition_dir: PartitionDirectory, remedies: Sequence[Remedy], interval: int) -> None:
     segments: set[int] = set()
     logs: dict[int, list[Remedy]] = defaultdict(list)
     epochs = False
@@ -122,13 +124,13 @@ def _repair_partition(disk: Disk, folder: PartitionFolder, remedies: Sequence[Re
     for base_offset, theirs in logs.items():
         cuts = [(each.position, each.length) for each in theirs if each.kind is RemedyKind.CUT]
         patches = [patch for each in theirs for patch in each.patches]
-        rewrite_log(disk, folder, base_offset, cuts, patches, keep=any(each.keep for each in theirs))
-    rebuild_from_logs(disk, folder, segments, epochs, interval)
+        rewrite_log(disk, partition_dir, base_offset, cuts, patches, keep=any(each.keep for each in theirs))
+    rebuild_from_logs(disk, partition_dir, segments, epochs, interval)
 
 
 def _keep_copy(disk: Disk, path: str) -> None:
     with ReadableFile(path) as file:
-        disk.write_atomic(kept_name(disk, path), read_whole(file))
+        disk.write_atomic(backup_name(disk, path), read_whole(file))
 
 
 def _salvage(disk: Disk, path: str) -> None:

@@ -52,8 +52,8 @@ def first_of_zero_tail(file: ReadableFile, entry_size: int) -> int:
     end = file.size - file.size % entry_size
     while end > 0:
         start = max(0, end - _PIECE_ENTRIES * entry_size)
-        kept = len(file.pread(end - start, start).rstrip(b"\x00"))
-        if kept:
-            return (start + kept + entry_size - 1) // entry_size
+        length = len(file.pread(end - start, start).rstrip(b"\x00"))
+        if length:
+            return (start + length + entry_size - 1) // entry_size
         end = start
     return 0

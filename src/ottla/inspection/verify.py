@@ -11,6 +11,14 @@ from uuid import UUID
 
 from ottla.env.disk import Disk, DiskError
 from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
+from ottla.inspection.directories import (
+    LogDirectoryListing,
+    NothingThere,
+    PartitionDirectory,
+    base_name,
+    directory_of,
+    look,
+)
 from ottla.inspection.file_checks import (
     check_ends,
     check_epochs,
@@ -21,14 +29,13 @@ from ottla.inspection.file_checks import (
     with_topic_id,
 )
 from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity, Tally
-from ottla.inspection.folders import LogDirectory, NothingThere, PartitionFolder, base_name, folder_of, look
 from ottla.inspection.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.inspection.kinds import CLEANER_CHECKPOINT_FILE, FileKind, read_name
 from ottla.inspection.log_checks import LogCheck, LogFacts, SegmentFiles
 from ottla.storage.checkpoints import LOCK_FILE, META_FILE, PARTITION_METADATA_FILE, TopicPartitionKey
 from ottla.storage.files import DAMAGED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
-from ottla.storage.folder import parse_partition_folder
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE
+from ottla.storage.log_directory import parse_partition_directory
 
 #: Limit of checks of one partition while its broker changes it.
 ATTEMPTS: Final = 3
@@ -56,9 +63,9 @@ class VerifyWish:
         """Whether certain partitions are selected."""
         return self.topic is not None or self.partition is not None
 
-    def wants(self, folder: PartitionFolder) -> bool:
+    def wants(self, partition_dir: PartitionDirectory) -> bool:
         """Whether a partition is selected."""
-        return folder.is_among(self.topic, self.partition)
+        return partition_dir.is_among(self.topic, self.partition)
 
 
 def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[Finding]:
@@ -89,10 +96,10 @@ class _Verifier:
             yield from self._file(path)
             return
         found = look(self._disk, path)
-        if isinstance(found, PartitionFolder):
+        if isinstance(found, PartitionDirectory):
             if not self._wish.wants(found):
                 raise NothingThere(f"{path}: no such topic or partition there")
-            above = folder_of(path)
+            above = directory_of(path)
             cleaned = self._cleaned(above)
             known = _Known()
             yield from self._partition(found, cleaned, is_locked_elsewhere(f"{above}/{LOCK_FILE}"), known)
@@ -102,15 +109,15 @@ class _Verifier:
 
     # -- a log directory
 
-    def _directory(self, directory: LogDirectory) -> Iterator[Finding]:
+    def _directory(self, directory: LogDirectoryListing) -> Iterator[Finding]:
         in_use = is_locked_elsewhere(f"{directory.path}/{LOCK_FILE}")
         cleaned = self._cleaned(directory.path)
         known = _Known()
         wanted = [each for each in directory.partitions if self._wish.wants(each)]
         if self._wish.narrowed and not wanted:
             raise NothingThere(f"{directory.path}: no such topic or partition there")
-        for folder in wanted:
-            yield from self._partition(folder, cleaned, in_use, known)
+        for partition_dir in wanted:
+            yield from self._partition(partition_dir, cleaned, in_use, known)
         for topic, finding in known.without_id:
             topic_id = known.topic_ids.get(topic)
             yield finding if topic_id is None else with_topic_id(finding, topic_id)
@@ -118,9 +125,9 @@ class _Verifier:
             return
         for name in directory.names:
             path = f"{directory.path}/{name}"
-            yield from _told_if_unreadable(path, self._directory_file(path, name, known, in_use))
+            yield from _report_if_unreadable(path, self._directory_file(path, name, known, in_use))
         for name in directory.passing:
-            message = "a folder on its way out of service; it was not checked"
+            message = "a directory that is being deleted or moved, or is stray; it was not checked"
             yield Finding(Severity.NOTICE, "passing", f"{directory.path}/{name}", message)
 
     def _directory_file(self, path: str, name: str, known: _Known, in_use: bool) -> Iterator[Finding]:
@@ -146,47 +153,49 @@ class _Verifier:
     # -- a partition
 
     def _partition(
-        self, folder: PartitionFolder, cleaned: dict[TopicPartitionKey, int], in_use: bool, known: _Known
+        self, partition_dir: PartitionDirectory, cleaned: dict[TopicPartitionKey, int], in_use: bool, known: _Known
     ) -> Iterator[Finding]:
         if not in_use:
-            yield from self._check_partition(folder, cleaned, in_use, known)
+            yield from self._check_partition(partition_dir, cleaned, in_use, known)
             return
         try:
-            yield from self._check_busy_partition(folder, cleaned, known)
+            yield from self._check_busy_partition(partition_dir, cleaned, known)
         except DiskError as error:
             if not error.missing:
                 raise
-            yield Finding(Severity.NOTICE, "changing", folder.path, "the broker removed the partition meanwhile")
+            yield Finding(Severity.NOTICE, "changing", partition_dir.path, "the broker removed the partition meanwhile")
 
     def _check_busy_partition(
-        self, folder: PartitionFolder, cleaned: dict[TopicPartitionKey, int], known: _Known
+        self, partition_dir: PartitionDirectory, cleaned: dict[TopicPartitionKey, int], known: _Known
     ) -> list[Finding]:
         # The broker may compact, delete and roll segments meanwhile. Findings count only if nothing has changed.
         for attempt in range(1, ATTEMPTS + 1):
             counted = replace(self._tally)
-            before = self._stamp(folder)
-            again = look(self._disk, folder.path)
-            folder = again if isinstance(again, PartitionFolder) else folder
-            found = list(self._check_partition(folder, cleaned, True, known))
-            changed = self._stamp(folder) != before
+            before = self._stamp(partition_dir)
+            again = look(self._disk, partition_dir.path)
+            partition_dir = again if isinstance(again, PartitionDirectory) else partition_dir
+            found = list(self._check_partition(partition_dir, cleaned, True, known))
+            changed = self._stamp(partition_dir) != before
             if not changed or all(each.severity is Severity.NOTICE for each in found):
                 break
             if attempt == ATTEMPTS:
-                message = "the broker goes on changing the folder; check it anew later, or when the broker has stopped"
-                found = [Finding(Severity.NOTICE, "changing", folder.path, message)]
+                message = (
+                    "the broker goes on changing the directory; check it anew later, or when the broker has stopped"
+                )
+                found = [Finding(Severity.NOTICE, "changing", partition_dir.path, message)]
                 break
             self._restore(counted)
-            cleaned = self._cleaned(folder_of(folder.path))
+            cleaned = self._cleaned(directory_of(partition_dir.path))
         return found
 
-    def _stamp(self, folder: PartitionFolder) -> list[tuple[str, int, int]]:
+    def _stamp(self, partition_dir: PartitionDirectory) -> list[tuple[str, int, int]]:
         """Changes whenever segments are replaced or removed: files with sizes and times, without the active ones."""
-        active = folder.segments[-1:]
+        active = partition_dir.segments[-1:]
         stamps = []
-        for name in self._disk.listdir(folder.path):
+        for name in self._disk.listdir(partition_dir.path):
             what = read_name(name)
             if what.offset is not None and what.offset not in active and what.kind is not FileKind.SNAPSHOT:
-                path = folder.file(name)
+                path = partition_dir.file(name)
                 try:
                     stamps.append((name, self._disk.file_size(path), self._disk.modified_ms(path)))
                 except DiskError as error:
@@ -200,26 +209,26 @@ class _Verifier:
             setattr(self._tally, name, getattr(counted, name))
 
     def _check_partition(
-        self, folder: PartitionFolder, cleaned: dict[TopicPartitionKey, int], in_use: bool, known: _Known
+        self, partition_dir: PartitionDirectory, cleaned: dict[TopicPartitionKey, int], in_use: bool, known: _Known
     ) -> Iterator[Finding]:
         self._tally.partitions += 1
-        facts = self._facts(folder.topic, folder.key, cleaned, in_use)
+        facts = self._facts(partition_dir.topic, partition_dir.key, cleaned, in_use)
         damaged_epochs = None
-        if LEADER_EPOCH_FILE in folder.names:
+        if LEADER_EPOCH_FILE in partition_dir.names:
             self._tally.files += 1
-            facts.epochs, damaged_epochs = check_epochs(folder.file(LEADER_EPOCH_FILE))
+            facts.epochs, damaged_epochs = check_epochs(partition_dir.file(LEADER_EPOCH_FILE))
         check = LogCheck(facts, self._tally)
-        for number, base_offset in enumerate(folder.segments):
-            following = folder.segments[number + 1] if number + 1 < len(folder.segments) else None
-            path = folder.segment_file(base_offset, LOG_SUFFIX)
-            yield from _told_if_unreadable(path, self._segment(folder, base_offset, following, check, in_use))
-        end = check.end_offset if check.end_offset >= 0 or not folder.segments else folder.segments[-1]
-        known.ends[folder.key] = end
+        for number, base_offset in enumerate(partition_dir.segments):
+            following = partition_dir.segments[number + 1] if number + 1 < len(partition_dir.segments) else None
+            path = partition_dir.segment_file(base_offset, LOG_SUFFIX)
+            yield from _report_if_unreadable(path, self._segment(partition_dir, base_offset, following, check, in_use))
+        end = check.end_offset if check.end_offset >= 0 or not partition_dir.segments else partition_dir.segments[-1]
+        known.ends[partition_dir.key] = end
         if damaged_epochs is not None:
             yield damaged_epochs
         else:
-            yield from _contradicted(folder, check, facts, end, in_use)
-        yield from self._others(folder, -1 if in_use else end, known)
+            yield from _contradicted(partition_dir, check, facts, end, in_use)
+        yield from self._others(partition_dir, -1 if in_use else end, known)
 
     def _facts(
         self, topic: str, key: TopicPartitionKey, cleaned: dict[TopicPartitionKey, int], in_use: bool
@@ -229,28 +238,28 @@ class _Verifier:
         return LogFacts(compacted_below=below, in_use=in_use, with_records=self._wish.records)
 
     def _segment(
-        self, folder: PartitionFolder, base_offset: int, following: int | None, check: LogCheck, in_use: bool
+        self, partition_dir: PartitionDirectory, base_offset: int, following: int | None, check: LogCheck, in_use: bool
     ) -> Iterator[Finding]:
         with ExitStack() as stack:
             try:
-                log = stack.enter_context(ReadableFile(folder.segment_file(base_offset, LOG_SUFFIX)))
+                log = stack.enter_context(ReadableFile(partition_dir.segment_file(base_offset, LOG_SUFFIX)))
             except DiskError as error:
                 if error.missing and in_use:
                     return  # removed by retention meanwhile
                 raise
             files: dict[str, ReadableFile | None] = {}
             for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-                files[suffix] = self._index(stack, folder.segment_file(base_offset, suffix))
+                files[suffix] = self._index(stack, partition_dir.segment_file(base_offset, suffix))
             self._tally.files += 1 + sum(file is not None for file in files.values())
-            txn_path = folder.segment_file(base_offset, TXN_INDEX_SUFFIX)
+            txn_path = partition_dir.segment_file(base_offset, TXN_INDEX_SUFFIX)
             indexes = (files[OFFSET_INDEX_SUFFIX], files[TIME_INDEX_SUFFIX], files[TXN_INDEX_SUFFIX])
             start = base_name(log.path) + "."
-            repaired = any(name.startswith(start) and name.endswith(DAMAGED_SUFFIX) for name in folder.names)
+            repaired = any(name.startswith(start) and name.endswith(DAMAGED_SUFFIX) for name in partition_dir.names)
             yield from check.segment(SegmentFiles(base_offset, log, *indexes, txn_path, following, repaired))
         active = following is None
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if files[suffix] is None and not (active and (in_use or not log.size)):
-                path = folder.segment_file(base_offset, suffix)
+                path = partition_dir.segment_file(base_offset, suffix)
                 remedy = Remedy(RemedyKind.INDEXES, path)
                 meaning = "brokers make it anew when they start"
                 yield Finding(Severity.WARNING, "missing-index", path, "is missing", meaning, remedy=remedy)
@@ -264,27 +273,27 @@ class _Verifier:
                 return None
             raise
 
-    def _others(self, folder: PartitionFolder, end: int, known: _Known) -> Iterator[Finding]:
+    def _others(self, partition_dir: PartitionDirectory, end: int, known: _Known) -> Iterator[Finding]:
         """Check the files that belong to no segment."""
-        segments = set(folder.segments)
-        for name, what in folder.names.items():
-            path = folder.file(name)
+        segments = set(partition_dir.segments)
+        for name, what in partition_dir.names.items():
+            path = partition_dir.file(name)
             if what.passing:
                 yield Finding(Severity.NOTICE, "passing", path, "a file on its way in or out; it was not checked")
             elif what.kind is FileKind.SNAPSHOT:
                 self._tally.files += 1
-                found = _told_if_unreadable(path, check_snapshot(path, what.offset, end))
+                found = _report_if_unreadable(path, check_snapshot(path, what.offset, end))
                 yield from self._unless_gone(found)
             elif name == PARTITION_METADATA_FILE:
                 self._tally.files += 1
                 topic_id, finding = check_partition_metadata(path)
                 if topic_id is not None:
-                    known.topic_ids.setdefault(folder.topic, topic_id)
+                    known.topic_ids.setdefault(partition_dir.topic, topic_id)
                 if finding is not None:
-                    known.without_id.append((folder.topic, finding))
-                elif topic_id != known.topic_ids[folder.topic]:
+                    known.without_id.append((partition_dir.topic, finding))
+                elif topic_id != known.topic_ids[partition_dir.topic]:
                     message = "its topic id is not that of the topic's other partitions"
-                    yield Finding(Severity.DAMAGE, "topic-id", path, message, "brokers refuse such a folder")
+                    yield Finding(Severity.DAMAGE, "topic-id", path, message, "brokers refuse such a directory")
             elif what.kind in _INDEXES and what.offset not in segments:
                 remedy = Remedy(RemedyKind.ASIDE, path)
                 yield Finding(Severity.WARNING, "orphan", path, "an index without its log", remedy=remedy)
@@ -336,8 +345,8 @@ class _Verifier:
     def _log_file(self, path: str, base_offset: int | None) -> Iterator[Finding]:
         """Check a single log file, with the indexes beside it."""
         partition = _partition_of(path)
-        facts = self._facts(partition[0], partition, self._cleaned(folder_of(folder_of(path))), in_use=False)
-        facts.in_use = is_locked_elsewhere(f"{folder_of(folder_of(path))}/{LOCK_FILE}")
+        facts = self._facts(partition[0], partition, self._cleaned(directory_of(directory_of(path))), in_use=False)
+        facts.in_use = is_locked_elsewhere(f"{directory_of(directory_of(path))}/{LOCK_FILE}")
         stem = path[: -len(LOG_SUFFIX)] if path.endswith(LOG_SUFFIX) else path
         with ExitStack() as stack:
             log = stack.enter_context(ReadableFile(path))
@@ -347,7 +356,7 @@ class _Verifier:
             yield from LogCheck(facts, self._tally).segment(files)
 
 
-def _told_if_unreadable(path: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+def _report_if_unreadable(path: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     """The findings of a file in a directory; a read error of the disk is one of them, and does not end the check.
 
     Raises DiskError for other errors: files that are missing or that we may not read.
@@ -357,7 +366,7 @@ def _told_if_unreadable(path: str, findings: Iterator[Finding]) -> Iterator[Find
     except DiskError as error:
         if error.errno not in _DISK_FAILS:
             raise
-        meaning = "what is in it cannot be told; brokers take its whole log folder out of service"
+        meaning = "its contents are not known; brokers take its whole log directory out of service"
         yield Finding(Severity.DAMAGE, "unreadable", path, str(error), meaning)
 
 
@@ -370,17 +379,17 @@ _INDEXES: Final = {
 
 def _partition_of(path: str) -> TopicPartitionKey:
     """Topic and partition of a file by its directory's name; an empty topic if it is not a partition directory."""
-    return parse_partition_folder(base_name(folder_of(path))) or ("", -1)
+    return parse_partition_directory(base_name(directory_of(path))) or ("", -1)
 
 
 def _contradicted(
-    folder: PartitionFolder, check: LogCheck, facts: LogFacts, end: int, in_use: bool
+    partition_dir: PartitionDirectory, check: LogCheck, facts: LogFacts, end: int, in_use: bool
 ) -> Iterator[Finding]:
     """Compare the leader epochs of the checkpoint with those of the log."""
-    path = folder.file(LEADER_EPOCH_FILE)
+    path = partition_dir.file(LEADER_EPOCH_FILE)
     remedy = Remedy(RemedyKind.EPOCHS, path)
     meaning = "nothing is lost; replicas that compare epochs may cut off too much or too little"
-    if not facts.epochs and check.leader_epoch >= 0 and LEADER_EPOCH_FILE in folder.names and not in_use:
+    if not facts.epochs and check.leader_epoch >= 0 and LEADER_EPOCH_FILE in partition_dir.names and not in_use:
         message = f"it is empty, the log goes up to epoch {check.leader_epoch}"
         yield Finding(Severity.WARNING, "epochs", path, message, meaning, remedy=remedy)
     elif check.epochs_contradicted is not None:

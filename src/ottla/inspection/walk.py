@@ -103,7 +103,7 @@ class Patch(NamedTuple):
 class DamagedRange:
     """Bytes that are no intact batch. `header` is what its beginning claims, None if nothing in it is plausible.
 
-    `mending` are the bytes that repair it, if they are certain. `zeros` says that all bytes are zero, `cut_off` that
+    `patches` are the bytes that repair it, if they are certain. `zeros` says that all bytes are zero, `cut_off` that
     the file ends within what looks like a batch.
     """
 
@@ -111,7 +111,7 @@ class DamagedRange:
     length: int
     reason: str
     header: BatchHeader | MessageHeader | None = None
-    mending: list[Patch] = field(default_factory=list)
+    patches: list[Patch] = field(default_factory=list)
     zeros: bool = False
     cut_off: bool = False
 
@@ -149,7 +149,7 @@ class LogWalker:
                 yield found
                 position += found.length
                 continue
-            following = self._next_sound(position, found)
+            following = self._next_intact(position, found)
             yield self._damaged(position, following, found)
             position = following
 
@@ -224,11 +224,11 @@ class LogWalker:
 
     # -- behind a damaged range
 
-    def _next_sound(self, position: int, fault: _Fault) -> int:
+    def _next_intact(self, position: int, fault: _Fault) -> int:
         """Where the next plausible batch begins, else the end."""
         if fault.header is not None:
             claimed = position + fault.header.length
-            begins = claimed < self.end and (self._is_sound(claimed) or (fault.plausible and self._may_begin(claimed)))
+            begins = claimed < self.end and (self._is_intact(claimed) or (fault.plausible and self._may_begin(claimed)))
             if begins or (claimed == self.end and fault.plausible):
                 return self._skipped(position + 1, claimed) if fault.header.length <= WHOLE_BYTES else claimed
         return self._search(position + 1, self.end)
@@ -244,9 +244,9 @@ class LogWalker:
         """
         found = self._search(position, end)
         at = found
-        while at < end and self._is_sound(at):
+        while at < end and self._is_intact(at):
             header = self._header(at)
-            assert not isinstance(header, _Fault), "it is sound"
+            assert not isinstance(header, _Fault), "it is intact"
             at += header.length
         return found if at >= end else end
 
@@ -260,7 +260,7 @@ class LogWalker:
                 for match in _BEGINNING.finditer(window):
                     if position + match.start() >= end:
                         return end
-                    if self._is_sound(position + match.start()):
+                    if self._is_intact(position + match.start()):
                         return position + match.start()
                     if self._search_left <= 0:
                         return end
@@ -269,7 +269,7 @@ class LogWalker:
             position += len(window) - _BEGINNING_BYTES + 1
         return end
 
-    def _is_sound(self, position: int) -> bool:
+    def _is_intact(self, position: int) -> bool:
         header = self._header(position)
         if isinstance(header, _Fault) or not _plausible(header, -1):
             return False
@@ -284,7 +284,7 @@ class LogWalker:
         header = None if zeros else fault.header
         damaged = DamagedRange(position, length, reason, header, [], zeros, fault.cut_off and following == self.end)
         if not zeros and BATCH_OVERHEAD <= length <= WHOLE_BYTES:
-            damaged.mending = _mend(self._file.pread(length, position), position)
+            damaged.patches = _patches_for(self._file.pread(length, position), position)
         return damaged
 
     def _only_zeros(self, position: int) -> bool:
@@ -303,7 +303,7 @@ def _plausible(header: BatchHeader | MessageHeader, last_offset: int) -> bool:
     return header.offset > last_offset
 
 
-def _mend(data: bytes, position: int) -> list[Patch]:
+def _patches_for(data: bytes, position: int) -> list[Patch]:
     """The patches that make `data` an intact batch, if only length and format in its header are wrong; else none."""
     view = memoryview(data)
     length = _LENGTH.pack(len(data) - LOG_OVERHEAD)

@@ -50,7 +50,7 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
-class KeptBatch(NamedTuple):
+class RetainedBatch(NamedTuple):
     """A batch of the cleaned segment; `data` is the whole batch."""
 
     base_offset: int
@@ -73,7 +73,7 @@ class FilterRules:
     keep_legacy_tombstones: bool = True
 
 
-def filter_batch(batch: ScannedBatch, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
+def filter_batch(batch: ScannedBatch, rules: FilterRules, must_stay: bool) -> RetainedBatch | None:
     """Filter a batch: what is kept of it, None for nothing; with `must_stay` at least its header. Raises BatchError."""
     if batch.magic != MAGIC:
         return _filter_message(batch, rules, must_stay)
@@ -95,7 +95,7 @@ def _is_last_of_producer(header: BatchHeader, rules: FilterRules) -> bool:
     return header.is_control and header.producer_epoch == last.epoch
 
 
-def _filter_control(data: memoryview, header: BatchHeader, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
+def _filter_control(data: memoryview, header: BatchHeader, rules: FilterRules, must_stay: bool) -> RetainedBatch | None:
     spent = rules.transactions.marker_is_spent(header, data)
     horizon = header.delete_horizon
     if not header.records_count or (spent and horizon is not None and horizon <= rules.now_ms):
@@ -105,17 +105,17 @@ def _filter_control(data: memoryview, header: BatchHeader, rules: FilterRules, m
     return _whole(data, header)
 
 
-def _filter_records(data: memoryview, header: BatchHeader, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
+def _filter_records(data: memoryview, header: BatchHeader, rules: FilterRules, must_stay: bool) -> RetainedBatch | None:
     """Filter a batch of format 2 with data."""
     payload = records_of(data, header)
     horizon = header.delete_horizon
     expired = horizon is not None and rules.now_ms >= horizon
     sieved = rules.offsets.sieve(payload, header.records_count, header.base_offset, expired)
-    if not sieved.kept:
+    if not sieved.retained:
         return _emptied(header) if must_stay else None
     if horizon is None and sieved.tombstones:
         return _with_horizon(header, list(itertools.compress(decode_bounded(data, header), sieved.stays)), rules)
-    if sieved.kept == header.records_count:
+    if sieved.retained == header.records_count:
         return _whole(data, header)
     bounds = iter(sieved.stretches)
     payload = b"".join([payload[start:end] for start, end in zip(bounds, bounds, strict=True)])
@@ -123,7 +123,7 @@ def _filter_records(data: memoryview, header: BatchHeader, rules: FilterRules, m
         largest = header.max_timestamp
     else:
         largest = header.base_timestamp + sieved.largest_delta
-    return _rewritten(payload, replace(header, records_count=sieved.kept, max_timestamp=largest))
+    return _rewritten(payload, replace(header, records_count=sieved.retained, max_timestamp=largest))
 
 
 def records_of(data: memoryview, header: BatchHeader) -> bytes:
@@ -133,26 +133,26 @@ def records_of(data: memoryview, header: BatchHeader) -> bytes:
     return batch_payload(data, header, most_bytes(header.length))
 
 
-def _whole(data: memoryview, header: BatchHeader) -> KeptBatch:
-    return KeptBatch(header.base_offset, header.last_offset_delta, header.max_timestamp, len(data), data)
+def _whole(data: memoryview, header: BatchHeader) -> RetainedBatch:
+    return RetainedBatch(header.base_offset, header.last_offset_delta, header.max_timestamp, len(data), data)
 
 
-def _rewritten(payload: bytes, header: BatchHeader) -> KeptBatch:
+def _rewritten(payload: bytes, header: BatchHeader) -> RetainedBatch:
     """The batch with its records replaced; `payload` is not compressed yet."""
     if header.compression != Compression.NONE:
         payload = compress(header.compression, payload)
     data = frame_batch(payload, header)
-    return KeptBatch(header.base_offset, header.last_offset_delta, header.max_timestamp, len(data), data)
+    return RetainedBatch(header.base_offset, header.last_offset_delta, header.max_timestamp, len(data), data)
 
 
-def _emptied(header: BatchHeader) -> KeptBatch:
+def _emptied(header: BatchHeader) -> RetainedBatch:
     """The header of a batch, without records. It keeps its timestamp, though no record has that timestamp any more."""
     empty = replace(header, attributes=header.attributes & _EMPTY_MASK, base_timestamp=NO_TIMESTAMP, records_count=0)
     data = frame_batch(b"", empty)
-    return KeptBatch(header.base_offset, header.last_offset_delta, NO_TIMESTAMP, len(data), data)
+    return RetainedBatch(header.base_offset, header.last_offset_delta, NO_TIMESTAMP, len(data), data)
 
 
-def _with_horizon(header: BatchHeader, records: Sequence[Record], rules: FilterRules) -> KeptBatch:
+def _with_horizon(header: BatchHeader, records: Sequence[Record], rules: FilterRules) -> RetainedBatch:
     """The batch with these records and a delete horizon, which is stored in the base timestamp field."""
     horizon = rules.now_ms + rules.delete_retention_ms
     payload = encode_records(records, [record.offset - header.base_offset for record in records], horizon)
@@ -185,14 +185,14 @@ def message_records(data: memoryview) -> tuple[list[Record], bytes]:
     return records, encode_records(records, [record.offset - first.offset for record in records], first.timestamp)
 
 
-def _filter_message(batch: ScannedBatch, rules: FilterRules, must_stay: bool) -> KeptBatch | None:
+def _filter_message(batch: ScannedBatch, rules: FilterRules, must_stay: bool) -> RetainedBatch | None:
     header = parse_message_header(batch.data)
     records, encoded = message_records(batch.data)
     first = records[0].offset
     sieved = rules.offsets.sieve(encoded, len(records), first, not rules.keep_legacy_tombstones)
-    if sieved.kept == len(records):
-        return KeptBatch(first, batch.last_offset - first, batch.max_timestamp, len(batch.data), batch.data)
-    if not sieved.kept:
+    if sieved.retained == len(records):
+        return RetainedBatch(first, batch.last_offset - first, batch.max_timestamp, len(batch.data), batch.data)
+    if not sieved.retained:
         return _empty_batch(first, batch.last_offset) if must_stay else None
     stay = list(itertools.compress(records, sieved.stays))
     data = encode_messages(
@@ -204,10 +204,10 @@ def _filter_message(batch: ScannedBatch, rules: FilterRules, must_stay: bool) ->
     )
     last = stay[-1].offset
     largest = max(record.timestamp for record in stay)
-    return KeptBatch(stay[0].offset, last - stay[0].offset, largest, len(data), data)
+    return RetainedBatch(stay[0].offset, last - stay[0].offset, largest, len(data), data)
 
 
-def _empty_batch(first_offset: int, last_offset: int) -> KeptBatch:
+def _empty_batch(first_offset: int, last_offset: int) -> RetainedBatch:
     """A batch without records; it only says that the log reaches to `last_offset`."""
     delta = last_offset - first_offset
     header = BatchHeader(
@@ -227,4 +227,4 @@ def _empty_batch(first_offset: int, last_offset: int) -> KeptBatch:
         position=0,
     )
     data = frame_batch(b"", header)
-    return KeptBatch(first_offset, delta, NO_TIMESTAMP, len(data), data)
+    return RetainedBatch(first_offset, delta, NO_TIMESTAMP, len(data), data)

@@ -86,11 +86,11 @@ def encode_partition_metadata(topic_id: UUID) -> bytes:
     return f"version: {_VERSION}\ntopic_id: {format_uuid(topic_id)}".encode()
 
 
-def write_partition_metadata(disk: Disk, folder: str, topic_id: UUID) -> str:
+def write_partition_metadata(disk: Disk, directory: str, topic_id: UUID) -> str:
     """Write the topic's id into a partition directory; returns the path of the file, which is not synced yet.
     DiskError.
     """
-    path = f"{folder}/{PARTITION_METADATA_FILE}"
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
     file = disk.open(path, create=True)
     try:
         file.truncate(0)
@@ -141,7 +141,7 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
     if version != str(_VERSION):
         whose = "belongs to a node in KRaft mode" if version == "1" else "is not known"
         raise CheckpointError(
-            f"{path}: version {version} {whose}; a folder of a broker with ZooKeeper "
+            f"{path}: version {version} {whose}; a log directory of a broker with ZooKeeper "
             f"(version {_VERSION}) is needed, or an empty one"
         )
     broker = fields.get("broker.id")

@@ -17,7 +17,7 @@ from ottla.storage.transaction_index import AbortedTransaction
 class CleanedTransactions:
     """The transactions that are open at the cleaner's position in the log."""
 
-    __slots__ = ("_aborted", "_committed", "_waiting", "kept")
+    __slots__ = ("_aborted", "_committed", "_waiting", "retained")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._waiting = [(transaction.first_offset, transaction) for transaction in aborted]
@@ -27,7 +27,7 @@ class CleanedTransactions:
         #: Producers of other transactions of which a batch was seen.
         self._committed: set[int] = set()
         #: Aborted transactions whose markers are kept, for the new index; the cleaner takes and clears them.
-        self.kept: list[AbortedTransaction] = []
+        self.retained: list[AbortedTransaction] = []
 
     def batch_is_aborted(self, header: BatchHeader) -> bool:
         """Register a data batch; returns whether its transaction was aborted, so that its records may be removed."""
@@ -50,7 +50,7 @@ class CleanedTransactions:
         if kind == ControlRecordType.ABORT:
             found = self._aborted.pop(header.producer_id, None)
             if found is not None and found[1]:
-                self.kept.append(found[0])
+                self.retained.append(found[0])
                 return False
             return True
         if kind == ControlRecordType.COMMIT:
@@ -66,7 +66,7 @@ class CleanedTransactions:
             transaction = heapq.heappop(waiting)[1]
             self._aborted.setdefault(transaction.producer_id, (transaction, False))
 
-    def take_kept(self) -> list[AbortedTransaction]:
+    def take_retained(self) -> list[AbortedTransaction]:
         """The aborted transactions whose markers were kept since the last call."""
-        kept, self.kept = self.kept, []
-        return kept
+        retained, self.retained = self.retained, []
+        return retained

@@ -14,7 +14,7 @@ from typing import Final
 from ottla.env.disk import Disk
 from ottla.records.batch import MAGIC, parse_batch_header
 from ottla.records.errors import BatchError
-from ottla.storage.batch_filter import FilterRules, KeptBatch, LastRecord, filter_batch, message_records, records_of
+from ottla.storage.batch_filter import FilterRules, LastRecord, RetainedBatch, filter_batch, message_records, records_of
 from ottla.storage.cleaned_transactions import CleanedTransactions
 from ottla.storage.cleaning_control import CleaningControl
 from ottla.storage.files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, OpenFiles, offset_file_name
@@ -49,7 +49,7 @@ class CleaningTask:
     """Parameters of a whole round of one log; times in milliseconds."""
 
     disk: Disk
-    folder: str
+    directory: str
     control: CleaningControl
     #: The first offset that has not been cleaned yet.
     first_dirty_offset: int
@@ -157,10 +157,10 @@ def clean_group(task: CleaningTask, sources: Sequence[SourceSegment], rules: Fil
             rules.keep_legacy_tombstones = modified_ms > task.legacy_horizon_ms
             final = source.size if number + 1 == len(sources) else -1
             for batch in _batches(task, source, 0):
-                kept = filter_batch(batch, rules, batch.position + batch.length == final)
-                if kept is not None:
-                    writer.add(kept)
-        return writer.finish(rules.transactions.take_kept(), modified_ms)
+                retained = filter_batch(batch, rules, batch.position + batch.length == final)
+                if retained is not None:
+                    writer.add(retained)
+        return writer.finish(rules.transactions.take_retained(), modified_ms)
     finally:
         writer.close()
 
@@ -170,16 +170,16 @@ class _Writer:
 
     def __init__(self, task: CleaningTask, base_offset: int) -> None:
         self._task = task
-        self._waiting: list[KeptBatch] = []
+        self._waiting: list[RetainedBatch] = []
         self._waiting_bytes = 0
         for suffix in SEGMENT_SUFFIXES:
-            task.disk.remove(f"{task.folder}/{offset_file_name(base_offset, suffix + CLEANED_SUFFIX)}")
+            task.disk.remove(f"{task.directory}/{offset_file_name(base_offset, suffix + CLEANED_SUFFIX)}")
         files = OpenFiles(task.disk, _OPEN_FILES)
-        self._segment = Segment(files, IndexMemory(), task.folder, base_offset, 0, 0, CLEANED_SUFFIX)
+        self._segment = Segment(files, IndexMemory(), task.directory, base_offset, 0, 0, CLEANED_SUFFIX)
         self._segment.max_timestamp = -1
         self._segment.create_files()
 
-    def add(self, batch: KeptBatch) -> None:
+    def add(self, batch: RetainedBatch) -> None:
         self._waiting.append(batch)
         self._waiting_bytes += batch.length
         if self._waiting_bytes >= WRITE_BYTES or len(self._waiting) >= WRITE_BATCHES:
@@ -205,7 +205,7 @@ class _Writer:
             suffixes.append(TXN_INDEX_SUFFIX + CLEANED_SUFFIX)
             self._write_transactions(aborted)
         for suffix in suffixes[1:]:
-            self._flush_path(f"{log.folder}/{offset_file_name(segment.base_offset, suffix)}")
+            self._flush_path(f"{log.directory}/{offset_file_name(segment.base_offset, suffix)}")
         segment.close()
         disk.set_modified_ms(log.path, modified_ms)
         return CleanedSegment(
@@ -218,8 +218,8 @@ class _Writer:
         )
 
     def _write_transactions(self, aborted: Sequence[AbortedTransaction]) -> None:
-        base_offset, folder = self._segment.base_offset, self._task.folder
-        path = f"{folder}/{offset_file_name(base_offset, TXN_INDEX_SUFFIX + CLEANED_SUFFIX)}"
+        base_offset, directory = self._segment.base_offset, self._task.directory
+        path = f"{directory}/{offset_file_name(base_offset, TXN_INDEX_SUFFIX + CLEANED_SUFFIX)}"
         file = self._task.disk.open(path, create=True)
         try:
             file.truncate(0)

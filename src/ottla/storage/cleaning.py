@@ -208,7 +208,7 @@ class LogCleaner:
     def _give_up(self, key: TopicPartitionKey, error: BaseException) -> None:
         self.uncleanable[key] = str(error)
         self._note(
-            f"{key[0]}-{key[1]} cannot be compacted: {error}. It grows until the cause is mended and the broker was "
+            f"{key[0]}-{key[1]} cannot be compacted: {error}. It grows until the cause is repaired and the broker was "
             f"started anew"
         )
 

@@ -44,7 +44,7 @@ class CleaningRound:
     ) -> None:
         self._disk = disk
         self._log = cleanable.log
-        self._folder = cleanable.log.folder
+        self._directory = cleanable.log.directory
         self._cleanable = cleanable
         self._discard = discard
         self._offsets = offsets
@@ -77,7 +77,7 @@ class CleaningRound:
                 legacy_horizon_ms = segment.log.modified_ms() - config.delete_retention_ms
         self._task = CleaningTask(
             disk=self._disk,
-            folder=log.folder,
+            directory=log.directory,
             control=self.control,
             first_dirty_offset=first_dirty,
             now_ms=now_ms,
@@ -145,10 +145,10 @@ class CleaningRound:
         self._check_log()
         # The log file first: while other files still end in `.cleaned`, the next start uses none of them.
         for suffix in result.suffixes:
-            path = f"{self._folder}/{offset_file_name(result.base_offset, suffix)}"
+            path = f"{self._directory}/{offset_file_name(result.base_offset, suffix)}"
             self._disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
         self._swapping = result
-        self._work = partial(self._disk.fsync_dir, self._folder)
+        self._work = partial(self._disk.fsync_dir, self._directory)
         self._then = self._names_are_on_disk
 
     def _names_are_on_disk(self, _: object) -> None:
@@ -172,7 +172,7 @@ class CleaningRound:
     def _remove_files(self, base_offset: int) -> None:
         """Remove files written for a group that are not in place. If that fails, the next start removes them."""
         for suffix in SEGMENT_SUFFIXES:
-            path = f"{self._folder}/{offset_file_name(base_offset, suffix)}"
+            path = f"{self._directory}/{offset_file_name(base_offset, suffix)}"
             for end in (SWAP_SUFFIX, CLEANED_SUFFIX):
                 try:
                     self._disk.remove(path + end)

@@ -229,12 +229,12 @@ def rewrite_without(disk: Disk, path: str, file: DiskFile, size: int, damages: l
                 copy.append([piece])
             position = damage.end
         copy.flush()
-        kept = copy.size
+        remaining = copy.size
     finally:
         copy.close()
     disk.rename(temporary, path)
     disk.fsync_dir(path.rpartition("/")[0])
-    return kept
+    return remaining
 
 
 def _pieces(file: DiskFile, position: int, end: int) -> Iterator[bytes]:

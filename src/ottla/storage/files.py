@@ -89,13 +89,13 @@ class OpenFiles:
 class SegmentFile:
     """One file of a segment, opened on first use."""
 
-    __slots__ = ("_dropped", "_files", "_handle", "base_offset", "folder", "pins", "suffix", "used")
+    __slots__ = ("_dropped", "_files", "_handle", "base_offset", "directory", "pins", "suffix", "used")
 
-    def __init__(self, files: OpenFiles, folder: str, base_offset: int, suffix: str) -> None:
+    def __init__(self, files: OpenFiles, directory: str, base_offset: int, suffix: str) -> None:
         self._files = files
         self._handle: DiskFile | None = None
         self._dropped = False
-        self.folder = folder
+        self.directory = directory
         self.base_offset = base_offset
         self.suffix = suffix
         self.pins = 0
@@ -104,7 +104,7 @@ class SegmentFile:
     @property
     def path(self) -> str:
         """The current path of the file."""
-        return f"{self.folder}/{self.base_offset:020d}{self.suffix}"
+        return f"{self.directory}/{self.base_offset:020d}{self.suffix}"
 
     @property
     def is_open(self) -> bool:
@@ -168,7 +168,7 @@ class SegmentFile:
         suffix = self.suffix.removesuffix(SWAP_SUFFIX)
         disk = self._files.disk
         if disk.exists(source):
-            disk.rename(source, f"{self.folder}/{offset_file_name(self.base_offset, suffix)}")
+            disk.rename(source, f"{self.directory}/{offset_file_name(self.base_offset, suffix)}")
         self.suffix = suffix
 
     def mark_deleted(self) -> str | None:

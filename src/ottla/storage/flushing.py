@@ -23,12 +23,12 @@ def may_be_repeated(error: BaseException) -> bool:
 class FlushJob:
     """One flush of one log, up to `end_offset`. Its segment files are pinned until `release`."""
 
-    __slots__ = ("_disk", "_handles", "_pinned", "end_offset", "folder", "paths", "unflushed_bytes")
+    __slots__ = ("_disk", "_handles", "_pinned", "directory", "end_offset", "paths", "unflushed_bytes")
 
-    def __init__(self, disk: Disk, folder: str | None, end_offset: int, unflushed_bytes: int) -> None:
+    def __init__(self, disk: Disk, directory: str | None, end_offset: int, unflushed_bytes: int) -> None:
         self._disk = disk
         #: The directory to sync, with its entry in its parent, if files were created or removed.
-        self.folder = folder
+        self.directory = directory
         self.end_offset = end_offset
         #: Bytes of batches that this flush covers.
         self.unflushed_bytes = unflushed_bytes
@@ -52,9 +52,9 @@ class FlushJob:
             handle.flush()
         for path in self.paths:
             self._flush_path(path)
-        if self.folder is not None:
-            self._disk.fsync_dir(self.folder)
-            self._disk.fsync_dir(self.folder.rpartition("/")[0] or "/")
+        if self.directory is not None:
+            self._disk.fsync_dir(self.directory)
+            self._disk.fsync_dir(self.directory.rpartition("/")[0] or "/")
 
     def _flush_path(self, path: str) -> None:
         try:

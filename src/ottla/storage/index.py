@@ -123,8 +123,10 @@ class OffsetIndex(_SparseIndex):
 
     __slots__ = ("_memory", "_offsets", "_positions", "base_offset", "used")
 
-    def __init__(self, files: OpenFiles, memory: IndexMemory, folder: str, base_offset: int, entries: int = 0) -> None:
-        super().__init__(SegmentFile(files, folder, base_offset, OFFSET_INDEX_SUFFIX), entries)
+    def __init__(
+        self, files: OpenFiles, memory: IndexMemory, directory: str, base_offset: int, entries: int = 0
+    ) -> None:
+        super().__init__(SegmentFile(files, directory, base_offset, OFFSET_INDEX_SUFFIX), entries)
         self.base_offset = base_offset
         self._memory = memory
         self._offsets: array[int] | None = None
@@ -224,8 +226,8 @@ class TimeIndex(_SparseIndex):
 
     __slots__ = ("_last", "base_offset")
 
-    def __init__(self, files: OpenFiles, folder: str, base_offset: int, entries: int = 0) -> None:
-        super().__init__(SegmentFile(files, folder, base_offset, TIME_INDEX_SUFFIX), entries)
+    def __init__(self, files: OpenFiles, directory: str, base_offset: int, entries: int = 0) -> None:
+        super().__init__(SegmentFile(files, directory, base_offset, TIME_INDEX_SUFFIX), entries)
         self.base_offset = base_offset
         self._last: tuple[int, int] | None = None
 

@@ -64,9 +64,9 @@ class LeaderEpochs:
 
     def truncate_end(self, offset: int) -> None:
         """The log now ends at `offset`."""
-        kept = [entry for entry in self.entries if entry[1] < offset]
-        if len(kept) != len(self.entries):
-            self.entries = kept
+        remaining = [entry for entry in self.entries if entry[1] < offset]
+        if len(remaining) != len(self.entries):
+            self.entries = remaining
             self.dirty = True
 
     def truncate_start(self, offset: int) -> None:

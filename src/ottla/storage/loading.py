@@ -33,17 +33,17 @@ Loaded = PartitionLog | DiskError | Unreadable | None
 
 
 def load_logs(
-    resources: LogResources, executor: Executor, folders: Sequence[Sequence[LogPlace]], threads: int, now_ms: int
+    resources: LogResources, executor: Executor, directories: Sequence[Sequence[LogPlace]], threads: int, now_ms: int
 ) -> list[list[Loaded]]:
     """Open the logs of each log directory, with `threads` threads for each, and wait for them.
 
-    Results are in the order of `folders`: each log, or why it could not be opened. A DiskError affects the whole log
-    directory, and the logs after it are None; an error caused by one partition's files affects that partition only
+    Results are in the order of `directories`: each log, or why it could not be opened. A DiskError affects the whole
+    log directory, and the logs after it are None; an error caused by one partition's files affects that partition only
     (Unreadable).
     """
-    outcomes: list[list[Loaded]] = [[None] * len(places) for places in folders]
+    outcomes: list[list[Loaded]] = [[None] * len(places) for places in directories]
     works = []
-    for places, loaded in zip(folders, outcomes, strict=True):
+    for places, loaded in zip(directories, outcomes, strict=True):
         waiting = deque(range(len(places)))
         work = partial(_load, resources, places, waiting, loaded, now_ms)
         works += [work] * min(threads, len(places))
@@ -78,7 +78,7 @@ def _load(
 
 def _unreadable(place: LogPlace, error: Exception) -> Unreadable:
     return Unreadable(
-        f"{place.folder} cannot be opened ({type(error).__name__}: {error}), so that "
+        f"{place.directory} cannot be opened ({type(error).__name__}: {error}), so that "
         f"{place.topic}-{place.partition} is offline. "
-        f"'ottla log verify' on it, with the broker stopped, tells what is damaged and what a repair would cost"
+        f"'ottla log verify' on it, with the broker stopped, reports what is damaged and what a repair would lose"
     )

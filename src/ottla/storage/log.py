@@ -73,9 +73,9 @@ class PartitionLog:
         "_segments",
         "closed",
         "config",
+        "directory",
         "epochs",
         "failure",
-        "folder",
         "high_watermark",
         "indexed_end_offset",
         "log_end_offset",
@@ -92,7 +92,7 @@ class PartitionLog:
     def __init__(
         self,
         resources: LogResources,
-        folder: str,
+        directory: str,
         topic: str,
         partition: int,
         topic_id: UUID | None,
@@ -100,8 +100,8 @@ class PartitionLog:
         segments: list[Segment],
     ) -> None:
         self._resources = resources
-        self._segments = SegmentList(resources, folder, segments)
-        self.folder = folder
+        self._segments = SegmentList(resources, directory, segments)
+        self.directory = directory
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
@@ -116,7 +116,7 @@ class PartitionLog:
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
         #: What is not known to be on disk yet.
-        self.unflushed = Unflushed(folder, self.log_start_offset, self.log_end_offset)
+        self.unflushed = Unflushed(directory, self.log_start_offset, self.log_end_offset)
         #: Offset of the newest producer snapshot, 0 if there is none.
         self.snapshot_offset = 0
         #: The log's end offset when all its indexes were last complete in their files, -1 if they never were.
@@ -355,7 +355,7 @@ class PartitionLog:
         """Write a producer snapshot as of the log's end, unless there is one. Raises DiskError."""
         offset = self.producers.end_offset
         if offset > self.snapshot_offset:
-            path = f"{self.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+            path = f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
             self._resources.disk.write_atomic(path, self.producers.encode(), sync=False)
             self.snapshot_offset = offset
             self.unflushed.note_file(path)
@@ -408,8 +408,8 @@ class PartitionLog:
         For loading internal topics. `unreadable` is called for each damaged range that is skipped; without it damage
         raises BatchError. Raises DiskError.
         """
-        told = _refuse if unreadable is None else unreadable
-        return self._segments.read_batches(max(from_offset, self.log_start_offset), self.log_end_offset, told)
+        on_unreadable = _refuse if unreadable is None else unreadable
+        return self._segments.read_batches(max(from_offset, self.log_start_offset), self.log_end_offset, on_unreadable)
 
     # -- offset lookups
 
@@ -448,7 +448,7 @@ class PartitionLog:
         """Write the leader epoch checkpoint; if that fails the next flush tries again."""
         if not self.epochs.dirty:
             return
-        path = f"{self.folder}/{LEADER_EPOCH_FILE}"
+        path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         try:
             self._resources.disk.write_atomic(path, self.epochs.encode(), sync=False)
         except DiskError:
@@ -548,13 +548,13 @@ class PartitionLog:
     def create_compacted(self, base_offset: int, size: int, entries: tuple[int, int]) -> Segment:
         """A segment of the log whose files still end in `.swap`; `entries` are the entry counts of the two indexes."""
         resources = self._resources
-        segment = Segment(resources.files, resources.index_memory, self.folder, base_offset, size, 0, SWAP_SUFFIX)
+        segment = Segment(resources.files, resources.index_memory, self.directory, base_offset, size, 0, SWAP_SUFFIX)
         segment.offset_index.entries, segment.time_index.entries = entries
         return segment
 
     def _drop_snapshot(self, offset: int) -> list[str]:
         disk = self._resources.disk
-        path = f"{self.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+        path = f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
         if not disk.exists(path):
             return []
         disk.rename(path, path + DELETED_SUFFIX)
@@ -584,7 +584,7 @@ class PartitionLog:
 
     def _rebuild_producers(self, now_ms: int) -> None:
         resources = self._resources
-        snapshots = ProducerSnapshots(resources.disk, self.folder, resources.disk.listdir(self.folder))
+        snapshots = ProducerSnapshots(resources.disk, self.directory, resources.disk.listdir(self.directory))
         snapshots.load_newest(self.producers, self.log_end_offset, now_ms, resources.producer_expiration_ms)
         replay_log(self.producers, self._segments.all(), self.producers.end_offset)
         self.producers.end_offset = self.log_end_offset
@@ -596,11 +596,11 @@ class PartitionLog:
         """The directory was just created: the first flush syncs its files."""
         self.unflushed.note_directory()
         if self.topic_id is not None:
-            self.unflushed.note_file(f"{self.folder}/{PARTITION_METADATA_FILE}")
+            self.unflushed.note_file(f"{self.directory}/{PARTITION_METADATA_FILE}")
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Set the topic's id, and write it to the directory, which had none. Raises DiskError."""
-        self.unflushed.note_file(write_partition_metadata(self._resources.disk, self.folder, topic_id))
+        self.unflushed.note_file(write_partition_metadata(self._resources.disk, self.directory, topic_id))
         self.topic_id = topic_id
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.env.disk import DiskError
 from ottla.storage.checkpoints import MetaProperties, TopicPartitionKey
-from ottla.storage.folder import STRAY_SUFFIX, LogFolder, renamed_folder_name
+from ottla.storage.log_directory import STRAY_SUFFIX, LogDirectory, renamed_directory_name
 from ottla.storage.results import StorageRefusal
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class LogDirectories:
         executor: Executor,
         paths: Sequence[str],
         note: Callable[[str], None],
-        on_failed: Callable[[LogFolder], None],
+        on_failed: Callable[[LogDirectory], None],
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -42,19 +42,19 @@ class LogDirectories:
         self._note = note
         self._on_failed = on_failed
         #: All log directories, in the order of `log.dirs`.
-        self.all = [LogFolder(disk, path.rstrip("/") or "/") for path in paths]
+        self.all = [LogDirectory(disk, path.rstrip("/") or "/") for path in paths]
         #: Whether directories that are suspected are probed: while the broker runs.
         self.is_probing = False
-        self._homes: dict[TopicPartitionKey, LogFolder] = {}
+        self._log_dir_by_partition: dict[TopicPartitionKey, LogDirectory] = {}
         #: How many logs each log directory holds, by its path.
-        self._homes_count: Counter[str] = Counter()
+        self._partition_counts: Counter[str] = Counter()
         self._under_probe: set[str] = set()
         self._probed_ms: dict[str, int] = {}
         self._renamed = 0
 
-    def live(self) -> list[LogFolder]:
+    def live(self) -> list[LogDirectory]:
         """Those in service."""
-        return [folder for folder in self.all if folder.failure is None]
+        return [log_dir for log_dir in self.all if log_dir.failure is None]
 
     # -- locks
 
@@ -64,13 +64,15 @@ class LogDirectories:
         One with a disk error is left out, as long as another works; one that is in use leads to a refusal.
         """
         paths: dict[str, str] = {}
-        for folder in self.all:
-            absolute = self._disk.absolute(folder.path)
+        for log_dir in self.all:
+            absolute = self._disk.absolute(log_dir.path)
             if absolute in paths:
                 self.release()
-                return StorageRefusal(f"{paths[absolute]} and {folder.path} of log.dirs are one folder. Name it once")
-            paths[absolute] = folder.path
-            refusal = folder.lock()
+                return StorageRefusal(
+                    f"{paths[absolute]} and {log_dir.path} of log.dirs are one directory. Name it once"
+                )
+            paths[absolute] = log_dir.path
+            refusal = log_dir.lock()
             if refusal is not None:
                 self.release()
                 return refusal
@@ -78,27 +80,27 @@ class LogDirectories:
 
     def refuse_if_all_failed(self) -> StorageRefusal | None:
         """A refusal, with all unlocked, if none is in service."""
-        if any(folder.failure is None for folder in self.all):
+        if any(log_dir.failure is None for log_dir in self.all):
             return None
         self.release()
         return StorageRefusal(
             f"Shutdown broker because none of the specified log dirs from "
-            f"{', '.join(folder.path for folder in self.all)} can be created or validated: "
-            f"{'; '.join(str(folder.failure) for folder in self.all)}. Mend the disk, or choose another folder "
+            f"{', '.join(log_dir.path for log_dir in self.all)} can be created or validated: "
+            f"{'; '.join(str(log_dir.failure) for log_dir in self.all)}. Repair the disk, or choose another directory "
             f"for the log (log.dirs)"
         )
 
     def release(self) -> None:
         """Unlock all."""
-        for folder in self.all:
-            folder.release()
+        for log_dir in self.all:
+            log_dir.release()
 
     # -- owner
 
     @property
     def stored_identity(self) -> MetaProperties:
         """Cluster and broker id in the `meta.properties`; None if they name none."""
-        metas = [folder.meta for folder in self.all]
+        metas = [log_dir.meta for log_dir in self.all]
         return MetaProperties(
             next((meta.cluster_id for meta in metas if meta.cluster_id is not None), None),
             next((meta.broker_id for meta in metas if meta.broker_id is not None), None),
@@ -107,78 +109,78 @@ class LogDirectories:
     @property
     def was_clean(self) -> bool:
         """Whether all were closed cleanly the last time (or are new)."""
-        return all(folder.clean or not folder.recovery for folder in self.all)
+        return all(log_dir.clean or not log_dir.recovery for log_dir in self.all)
 
     def claim(self, cluster_id: str, broker_id: int) -> StorageRefusal | None:
         """Write the ids into those that name none; refuse if one belongs to another cluster or broker."""
-        for folder in self.all:
-            meta = folder.meta
+        for log_dir in self.all:
+            meta = log_dir.meta
             if meta.cluster_id is not None and meta.cluster_id != cluster_id:
                 return StorageRefusal(
                     f"The Cluster ID {cluster_id} doesn't match stored clusterId {meta.cluster_id} in "
-                    f"meta.properties of {folder.path}. The broker is trying to join the wrong cluster. Use another "
-                    f"folder (log.dirs), or the cluster that this one belongs to"
+                    f"meta.properties of {log_dir.path}. The broker is trying to join the wrong cluster. Use another "
+                    f"directory (log.dirs), or the cluster that this one belongs to"
                 )
             if meta.broker_id is not None and meta.broker_id != broker_id:
                 return StorageRefusal(
                     f"Configured broker.id {broker_id} doesn't match stored broker.id {meta.broker_id} in "
-                    f"meta.properties of {folder.path}. If you moved your data, make sure your configured broker.id "
+                    f"meta.properties of {log_dir.path}. If you moved your data, make sure your configured broker.id "
                     f"matches. If you intend to create a new broker, you should remove all data in your data "
                     f"directories (log.dirs)."
                 )
-        for folder in self.live():
+        for log_dir in self.live():
             try:
-                folder.write_meta(MetaProperties(cluster_id, broker_id))
+                log_dir.write_meta(MetaProperties(cluster_id, broker_id))
             except DiskError as error:
-                self.fail(folder, str(error))
+                self.fail(log_dir, str(error))
         return self.refuse_if_all_failed()
 
     # -- which partition is where
 
-    def set_home(self, key: TopicPartitionKey, folder: LogFolder) -> None:
+    def set_log_dir(self, key: TopicPartitionKey, log_dir: LogDirectory) -> None:
         """The partition's log is in this directory."""
-        self._homes[key] = folder
-        self._homes_count[folder.path] += 1
+        self._log_dir_by_partition[key] = log_dir
+        self._partition_counts[log_dir.path] += 1
 
-    def leave_home(self, key: TopicPartitionKey) -> LogFolder:
+    def remove_log_dir(self, key: TopicPartitionKey) -> LogDirectory:
         """The partition's log is no longer in service; returns the directory where it was."""
-        folder = self._homes.pop(key)
-        self._homes_count[folder.path] -= 1
-        return folder
+        log_dir = self._log_dir_by_partition.pop(key)
+        self._partition_counts[log_dir.path] -= 1
+        return log_dir
 
-    def home(self, key: TopicPartitionKey) -> LogFolder | None:
+    def log_dir_of(self, key: TopicPartitionKey) -> LogDirectory | None:
         """The directory that holds this partition's log."""
-        return self._homes.get(key)
+        return self._log_dir_by_partition.get(key)
 
-    def keys_in(self, folder: LogFolder) -> list[TopicPartitionKey]:
+    def keys_in(self, log_dir: LogDirectory) -> list[TopicPartitionKey]:
         """The partitions whose logs are in this directory."""
-        return [key for key, home in self._homes.items() if home is folder]
+        return [key for key, place in self._log_dir_by_partition.items() if place is log_dir]
 
     def keys_by_path(self) -> dict[str, list[TopicPartitionKey]]:
         """The partitions of each directory, by its path."""
-        found: dict[str, list[TopicPartitionKey]] = {folder.path: [] for folder in self.all}
-        for key, home in self._homes.items():
-            found[home.path].append(key)
+        found: dict[str, list[TopicPartitionKey]] = {log_dir.path: [] for log_dir in self.all}
+        for key, place in self._log_dir_by_partition.items():
+            found[place.path].append(key)
         return found
 
-    def emptiest(self) -> LogFolder:
+    def emptiest(self) -> LogDirectory:
         """The directory with the fewest logs, of those in service."""
-        return min(self.live() or self.all, key=lambda folder: self._homes_count[folder.path])
+        return min(self.live() or self.all, key=lambda log_dir: self._partition_counts[log_dir.path])
 
     # -- failures
 
-    def fail(self, folder: LogFolder, reason: str) -> None:
+    def fail(self, log_dir: LogDirectory, reason: str) -> None:
         """Take a log directory and its partitions out of service; the others stay."""
-        if folder.failure is not None:
+        if log_dir.failure is not None:
             return
-        folder.failure = reason
-        self._on_failed(folder)
+        log_dir.failure = reason
+        self._on_failed(log_dir)
 
-    def probe_soon(self, folder: LogFolder) -> None:
+    def probe_soon(self, log_dir: LogDirectory) -> None:
         """Probe a directory in a disk thread, after a disk error; it fails if it cannot be written and read."""
-        path, now_ms = folder.path, self._clock.now_ms()
+        path, now_ms = log_dir.path, self._clock.now_ms()
         probed_ms = self._probed_ms.get(path)
-        if path in self._under_probe or folder.failure is not None or not self.is_probing:
+        if path in self._under_probe or log_dir.failure is not None or not self.is_probing:
             return
         if probed_ms is not None and 0 <= now_ms - probed_ms < PROBE_AGAIN_MS:
             return
@@ -188,42 +190,42 @@ class LogDirectories:
         def done(_: None, error: BaseException | None) -> None:
             self._under_probe.discard(path)
             if isinstance(error, DiskError) and not error.is_exhausted:
-                self.fail(folder, str(error))
+                self.fail(log_dir, str(error))
 
-        self._executor.call(folder.probe, done)
+        self._executor.call(log_dir.probe, done)
 
-    def raise_unless_failed(self, folder: LogFolder, error: DiskError) -> None:
+    def raise_unless_failed(self, log_dir: LogDirectory, error: DiskError) -> None:
         """Probe it now; raise the error, unless the whole directory has failed and another one can be tried."""
         if error.is_exhausted:
             raise error
         try:
-            folder.probe()
+            log_dir.probe()
         except DiskError as failed:
             if not failed.is_exhausted:
-                self.fail(folder, str(failed))
+                self.fail(log_dir, str(failed))
                 if self.live():
                     return
         raise error
 
-    def in_background(self, work: Callable[[], None], folder: LogFolder) -> None:
+    def in_background(self, work: Callable[[], None], log_dir: LogDirectory) -> None:
         """Run it in a disk thread; if that fails, probe the log directory concerned."""
 
         def done(_: None, error: BaseException | None) -> None:
             if error is None:
                 return
-            if folder.failure is None:
+            if log_dir.failure is None:
                 self._note(str(error))
-            self.probe_soon(folder)
+            self.probe_soon(log_dir)
 
         self._executor.call(work, done)
 
     # -- partition directories
 
-    def rename_partition(self, folder: LogFolder, path: str, key: TopicPartitionKey, suffix: str) -> str:
+    def rename_partition(self, log_dir: LogDirectory, path: str, key: TopicPartitionKey, suffix: str) -> str:
         """Rename a partition directory that is out of service; returns its new path. Raises DiskError."""
         self._renamed += 1
         unique = f"{self._clock.now_ms():016x}{self._renamed:016x}"
-        renamed = f"{folder.path}/{renamed_folder_name(*key, unique, suffix)}"
+        renamed = f"{log_dir.path}/{renamed_directory_name(*key, unique, suffix)}"
         self._disk.rename(path, renamed)
         return renamed
 
@@ -232,18 +234,18 @@ class LogDirectories:
 
         With a second directory of that name in another log directory the broker would refuse to start.
         """
-        for folder in self.live():
-            path = f"{folder.path}/{key[0]}-{key[1]}"
+        for log_dir in self.live():
+            path = f"{log_dir.path}/{key[0]}-{key[1]}"
             if not self._disk.exists(path):
                 continue
             try:
-                aside = self.rename_partition(folder, path, key, STRAY_SUFFIX)
-                self._disk.fsync_dir(folder.path)
+                aside = self.rename_partition(log_dir, path, key, STRAY_SUFFIX)
+                self._disk.fsync_dir(log_dir.path)
             except DiskError as error:
-                self.raise_unless_failed(folder, error)
+                self.raise_unless_failed(log_dir, error)
                 continue
             self._note(f"{path} was in the way of a new partition, and is {aside} now; remove it if nobody misses it")
 
-    def sync_soon(self, folder: LogFolder) -> None:
+    def sync_soon(self, log_dir: LogDirectory) -> None:
         """Sync the directory's entries in a disk thread."""
-        self.in_background(partial(self._disk.fsync_dir, folder.path), folder)
+        self.in_background(partial(self._disk.fsync_dir, log_dir.path), log_dir)

@@ -26,16 +26,16 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.cleaning import CleanerSettings, LogCleaner
 from ottla.storage.flush_queue import Flushed, FlushQueue, flush_due, flush_now
-from ottla.storage.folder import (
-    DELETE_SUFFIX,
-    FUTURE_SUFFIX,
-    STRAY_SUFFIX,
-    LogFolder,
-    parse_partition_folder,
-)
 from ottla.storage.loading import Unreadable, load_logs
 from ottla.storage.log import PartitionLog
 from ottla.storage.log_directories import LogDirectories
+from ottla.storage.log_directory import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDirectory,
+    parse_partition_directory,
+)
 from ottla.storage.recovery import LogPlace, create_log
 from ottla.storage.removals import Removals
 from ottla.storage.resources import LogResources
@@ -54,7 +54,7 @@ RETENTION_DELAY_MS: Final = 30_000
 #: Times that retention of a log lets a disk thread read cold segments first, before it reads them on the loop.
 MOST_COLD_ROUNDS: Final = 8
 #: Messages of recovery and background work that are kept until they are taken.
-NOTES_KEPT: Final = 1_000
+MOST_NOTES: Final = 1_000
 #: Lower limit of open segment files; the upper one is half of what the process may have open.
 LEAST_OPEN_FILES: Final = 64
 
@@ -147,7 +147,7 @@ class LogManager:
 
     def open(self) -> StorageRefusal | None:
         """Lock the log directories and open every log in them, recovering those that were not closed cleanly."""
-        refusal = self.lock() or self._open_folders()
+        refusal = self.lock() or self._open_log_dirs()
         if refusal is not None:
             self._directories.release()
             return refusal
@@ -167,62 +167,62 @@ class LogManager:
         self._opened = self._directories.is_probing = True
         return None
 
-    def _open_folders(self) -> StorageRefusal | None:
-        found: dict[TopicPartitionKey, LogFolder] = {}
+    def _open_log_dirs(self) -> StorageRefusal | None:
+        found: dict[TopicPartitionKey, LogDirectory] = {}
         places: list[list[LogPlace]] = []
-        for folder in self._directories.all:
-            refusal = folder.open()
+        for log_dir in self._directories.all:
+            refusal = log_dir.open()
             if refusal is not None:
                 return refusal
-            names = self._find_partitions(folder) if folder.failure is None else []
+            names = self._find_partitions(log_dir) if log_dir.failure is None else []
             for key, _ in names:
                 if key in found:
                     return StorageRefusal(
                         f"Duplicate log directories for {key[0]}-{key[1]} are found in both {found[key].path} and "
-                        f"{folder.path}. Keep the right one and move the other out of log.dirs"
+                        f"{log_dir.path}. Keep the right one and move the other out of log.dirs"
                     )
-                found[key] = folder
+                found[key] = log_dir
             places.append([place for _, place in names])
         self._load(places)
         refusal = self._directories.refuse_if_all_failed()
         if refusal is None:
-            for folder in self._directories.all:
-                if folder.failure is not None:
-                    self._note(_stopped_serving(folder))
+            for log_dir in self._directories.all:
+                if log_dir.failure is not None:
+                    self._note(_stopped_serving(log_dir))
         return refusal
 
-    def _find_partitions(self, folder: LogFolder) -> list[tuple[TopicPartitionKey, LogPlace]]:
+    def _find_partitions(self, log_dir: LogDirectory) -> list[tuple[TopicPartitionKey, LogPlace]]:
         """The logs in a log directory, with their checkpoints; interrupted deletions are completed soon."""
         now_ms = self._clock.now_ms()
-        for note in folder.read_checkpoints():
+        for note in log_dir.read_checkpoints():
             self._note(note)
         found = []
         try:
-            for name in self._disk.listdir(folder.path):
-                path = f"{folder.path}/{name}"
+            for name in self._disk.listdir(log_dir.path):
+                path = f"{log_dir.path}/{name}"
                 if name.endswith(DELETE_SUFFIX) and self._disk.is_dir(path):
                     self._removals.add(now_ms, path)
                 elif not name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
-                    key = parse_partition_folder(name)
+                    key = parse_partition_directory(name)
                     # The log of a KRaft quorum is not a topic's partition; Apache Kafka's LogManager skips it, too.
                     is_partition = key is not None and key[0] != CLUSTER_METADATA_TOPIC
                     if key is not None and is_partition and self._disk.is_dir(path):
-                        found.append((key, self._place(folder, key, path)))
+                        found.append((key, self._place(log_dir, key, path)))
         except DiskError as error:
-            folder.failure = str(error)
+            log_dir.failure = str(error)
             return []
         return found
 
-    def _place(self, folder: LogFolder, key: TopicPartitionKey, path: str) -> LogPlace:
+    def _place(self, log_dir: LogDirectory, key: TopicPartitionKey, path: str) -> LogPlace:
         return LogPlace(
             path,
             key[0],
             key[1],
             self._config_of(key[0]),
-            folder.clean,
-            folder.recovery.get(key, 0),
-            folder.log_starts.get(key, 0),
-            folder.high_watermarks.get(key, 0),
+            log_dir.clean,
+            log_dir.recovery.get(key, 0),
+            log_dir.log_starts.get(key, 0),
+            log_dir.high_watermarks.get(key, 0),
         )
 
     def _load(self, places: list[list[LogPlace]]) -> None:
@@ -230,35 +230,35 @@ class LogManager:
         loaded = load_logs(
             self._resources, self._executor, places, self._settings.recovery_threads, self._clock.now_ms()
         )
-        for folder, its_places, its_logs in zip(self._directories.all, places, loaded, strict=True):
+        for log_dir, its_places, its_logs in zip(self._directories.all, places, loaded, strict=True):
             for place, log in zip(its_places, its_logs, strict=True):
                 for note in place.notes:
                     self._note(note)
                 if isinstance(log, PartitionLog):
                     key = (place.topic, place.partition)
                     self._logs[key] = log
-                    self._directories.set_home(key, folder)
-                    if key in folder.cleaner_offsets:
-                        self.cleaner.checkpoints[key] = folder.cleaner_offsets[key]
+                    self._directories.set_log_dir(key, log_dir)
+                    if key in log_dir.cleaner_offsets:
+                        self.cleaner.checkpoints[key] = log_dir.cleaner_offsets[key]
                 elif isinstance(log, Unreadable):
                     self.unreadable.add((place.topic, place.partition))
                     self._note(str(log))
                 elif log is not None:
-                    folder.failure = folder.failure or str(log)
-            if folder.failure is not None:
-                self._drop_logs(folder)
+                    log_dir.failure = log_dir.failure or str(log)
+            if log_dir.failure is not None:
+                self._drop_logs(log_dir)
 
-    def _drop_logs(self, folder: LogFolder) -> list[TopicPartitionKey]:
+    def _drop_logs(self, log_dir: LogDirectory) -> list[TopicPartitionKey]:
         """Take the logs of a log directory out of service; ranges that are being sent stay readable."""
-        gone = self._directories.keys_in(folder)
+        gone = self._directories.keys_in(log_dir)
         for key in gone:
-            self._directories.leave_home(key)
+            self._directories.remove_log_dir(key)
             self.cleaner.forget(key)
             self._logs.pop(key).release_files()
         return gone
 
     def _note(self, text: str) -> None:
-        if len(self.notes) < NOTES_KEPT:
+        if len(self.notes) < MOST_NOTES:
             self.notes.append(text)
 
     # -- ownership of log directories
@@ -282,30 +282,30 @@ class LogManager:
     @property
     def failed_log_dirs(self) -> list[str]:
         """The log directories that are out of service."""
-        return [folder.path for folder in self._directories.all if folder.failure is not None]
+        return [log_dir.path for log_dir in self._directories.all if log_dir.failure is not None]
 
     def contents(self) -> list[LogDirectoryState]:
         """Each log directory with its logs."""
         keys = self._directories.keys_by_path()
         return [
             LogDirectoryState(
-                folder.path,
-                self._disk.absolute(folder.path),
-                folder.failure,
-                [self._logs[key] for key in keys[folder.path]],
+                log_dir.path,
+                self._disk.absolute(log_dir.path),
+                log_dir.failure,
+                [self._logs[key] for key in keys[log_dir.path]],
             )
-            for folder in self._directories.all
+            for log_dir in self._directories.all
         ]
 
     def suspect(self, log: PartitionLog) -> None:
         """Handle a disk error of this log: probe its log directory in a disk thread."""
-        home = self._directories.home((log.topic, log.partition))
-        if home is not None:
-            self._directories.probe_soon(home)
+        log_dir = self._directories.log_dir_of((log.topic, log.partition))
+        if log_dir is not None:
+            self._directories.probe_soon(log_dir)
 
-    def _on_failed(self, folder: LogFolder) -> None:
-        gone = self._drop_logs(folder)
-        self._note(_stopped_serving(folder))
+    def _on_failed(self, log_dir: LogDirectory) -> None:
+        gone = self._drop_logs(log_dir)
+        self._note(_stopped_serving(log_dir))
         self.on_log_dir_failed(gone, not self._directories.live())
 
     # -- logs
@@ -346,7 +346,7 @@ class LogManager:
                 log.assign_topic_id(topic_id)
             return log
         self.unreadable.discard(key)
-        if any(home.names(key) for home in self._directories.live()):
+        if any(log_dir.names(key) for log_dir in self._directories.live()):
             # Entries of a deleted partition of this name; after a kill they would be applied to the new one.
             self._checkpoint(RECOVERY_POINT_FILE, wait=True)
             self._checkpoint(LOG_START_FILE, wait=True)
@@ -354,15 +354,15 @@ class LogManager:
         config = log_config if log_config is not None else self._config_of(topic)
         self._directories.make_room(key)
         while True:
-            folder = self._directories.emptiest()
-            place = LogPlace(f"{folder.path}/{topic}-{partition}", topic, partition, config)
+            log_dir = self._directories.emptiest()
+            place = LogPlace(f"{log_dir.path}/{topic}-{partition}", topic, partition, config)
             try:
                 log = create_log(self._resources, place, topic_id, self._clock.now_ms())
                 break
             except DiskError as error:
-                self._undo_create(folder, place.folder, error)
+                self._undo_create(log_dir, place.directory, error)
         self._logs[key] = log
-        self._directories.set_home(key, folder)
+        self._directories.set_log_dir(key, log_dir)
         return log
 
     def set_aside(self, topic: str, topic_id: UUID, partition: int) -> bool:
@@ -374,8 +374,8 @@ class LogManager:
         if log is None or log.topic_id in (None, topic_id):
             return False
         self._note(
-            f"{log.folder} is not served: it holds records of another topic of this name (topic id "
-            f"{format_uuid(log.topic_id)}, and not {format_uuid(topic_id)}). Move the folder away; or remove its "
+            f"{log.directory} is not served: it holds records of another topic of this name (topic id "
+            f"{format_uuid(log.topic_id)}, and not {format_uuid(topic_id)}). Move the directory away; or remove its "
             f"{PARTITION_METADATA_FILE}, if its records are to become this topic's"
         )
         self._close_aside(log)
@@ -387,26 +387,27 @@ class LogManager:
         if log is None:
             return
         self._note(
-            f"{log.folder} is stray, and kept but not served: the coordination metadata of this cluster places no such "
-            f"partition on this broker. To read its records, stop the broker, move the folder to a log directory of "
-            f"its own and start a broker there, which adopts the topic; to be rid of it, remove the folder"
+            f"{log.directory} is stray, and kept but not served: the coordination metadata of this cluster places no "
+            "such partition on this broker. To read its records, stop the broker, move the directory to a log "
+            "directory of its own and start a broker there, which adopts the topic; to delete the records, remove the "
+            "directory"
         )
         self._close_aside(log)
 
     def _close_aside(self, log: PartitionLog) -> None:
         key = (log.topic, log.partition)
         del self._logs[key]
-        self._directories.leave_home(key)
+        self._directories.remove_log_dir(key)
         self.cleaner.forget(key)
         log.close(self._clock.now_ms())
 
-    def _undo_create(self, folder: LogFolder, path: str, error: DiskError) -> None:
+    def _undo_create(self, log_dir: LogDirectory, path: str, error: DiskError) -> None:
         """Raise the error, unless the whole log directory has failed and another one can be tried."""
         try:
             self._disk.remove_tree(path)
         except DiskError as also:
             self._note(str(also))
-        self._directories.raise_unless_failed(folder, error)
+        self._directories.raise_unless_failed(log_dir, error)
 
     def delete(self, topic: str, partition: int) -> bool:
         """Take a partition's log out of service and rename its directory, which is removed later; False: no such log.
@@ -418,11 +419,11 @@ class LogManager:
         if log is None:
             return False
         self.cleaner.forget(key)
-        home = self._directories.leave_home(key)
+        log_dir = self._directories.remove_log_dir(key)
         log.release_files()
-        path = self._directories.rename_partition(home, log.folder, key, DELETE_SUFFIX)
+        path = self._directories.rename_partition(log_dir, log.directory, key, DELETE_SUFFIX)
         self._removals.add(self._clock.now_ms() + log.config.file_delete_delay_ms, path)
-        self._directories.sync_soon(home)
+        self._directories.sync_soon(log_dir)
         return True
 
     def apply_settings(self, settings: StorageSettings) -> None:
@@ -528,17 +529,17 @@ class LogManager:
             self._checkpoint(name, wait=True)
 
     def _checkpoint(self, name: str, wait: bool) -> None:
-        for folder in self._directories.live():
-            changed = folder.changed_checkpoint(name, self._offsets(name, folder), is_on_disk=wait)
+        for log_dir in self._directories.live():
+            changed = log_dir.changed_checkpoint(name, self._offsets(name, log_dir), is_on_disk=wait)
             if changed is None:
                 continue
             if wait:
-                folder.write_checkpoint(changed)
+                log_dir.write_checkpoint(changed)
             else:
-                self._directories.in_background(partial(folder.write_checkpoint, changed), folder)
+                self._directories.in_background(partial(log_dir.write_checkpoint, changed), log_dir)
 
-    def _offsets(self, name: str, folder: LogFolder) -> dict[TopicPartitionKey, int]:
-        logs = {key: self._logs[key] for key in self._directories.keys_in(folder)}
+    def _offsets(self, name: str, log_dir: LogDirectory) -> dict[TopicPartitionKey, int]:
+        logs = {key: self._logs[key] for key in self._directories.keys_in(log_dir)}
         if name == RECOVERY_POINT_FILE:
             return {key: log.recovery_point for key, log in logs.items()}
         if name == CLEANER_FILE:
@@ -568,22 +569,22 @@ class LogManager:
             self._cleaner_executor.close()
         now_ms = self._clock.now_ms()
         forced, unflushed = flush_now(self._logs.values(), self._executor, now_ms, self._note, closing=True)
-        failed = {self._directories.home((log.topic, log.partition)) for log in unflushed}
+        failed = {self._directories.log_dir_of((log.topic, log.partition)) for log in unflushed}
         for log in self._logs.values():
             log.release_files()
         try:
             self.checkpoint()
-            for folder in self._directories.live():
-                if folder not in failed:
-                    folder.mark_clean()
+            for log_dir in self._directories.live():
+                if log_dir not in failed:
+                    log_dir.mark_clean()
         except DiskError as error:
             self._note(str(error))
         self._directories.release()
         return forced
 
 
-def _stopped_serving(folder: LogFolder) -> str:
+def _stopped_serving(log_dir: LogDirectory) -> str:
     return (
-        f"Stopping serving logs in dir {folder.path}: {folder.failure}. Its partitions are offline until the disk "
+        f"Stopping serving logs in dir {log_dir.path}: {log_dir.failure}. Its partitions are offline until the disk "
         f"works again and the broker was restarted"
     )

@@ -19,8 +19,8 @@ from ottla.records import keys as keys_of_records
 from ottla.storage.key_scan import scan_keys
 
 #: Longer keys are stored as a digest, which is longer than any key that is stored as it is.
-LONGEST_KEPT_KEY: Final = 32
-_DIGEST_BYTES: Final = LONGEST_KEPT_KEY + 1
+LONGEST_PLAIN_KEY: Final = 32
+_DIGEST_BYTES: Final = LONGEST_PLAIN_KEY + 1
 #: What CPython needs per entry: its share of the dict while that grows (20 bytes for each of 2^k slots, two thirds of
 #: them used, and twice as many in the new one), the offset, the bytes object's header and padding.
 ENTRY_BYTES: Final = 90 + 32 + 33 + 8
@@ -37,7 +37,7 @@ class Sieved(NamedTuple):
     """Which of a batch's records are kept."""
 
     #: How many are kept, and how many of those are tombstones.
-    kept: int
+    retained: int
     tombstones: int
     #: The largest timestamp delta of those kept; undefined if none is.
     largest_delta: int
@@ -153,7 +153,7 @@ class DictMap:
         """See `OffsetMap`."""
         if not self._offsets:
             return True
-        return self.memory_bytes + count * (ENTRY_BYTES + LONGEST_KEPT_KEY) <= self._bytes_limit
+        return self.memory_bytes + count * (ENTRY_BYTES + LONGEST_PLAIN_KEY) <= self._bytes_limit
 
     def put(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
         """See `OffsetMap`."""
@@ -165,19 +165,19 @@ class DictMap:
             keys, offsets = [key for key, _ in later], [offset for _, offset in later]
         table = self._offsets
         before = len(table)
-        kept = _kept(keys)
-        table.update(zip(kept, offsets, strict=True))  # type: ignore[arg-type]
+        stored = _hash_long_keys(keys)
+        table.update(zip(stored, offsets, strict=True))  # type: ignore[arg-type]
         table.pop(None, None)  # type: ignore[call-overload]
         new = len(table) - before
         if new > 0:
-            self.keys_bytes += new * sum(map(len, filter(None, kept))) // len(kept) + 1
+            self.keys_bytes += new * sum(map(len, filter(None, stored))) // len(stored) + 1
 
     def finder(self) -> Callable[[Keys], list[int]]:
         """A function that returns the newest offset of each of the keys, -1 for unknown ones."""
         get = self._offsets.get
 
         def find(keys: Keys) -> list[int]:
-            return list(map(get, _kept(keys), repeat(-1)))  # type: ignore[arg-type]
+            return list(map(get, _hash_long_keys(keys), repeat(-1)))  # type: ignore[arg-type]
 
         return find
 
@@ -186,16 +186,16 @@ class DictMap:
         scan = scan_keys(records, count)
         has_values = scan.has_values
         stays = bytes(self._stays(base_offset, scan.offset_deltas, scan.keys, has_values, expired))
-        kept = stays.count(1)
+        retained = stays.count(1)
         tombstones = 0
         if False in has_values:
             tombstones = sum(stay and not has_value for stay, has_value in zip(stays, has_values, strict=True))
-        if kept == count:
-            return Sieved(kept, tombstones, max(scan.timestamp_deltas, default=0), stays, (0, len(records)))
+        if retained == count:
+            return Sieved(retained, tombstones, max(scan.timestamp_deltas, default=0), stays, (0, len(records)))
         deltas = [delta for stay, delta in zip(stays, scan.timestamp_deltas, strict=True) if stay]
         bounds = pairwise((0, *scan.ends))
         stretches = [bound for stay, pair in zip(stays, bounds, strict=True) if stay for bound in pair]
-        return Sieved(kept, tombstones, max(deltas, default=0), stays, stretches)
+        return Sieved(retained, tombstones, max(deltas, default=0), stays, stretches)
 
     def _stays(
         self, base_offset: int, offset_deltas: Sequence[int], keys: Keys, has_values: Sequence[bool], expired: bool
@@ -222,15 +222,15 @@ def _offsets(base_offset: int, offset_deltas: Sequence[int]) -> Sequence[int]:
     return [base_offset + delta for delta in offset_deltas]
 
 
-def _kept(keys: Keys) -> Keys:
+def _hash_long_keys(keys: Keys) -> Keys:
     """The keys as the dict stores them: long ones as digests."""
     try:
         longest = max(map(len, keys), default=0)  # type: ignore[arg-type]
     except TypeError:
         longest = max((len(key) for key in keys if key is not None), default=0)
-    if longest <= LONGEST_KEPT_KEY:
+    if longest <= LONGEST_PLAIN_KEY:
         return keys
     return [
-        blake2b(key, digest_size=_DIGEST_BYTES).digest() if key is not None and len(key) > LONGEST_KEPT_KEY else key
+        blake2b(key, digest_size=_DIGEST_BYTES).digest() if key is not None and len(key) > LONGEST_PLAIN_KEY else key
         for key in keys
     ]

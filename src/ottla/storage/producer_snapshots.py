@@ -32,11 +32,11 @@ _ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_AT + 1
 class ProducerSnapshots:
     """The snapshot files of one partition, by their offsets."""
 
-    __slots__ = ("_disk", "_folder", "offsets")
+    __slots__ = ("_directory", "_disk", "offsets")
 
-    def __init__(self, disk: Disk, folder: str, names: Sequence[str]) -> None:
+    def __init__(self, disk: Disk, directory: str, names: Sequence[str]) -> None:
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         #: Increasing.
         self.offsets = sorted(offsets_of(names, SNAPSHOT_SUFFIX))
 
@@ -53,7 +53,7 @@ class ProducerSnapshots:
         state.clear()
         while self.offsets:
             offset = self.offsets[-1]
-            path = f"{self._folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+            path = f"{self._directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
             if offset <= at_most and state.load(self._disk.read_bytes(path), offset, now_ms, expiration_ms):
                 return
             self.offsets.pop()
@@ -66,7 +66,7 @@ class ProducerSnapshots:
         """
         state.clear()
         for offset in reversed(self.offsets):
-            path = f"{self._folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+            path = f"{self._directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
             if offset <= at_most and state.load(self._disk.read_bytes(path), offset, now_ms, NEVER_MS):
                 return
 
@@ -86,7 +86,7 @@ def replay_batch(state: ProducerState, batch: ScannedBatch) -> None:
             )
 
 
-def sound_batches(
+def intact_batches(
     segments: Sequence[Segment], from_offset: int, to_number: int | None = None
 ) -> Iterator[tuple[Segment, ScannedBatch]]:
     """The intact batches from the one that holds `from_offset` on, up to the segment of that number; damaged ones are
@@ -102,5 +102,5 @@ def sound_batches(
 
 def replay_log(state: ProducerState, segments: Sequence[Segment], from_offset: int) -> None:
     """Apply the batches from `from_offset` on to the state. Raises DiskError."""
-    for _, batch in sound_batches(segments, from_offset):
+    for _, batch in intact_batches(segments, from_offset):
         replay_batch(state, batch)

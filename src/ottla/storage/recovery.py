@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 class LogPlace:
     """Which log to open, where, and its checkpoints."""
 
-    folder: str
+    directory: str
     topic: str
     partition: int
     config: LogConfig
@@ -72,14 +72,14 @@ class LogPlace:
 def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, now_ms: int) -> PartitionLog:
     """Create the directory of a new partition. Raises DiskError."""
     disk = resources.disk
-    disk.mkdirs(place.folder)
-    segment = Segment(resources.files, resources.index_memory, place.folder, place.log_start_offset, 0, now_ms)
+    disk.mkdirs(place.directory)
+    segment = Segment(resources.files, resources.index_memory, place.directory, place.log_start_offset, 0, now_ms)
     segment.max_timestamp = -1
     segment.create_files()
     if topic_id is not None:
         # Not read before the first flush has synced it, so it need not be written atomically.
-        write_partition_metadata(disk, place.folder, topic_id)
-    log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, [segment])
+        write_partition_metadata(disk, place.directory, topic_id)
+    log = PartitionLog(resources, place.directory, place.topic, place.partition, topic_id, place.config, [segment])
     log.producers.end_offset = place.log_start_offset
     log.note_created()
     return log
@@ -110,7 +110,7 @@ class _Loader:
         self._place = place
         self._now_ms = now_ms
         self._names: list[str] = []
-        self._snapshots = ProducerSnapshots(resources.disk, place.folder, ())
+        self._snapshots = ProducerSnapshots(resources.disk, place.directory, ())
         self._producers = ProducerState()
         self._epochs = LeaderEpochs()
         #: Whether the segment being recovered holds markers that end transactions.
@@ -123,20 +123,20 @@ class _Loader:
     def load(self, resources: LogResources) -> PartitionLog:
         """Load the log; from then on its files are opened by `resources`."""
         place = self._place
-        self._names = self._disk.listdir(place.folder)
+        self._names = self._disk.listdir(place.directory)
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)) for name in self._names):
             self._finish_interrupted_work()
-        self._snapshots = ProducerSnapshots(self._disk, place.folder, self._names)
+        self._snapshots = ProducerSnapshots(self._disk, place.directory, self._names)
         self._load_epochs()
         topic_id = self._topic_id()
-        segments, sound = self._open_segments()
+        segments, is_intact = self._open_segments()
         start = max(place.log_start_offset, segments[0].base_offset)
-        end = self._end_of_sound_log(segments) if place.clean and sound else None
+        end = self._end_of_intact_log(segments) if place.clean and is_intact else None
         if end is not None and end < start:
             # The log is intact, so the checkpoint is wrong.
             place.notes.append(
-                f"{place.folder}: the log ends at {end}, so that it cannot start at {start}, as the checkpoint of log "
-                f"starts says: it starts at {segments[0].base_offset}"
+                f"{place.directory}: the log ends at {end}, so that it cannot start at {start}, as the checkpoint of "
+                f"log starts says: it starts at {segments[0].base_offset}"
             )
             start = segments[0].base_offset
         if end is None:
@@ -146,17 +146,17 @@ class _Loader:
         if resources is not self._resources:
             for segment in segments:
                 segment.move_to(resources.files, resources.index_memory)
-        log = PartitionLog(resources, place.folder, place.topic, place.partition, topic_id, place.config, segments)
+        log = PartitionLog(resources, place.directory, place.topic, place.partition, topic_id, place.config, segments)
         log.log_start_offset = start
         log.log_end_offset = end
         log.update_high_watermark(place.high_watermark)
         unflushed = log.unflushed
         unflushed.recovery_point = (
-            end if place.clean and sound else max(segments[0].base_offset, min(place.recovery_point, end))
+            end if place.clean and is_intact else max(segments[0].base_offset, min(place.recovery_point, end))
         )
         unflushed.bytes = _bytes_from(segments, unflushed.recovery_point, end)
         unflushed.last_flush_ms = self._now_ms
-        if place.clean and sound:
+        if place.clean and is_intact:
             log.indexed_end_offset = end
         if unflushed.recovery_point < end:
             # The process that created the newer segments may have ended before it synced the directory.
@@ -175,36 +175,36 @@ class _Loader:
 
     def _finish_interrupted_work(self) -> None:
         """Remove files of interrupted deletions and cleanings; complete an interrupted swap of cleaned segments."""
-        folder, disk = self._place.folder, self._disk
+        directory, disk = self._place.directory, self._disk
         unfinished = min((name[:OFFSET_DIGITS] for name in self._names if name.endswith(CLEANED_SUFFIX)), default="~")
         for name in self._names:
             # As in Kafka: a swap from the first `.cleaned` file on was incomplete when the broker stopped.
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)) or (
                 name.endswith(SWAP_SUFFIX) and name[:OFFSET_DIGITS] >= unfinished
             ):
-                disk.remove(f"{folder}/{name}")
-        self._names = disk.listdir(folder)
+                disk.remove(f"{directory}/{name}")
+        self._names = disk.listdir(directory)
         for base_offset in offsets_of(self._names, LOG_SUFFIX + SWAP_SUFFIX):
             self._complete_swap(base_offset)
         swapped = [name for name in self._names if name.endswith(SWAP_SUFFIX)]
         # The log file first: as long as it ends in `.swap`, other files without that suffix are old ones.
         for name in sorted(swapped, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
-            disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
-        self._names = disk.listdir(folder)
+            disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+        self._names = disk.listdir(directory)
 
     def _complete_swap(self, base_offset: int) -> None:
         """A `.log.swap` is a complete cleaned segment: it replaces the segments it was made from."""
-        folder, disk = self._place.folder, self._disk
-        file = disk.open(f"{folder}/{offset_file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)}")
+        directory, disk = self._place.directory, self._disk
+        file = disk.open(f"{directory}/{offset_file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)}")
         last = max((batch.last_offset for batch in scan_batches(file, 0, file.size)), default=base_offset)
         file.close()
         for other in {base_offset, *offsets_of(self._names, LOG_SUFFIX)}:
             if base_offset <= other <= last:
                 for suffix in SEGMENT_SUFFIXES:
-                    disk.remove(f"{folder}/{offset_file_name(other, suffix)}")
+                    disk.remove(f"{directory}/{offset_file_name(other, suffix)}")
 
     def _load_epochs(self) -> None:
-        path = f"{self._place.folder}/{LEADER_EPOCH_FILE}"
+        path = f"{self._place.directory}/{LEADER_EPOCH_FILE}"
         if LEADER_EPOCH_FILE not in self._names:
             return
         try:
@@ -221,7 +221,7 @@ class _Loader:
     def _topic_id(self) -> UUID | None:
         if PARTITION_METADATA_FILE not in self._names:
             return None
-        path = f"{self._place.folder}/{PARTITION_METADATA_FILE}"
+        path = f"{self._place.directory}/{PARTITION_METADATA_FILE}"
         try:
             return decode_partition_metadata(self._disk.read_bytes(path), path)
         except CheckpointError as error:
@@ -235,43 +235,45 @@ class _Loader:
         place, resources, disk = self._place, self._resources, self._disk
         names = set(self._names)
         segments: list[Segment] = []
-        sound = True
+        is_intact = True
         for base_offset in sorted(offsets_of(self._names, LOG_SUFFIX)):
-            path = f"{place.folder}/{offset_file_name(base_offset, LOG_SUFFIX)}"
+            path = f"{place.directory}/{offset_file_name(base_offset, LOG_SUFFIX)}"
             size = disk.file_size(path)
             created = self._now_ms if size == 0 else 0
-            segment = Segment(resources.files, resources.index_memory, place.folder, base_offset, size, created)
-            sound &= self._open_indexes(segment, names)
+            segment = Segment(resources.files, resources.index_memory, place.directory, base_offset, size, created)
+            is_intact &= self._open_indexes(segment, names)
             segments.append(segment)
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
             for base_offset in offsets_of(self._names, suffix):
                 if offset_file_name(base_offset, LOG_SUFFIX) not in names:
-                    disk.remove(f"{place.folder}/{offset_file_name(base_offset, suffix)}")
+                    disk.remove(f"{place.directory}/{offset_file_name(base_offset, suffix)}")
         if not segments:
             segments = self._restart_at(place.log_start_offset)
-        return segments, sound
+        return segments, is_intact
 
     def _open_indexes(self, segment: Segment, names: set[str]) -> bool:
         """Set the sizes of the index files; False if they cannot be right: then they count as empty."""
-        sound = True
+        is_intact = True
         for index, entry in ((segment.offset_index, OFFSET_ENTRY.size), (segment.time_index, TIME_ENTRY.size)):
             name = offset_file_name(segment.base_offset, index.file.suffix)
-            size = self._disk.file_size(f"{self._place.folder}/{name}") if name in names else -1
+            size = self._disk.file_size(f"{self._place.directory}/{name}") if name in names else -1
             if size < 0 or size % entry:
-                sound = False
+                is_intact = False
                 if self._place.clean or segment.base_offset < self._place.recovery_point:
-                    self._place.notes.append(f"{self._place.folder}/{name}: missing or damaged, made anew from the log")
+                    self._place.notes.append(
+                        f"{self._place.directory}/{name}: missing or damaged, made anew from the log"
+                    )
                 if size > 0:
                     index.file.get().truncate(0)
             else:
                 index.entries = size // entry
         name = offset_file_name(segment.base_offset, TXN_INDEX_SUFFIX)
-        if name in names and not segment.txn_index.is_sound():
-            sound = False
-            self._place.notes.append(f"{self._place.folder}/{name}: damaged, made anew from the log")
-        if not sound:
+        if name in names and not segment.txn_index.is_intact():
+            is_intact = False
+            self._place.notes.append(f"{self._place.directory}/{name}: damaged, made anew from the log")
+        if not is_intact:
             segment.offset_index.entries = segment.time_index.entries = 0
-        return sound
+        return is_intact
 
     def _begin_anew(self, segments: list[Segment], start: int, end: int) -> list[Segment]:
         """The log ends before its start: delete what is left, unless the checkpoint is wrong."""
@@ -285,21 +287,21 @@ class _Loader:
                 else:
                     self._disk.remove(renamed)
         self._place.notes.append(
-            f"{self._place.folder}: the log ends at {end}, before its start {start}: begun anew there"
+            f"{self._place.directory}: the log ends at {end}, before its start {start}: begun anew there"
             + (f"; what it held is kept in {', '.join(aside)}" if aside else "")
         )
         for offset in self._snapshots.offsets:
-            self._disk.remove(f"{self._place.folder}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}")
+            self._disk.remove(f"{self._place.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}")
         self._snapshots.offsets.clear()
         return self._restart_at(start)
 
     def _restart_at(self, offset: int) -> list[Segment]:
         self._producers.clear()
-        return [create_segment(self._resources, self._place.folder, offset, self._now_ms)]
+        return [create_segment(self._resources, self._place.directory, offset, self._now_ms)]
 
     # -- after a clean stop
 
-    def _end_of_sound_log(self, segments: list[Segment]) -> int | None:
+    def _end_of_intact_log(self, segments: list[Segment]) -> int | None:
         """The log's end after a clean stop; None if the files contradict that, so that it must be recovered."""
         active = segments[-1]
         end = _end_of_segment(active)
@@ -411,8 +413,8 @@ class _Loader:
                 self._epochs.assign(epoch, offset)
             else:
                 self._place.notes.append(
-                    f"{self._place.folder}: the batch at offset {offset} says leader epoch {epoch}, the one behind it "
-                    f"{batch.leader_epoch}: the former is damaged and not believed"
+                    f"{self._place.directory}: the batch at offset {offset} says leader epoch {epoch}, the one behind "
+                    f"it {batch.leader_epoch}: the former is damaged and not believed"
                 )
             self._next_epoch = None
         if batch is not None and batch.leader_epoch > self._epochs.latest:
@@ -430,7 +432,7 @@ class _Loader:
                     f"({'kept in ' + aside if aside else 'zeros'}); records may be missing from offset "
                     f"{damage.first_offset} on{', those behind are kept' if damage.end < size else ''}"
                 )
-            disk.fsync_dir(self._place.folder)
+            disk.fsync_dir(self._place.directory)
             if len(damages) == 1 and damages[0].end == size:
                 file.truncate(damages[0].position)
                 return

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.env.executor import NoThread
-from ottla.storage.folder import remove_all
+from ottla.storage.log_directory import remove_all
 
 if TYPE_CHECKING:
     from ottla.env.disk import Disk

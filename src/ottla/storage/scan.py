@@ -166,13 +166,13 @@ def _batch_at(file: DiskFile, position: int, end: int) -> ScannedBatch | None:
     length = int.from_bytes(head[8:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
     if length < SMALLEST_MESSAGE or length > end - position:
         return None
-    if length > SCAN_BYTES and not _is_sound(file, position, length, head):
+    if length > SCAN_BYTES and not _is_intact(file, position, length, head):
         return None
     data = memoryview(file.pread(length, position))
     return _checked(data, position) if len(data) == length else None
 
 
-def _is_sound(file: DiskFile, position: int, length: int, head: bytes) -> bool:
+def _is_intact(file: DiskFile, position: int, length: int, head: bytes) -> bool:
     """Whether the checksum of a large batch is right, read in pieces: a damaged length must not lead to reading the
     rest of the file into memory.
     """

@@ -66,7 +66,7 @@ class Segment:
         self,
         files: OpenFiles,
         memory: IndexMemory,
-        folder: str,
+        directory: str,
         base_offset: int,
         size: int,
         created_ms: int,
@@ -76,11 +76,11 @@ class Segment:
         self.base_offset = base_offset
         #: Bytes of the log file that hold batches.
         self.size = size
-        self.log = SegmentFile(files, folder, base_offset, LOG_SUFFIX + suffix_end)
-        self.offset_index = OffsetIndex(files, memory, folder, base_offset)
-        self.time_index = TimeIndex(files, folder, base_offset)
+        self.log = SegmentFile(files, directory, base_offset, LOG_SUFFIX + suffix_end)
+        self.offset_index = OffsetIndex(files, memory, directory, base_offset)
+        self.time_index = TimeIndex(files, directory, base_offset)
         #: Aborted transactions; few segments have any.
-        self.txn_index = TransactionIndex(files, folder, base_offset, suffix_end)
+        self.txn_index = TransactionIndex(files, directory, base_offset, suffix_end)
         self.offset_index.file.suffix += suffix_end
         self.time_index.file.suffix += suffix_end
         #: Largest timestamp so far, and the last offset of its batch; None if not read yet.

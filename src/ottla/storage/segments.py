@@ -19,9 +19,9 @@ from ottla.storage.transaction_index import AbortedTransaction
 EMPTY_READ: Final = LogRead(None, 0)
 
 
-def create_segment(resources: LogResources, folder: str, base_offset: int, now_ms: int) -> Segment:
+def create_segment(resources: LogResources, directory: str, base_offset: int, now_ms: int) -> Segment:
     """A new, empty segment with its file. Raises DiskError."""
-    segment = Segment(resources.files, resources.index_memory, folder, base_offset, 0, now_ms)
+    segment = Segment(resources.files, resources.index_memory, directory, base_offset, 0, now_ms)
     segment.max_timestamp = NO_TIMESTAMP
     segment.create_files()
     return segment
@@ -30,11 +30,11 @@ def create_segment(resources: LogResources, folder: str, base_offset: int, now_m
 class SegmentList:
     """At least one segment; the last one, `active`, is written to."""
 
-    __slots__ = ("_folder", "_resources", "_segments", "active")
+    __slots__ = ("_directory", "_resources", "_segments", "active")
 
-    def __init__(self, resources: LogResources, folder: str, segments: list[Segment]) -> None:
+    def __init__(self, resources: LogResources, directory: str, segments: list[Segment]) -> None:
         self._resources = resources
-        self._folder = folder
+        self._directory = directory
         self._segments = segments
         self.active = segments[-1]
 
@@ -160,7 +160,7 @@ class SegmentList:
 
     def begin(self, base_offset: int, now_ms: int) -> Segment:
         """Start a new active segment. Raises DiskError; the old one then stays active."""
-        segment = create_segment(self._resources, self._folder, base_offset, now_ms)
+        segment = create_segment(self._resources, self._directory, base_offset, now_ms)
         self._segments.append(segment)
         self.active = segment
         return segment
@@ -188,7 +188,7 @@ class SegmentList:
             renamed += segments.pop().mark_deleted()
         if offset < segments[0].base_offset:
             renamed += segments.pop().mark_deleted()
-            segments.append(create_segment(self._resources, self._folder, offset, now_ms))
+            segments.append(create_segment(self._resources, self._directory, offset, now_ms))
         else:
             segments[-1].truncate(offset)
         self.active = segments[-1]

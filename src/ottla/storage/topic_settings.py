@@ -62,9 +62,9 @@ def decode_topic_settings(data: bytes) -> TopicSettings | None:
         return None
 
 
-def read_topic_settings(disk: Disk, folder: str) -> TopicSettings | None:
+def read_topic_settings(disk: Disk, directory: str) -> TopicSettings | None:
     """The settings in a partition directory; None if there are none that can be read."""
-    path = f"{folder}/{TOPIC_SETTINGS_FILE}"
+    path = f"{directory}/{TOPIC_SETTINGS_FILE}"
     try:
         return decode_topic_settings(disk.read_bytes(path)) if disk.exists(path) else None
     except DiskError:
@@ -126,9 +126,9 @@ class TopicSettingsKeeper:
         """The settings in the topic's directories; None if there are none, or those of another topic id."""
         for partition in partitions:
             log = self._logs.get((topic, partition))
-            kept = read_topic_settings(self._disk, log.folder) if log is not None else None
-            if kept is not None and kept.topic_id == topic_id:
-                return kept.configs
+            stored = read_topic_settings(self._disk, log.directory) if log is not None else None
+            if stored is not None and stored.topic_id == topic_id:
+                return stored.configs
         return None
 
     def close(self) -> None:
@@ -159,15 +159,15 @@ class TopicSettingsKeeper:
             partition, settings = self._due.pop(topic)
             log = self._logs.get((topic, partition))
             if log is not None:
-                files.append((log.folder, encode_topic_settings(settings)))
+                files.append((log.directory, encode_topic_settings(settings)))
         return files
 
 
 def _write_all(disk: Disk, files: Iterable[tuple[str, bytes]]) -> list[str]:
     """Write the files whose contents differ; returns failures, except for directories that no longer exist."""
     problems = []
-    for folder, data in files:
-        path = f"{folder}/{TOPIC_SETTINGS_FILE}"
+    for directory, data in files:
+        path = f"{directory}/{TOPIC_SETTINGS_FILE}"
         try:
             is_new = not disk.exists(path)
             if is_new or disk.read_bytes(path) != data:

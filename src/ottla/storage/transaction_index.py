@@ -17,7 +17,7 @@ from ottla.storage.files import TXN_INDEX_SUFFIX, OpenFiles, SegmentFile
 TXN_INDEX_VERSION: Final = 0
 TXN_ENTRY: Final = struct.Struct(">hqqqq")
 #: Entries of a segment that are kept in memory; a larger index is read from disk on each lookup.
-ENTRIES_KEPT: Final = 4096
+MOST_CACHED_ENTRIES: Final = 4096
 #: Entries read at a time.
 ENTRIES_AT_ONCE: Final = 512
 
@@ -53,9 +53,9 @@ class TransactionIndex:
 
     __slots__ = ("_entries", "_files", "file")
 
-    def __init__(self, files: OpenFiles, folder: str, base_offset: int, suffix_end: str = "") -> None:
+    def __init__(self, files: OpenFiles, directory: str, base_offset: int, suffix_end: str = "") -> None:
         self._files = files
-        self.file = SegmentFile(files, folder, base_offset, TXN_INDEX_SUFFIX + suffix_end)
+        self.file = SegmentFile(files, directory, base_offset, TXN_INDEX_SUFFIX + suffix_end)
         self._entries: list[AbortedTransaction] | None = None
 
     def move_to(self, files: OpenFiles) -> None:
@@ -68,7 +68,7 @@ class TransactionIndex:
         if self._entries is not None:
             return self._entries
         found = decode_aborted(pread(self.file.get(), self._size(), 0)) if self._size() else []
-        if len(found) <= ENTRIES_KEPT:
+        if len(found) <= MOST_CACHED_ENTRIES:
             self._entries = found
         return found
 
@@ -77,7 +77,7 @@ class TransactionIndex:
         iterator is consumed. Raises DiskError.
         """
         count = self._size() // TXN_ENTRY.size if self._entries is None else 0
-        if count <= ENTRIES_KEPT:
+        if count <= MOST_CACHED_ENTRIES:
             yield from (entry for entry in self.entries() if entry.last_offset >= offset)
             return
         first = bisect_left(range(count), offset, key=self._marker_at)
@@ -102,10 +102,10 @@ class TransactionIndex:
             raise
         if self._entries is not None:
             self._entries.append(transaction)
-            if len(self._entries) > ENTRIES_KEPT:
+            if len(self._entries) > MOST_CACHED_ENTRIES:
                 self._entries = None
 
-    def is_sound(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the file holds complete entries of markers in this segment, in order. Raises DiskError."""
         if self._size() != len(self.entries()) * TXN_ENTRY.size:
             return False
@@ -125,11 +125,11 @@ class TransactionIndex:
         if not disk.exists(path):
             self._entries = []
             return
-        kept = [entry for entry in decode_aborted(disk.read_bytes(path)) if entry.last_offset < offset]
+        remaining = [entry for entry in decode_aborted(disk.read_bytes(path)) if entry.last_offset < offset]
         handle = self.file.get()
-        if handle.size != len(kept) * TXN_ENTRY.size:
-            handle.truncate(len(kept) * TXN_ENTRY.size)
-        self._entries = kept if len(kept) <= ENTRIES_KEPT else None
+        if handle.size != len(remaining) * TXN_ENTRY.size:
+            handle.truncate(len(remaining) * TXN_ENTRY.size)
+        self._entries = remaining if len(remaining) <= MOST_CACHED_ENTRIES else None
 
     def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
         """Replace all entries; with no entries and no file, none is created. Raises DiskError."""
@@ -139,7 +139,7 @@ class TransactionIndex:
         handle.truncate(0)
         if transactions:
             handle.append([b"".join(transaction.encode() for transaction in transactions)])
-        self._entries = list(transactions) if len(transactions) <= ENTRIES_KEPT else None
+        self._entries = list(transactions) if len(transactions) <= MOST_CACHED_ENTRIES else None
 
     def _size(self) -> int:
         disk, path = self._files.disk, self.file.path

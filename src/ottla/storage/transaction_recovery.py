@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.records.batch import ATTRIBUTES_AT, CONTROL_FLAG, MAGIC, parse_batch_header
-from ottla.storage.producer_snapshots import ProducerSnapshots, sound_batches
+from ottla.storage.producer_snapshots import ProducerSnapshots, intact_batches
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.scan import ScannedBatch
 from ottla.storage.segment import Segment
@@ -28,7 +28,7 @@ def rebuild_transaction_index(
     state = ProducerState()
     snapshots.peek(state, wanted.base_offset, now_ms)
     aborted: list[AbortedTransaction] = []
-    for segment, batch in sound_batches(segments, state.end_offset, number + 1):
+    for segment, batch in intact_batches(segments, state.end_offset, number + 1):
         if batch.magic != MAGIC or batch.last_offset < state.end_offset:
             continue
         ended = state.replay(parse_batch_header(batch.data), batch.data)

@@ -95,4 +95,4 @@ class Unflushed:
     def repeat(self, job: FlushJob) -> None:
         """A job has not been run: the next flush covers it, too."""
         self._paths = [*job.paths, *(self._paths or ())] or None
-        self._directory_changed = self._directory_changed or job.folder is not None
+        self._directory_changed = self._directory_changed or job.directory is not None

@@ -141,10 +141,10 @@ def check_contents(
     if walk.COMPILED and not header.attributes & COMPRESSION_MASK:
         found = _walk(buf, header)
         if isinstance(found, RecordFault):
-            told = (
+            message = (
                 f"Record {found.record_index} of the batch for topic partition {partition} is malformed: {found.reason}"
             )
-            return AppendRefusal(ErrorCode.INVALID_RECORD, told)
+            return AppendRefusal(ErrorCode.INVALID_RECORD, message)
         seen = found
         if config.message_timestamp_type != LOG_APPEND_TIME and seen.highest_timestamp != header.max_timestamp:
             _correct_newest(buf, header, seen.highest_timestamp)
@@ -167,8 +167,8 @@ def check_contents(
     refusal = check_records(records, stamped, config, now_ms, partition)
     if refusal is None and too_new:
         # No record is out of range, but the header's timestamp is, and indexes and retention use the header.
-        told = _out_of_range(header.max_timestamp, header.last_offset, now_ms, config)
-        return _records_refused(ErrorCode.INVALID_TIMESTAMP, [(0, told)])
+        message = _out_of_range(header.max_timestamp, header.last_offset, now_ms, config)
+        return _records_refused(ErrorCode.INVALID_TIMESTAMP, [(0, message)])
     return refusal
 
 

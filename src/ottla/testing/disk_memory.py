@@ -1,7 +1,7 @@
 """A disk in memory, for tests and the simulator, that can keep a journal of everything written to it.
 
-`replay` makes the disk that a killed process leaves: every change up to some byte. What a loss of power leaves is told
-by `ottla.testing.disk_power`.
+`replay` makes the disk that a killed process leaves: every change up to some byte. What a loss of power leaves is
+computed by `ottla.testing.disk_power`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REMOVE: Final = "remove"
 REMOVE_TREE: Final = "remove_tree"
 MKDIRS: Final = "mkdirs"
 FLUSH: Final = "flush"
-FLUSH_FOLDER: Final = "flush_folder"
+FLUSH_DIRECTORY: Final = "flush_directory"
 
 
 #: What the disk says that it holds.
@@ -113,7 +113,7 @@ class MemoryDisk:
 
     def __init__(self, now_ms: Callable[[], int] | None = None, journal: list[Change] | None = None) -> None:
         self._nodes: dict[str, MemoryNode] = {}
-        self._folders: set[str] = {"", "/"}
+        self._directories: set[str] = {"", "/"}
         self._locks: set[str] = set()
         #: Where every change is kept, in order; None: nowhere.
         self.journal = journal
@@ -135,7 +135,7 @@ class MemoryDisk:
         return MemoryFile(self, node)
 
     def _create(self, path: str) -> MemoryNode:
-        if path.rpartition("/")[0] not in self._folders:
+        if path.rpartition("/")[0] not in self._directories:
             raise DiskError("open", path, errno.ENOENT)
         node = self._nodes[path] = MemoryNode(path, self.now_ms())
         return node
@@ -154,7 +154,7 @@ class MemoryDisk:
         self.note(REPLACE, path, data)
         if sync:
             self.note(FLUSH, path)
-            self.note(FLUSH_FOLDER, path.rpartition("/")[0])
+            self.note(FLUSH_DIRECTORY, path.rpartition("/")[0])
 
     def rename(self, source: str, target: str) -> None:
         """See `Disk.rename`."""
@@ -162,17 +162,17 @@ class MemoryDisk:
             node = self._nodes.pop(source)
             node.path = target
             self._nodes[target] = node
-        elif source in self._folders:
-            self._rename_folder(source, target)
+        elif source in self._directories:
+            self._rename_directory(source, target)
         else:
             raise DiskError("rename", source, errno.ENOENT)
         self.note(RENAME, source, target)
 
-    def _rename_folder(self, source: str, target: str) -> None:
+    def _rename_directory(self, source: str, target: str) -> None:
         prefix = source + "/"
-        for folder in [name for name in self._folders if name == source or name.startswith(prefix)]:
-            self._folders.discard(folder)
-            self._folders.add(target + folder[len(source) :])
+        for directory in [name for name in self._directories if name == source or name.startswith(prefix)]:
+            self._directories.discard(directory)
+            self._directories.add(target + directory[len(source) :])
         for path in [name for name in self._nodes if name.startswith(prefix)]:
             node = self._nodes.pop(path)
             node.path = target + path[len(source) :]
@@ -188,24 +188,24 @@ class MemoryDisk:
         prefix = path + "/"
         for name in [name for name in self._nodes if name.startswith(prefix)]:
             del self._nodes[name]
-        self._folders = {name for name in self._folders if name != path and not name.startswith(prefix)}
+        self._directories = {name for name in self._directories if name != path and not name.startswith(prefix)}
         self.note(REMOVE_TREE, path)
 
     def listdir(self, path: str) -> list[str]:
         """See `Disk.listdir`."""
-        if path not in self._folders:
+        if path not in self._directories:
             raise DiskError("list", path, errno.ENOENT)
         prefix = path + "/"
-        inside = [name[len(prefix) :] for name in (*self._nodes, *self._folders) if name.startswith(prefix)]
+        inside = [name[len(prefix) :] for name in (*self._nodes, *self._directories) if name.startswith(prefix)]
         return sorted({name.partition("/")[0] for name in inside if name})
 
     def exists(self, path: str) -> bool:
         """See `Disk.exists`."""
-        return path in self._nodes or path in self._folders
+        return path in self._nodes or path in self._directories
 
     def is_dir(self, path: str) -> bool:
         """See `Disk.is_dir`."""
-        return path in self._folders
+        return path in self._directories
 
     def file_size(self, path: str) -> int:
         """See `Disk.file_size`."""
@@ -230,19 +230,19 @@ class MemoryDisk:
 
     def mkdirs(self, path: str) -> None:
         """See `Disk.mkdirs`."""
-        if path not in self._folders:
+        if path not in self._directories:
             self.note(MKDIRS, path)
-        while path and path not in self._folders:
-            self._folders.add(path)
+        while path and path not in self._directories:
+            self._directories.add(path)
             path = path.rpartition("/")[0]
 
     def fsync_dir(self, path: str) -> None:
         """Nothing to force, but the journal says that it was done."""
-        self.note(FLUSH_FOLDER, path)
+        self.note(FLUSH_DIRECTORY, path)
 
     def space(self, path: str) -> tuple[int, int]:
         """See `Disk.space`: as good as endless."""
-        if path not in self._folders:
+        if path not in self._directories:
             raise DiskError("read", path, errno.ENOENT)
         return SPACE_BYTES, SPACE_BYTES
 

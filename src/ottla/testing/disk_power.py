@@ -1,9 +1,9 @@
 """What a loss of power leaves of a disk in memory whose changes were kept in a journal.
 
-Only what was forced is sure to be there: a file's bytes by its own flush, the names in a folder by the flush of that
-folder. Of all else a part may be there, and each file and folder has its own: of a file some of the changes since its
-flush, in their order, the last of them torn, or its length without its bytes (zeros); of a folder some of its changes
-of names, in their order. A file whose name is lost is lost, and a folder with everything in it.
+Only what was forced is sure to be there: a file's bytes by its own flush, the names in a directory by the flush of that
+directory. Of all else a part may be there, and each file and directory has its own: of a file some of the changes since
+its flush, in their order, the last of them torn, or its length without its bytes (zeros); of a directory some of its
+changes of names, in their order. A file whose name is lost is lost, and a directory with everything in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.testing.disk_memory import (
     APPEND,
     CREATE,
     FLUSH,
-    FLUSH_FOLDER,
+    FLUSH_DIRECTORY,
     MKDIRS,
     REMOVE,
     REMOVE_TREE,
@@ -71,17 +71,17 @@ class _File:
         return data[: len(before) + 1 + choice(len(data) - len(before))]
 
 
-class _Folder:
-    """The names in a folder as they are now, those that are sure, and the changes since: names that came or went."""
+class _Directory:
+    """The names in a directory as they are now, those that are sure, and the changes since: names that came or went."""
 
     __slots__ = ("changes", "names", "sure")
 
     def __init__(self) -> None:
-        self.names: dict[str, _File | _Folder] = {}
-        self.sure: dict[str, _File | _Folder] = {}
-        self.changes: list[dict[str, _File | _Folder | None]] = []
+        self.names: dict[str, _File | _Directory] = {}
+        self.sure: dict[str, _File | _Directory] = {}
+        self.changes: list[dict[str, _File | _Directory | None]] = []
 
-    def change(self, changes: dict[str, _File | _Folder | None]) -> None:
+    def change(self, changes: dict[str, _File | _Directory | None]) -> None:
         self.changes.append(changes)
         _apply(self.names, changes)
 
@@ -89,7 +89,7 @@ class _Folder:
         self.sure = dict(self.names)
         self.changes = []
 
-    def survivors(self, choice: Choice) -> dict[str, _File | _Folder]:
+    def survivors(self, choice: Choice) -> dict[str, _File | _Directory]:
         names = dict(self.sure)
         if self.changes:
             for changes in self.changes[: choice(len(self.changes) + 1)]:
@@ -97,7 +97,7 @@ class _Folder:
         return names
 
 
-def _apply(names: dict[str, _File | _Folder], changes: dict[str, _File | _Folder | None]) -> None:
+def _apply(names: dict[str, _File | _Directory], changes: dict[str, _File | _Directory | None]) -> None:
     for name, node in changes.items():
         if node is None:
             names.pop(name, None)
@@ -111,10 +111,10 @@ def nothing_more(possibilities: int) -> int:
 
 
 class PowerLoss:
-    """Takes in a journal, change by change, and tells what a loss of power would leave at this moment."""
+    """Replays a journal, change by change, and gives what a loss of power would leave at this moment."""
 
     def __init__(self) -> None:
-        self._root = _Folder()
+        self._root = _Directory()
 
     def take(self, change: Change, limit: int | None = None) -> None:
         """One more change happened; of an append its first `limit` bytes."""
@@ -130,19 +130,19 @@ class PowerLoss:
             node = self._find(path)
             if isinstance(node, _File):
                 node.flush()
-        elif operation == FLUSH_FOLDER:
-            self._folder(path).flush()
+        elif operation == FLUSH_DIRECTORY:
+            self._directory(path).flush()
         elif operation == MKDIRS:
             self._mkdirs(path)
         elif operation == CREATE:
-            self._folder(parent).change({name: _File()})
+            self._directory(parent).change({name: _File()})
         elif operation == REPLACE:
             assert isinstance(argument, bytes)
             file = _File()
             file.changes.append(argument)
-            self._folder(parent).change({name: file})
+            self._directory(parent).change({name: file})
         elif operation in (REMOVE, REMOVE_TREE):
-            self._folder(parent).change({name: None})
+            self._directory(parent).change({name: None})
         elif operation == RENAME:
             assert isinstance(argument, str)
             self._rename(path, argument)
@@ -164,24 +164,24 @@ class PowerLoss:
         self._restore(disk, "", self._root, choice)
         return disk
 
-    def _restore(self, disk: MemoryDisk, path: str, folder: _Folder, choice: Choice) -> None:
-        for name, node in folder.survivors(choice).items():
+    def _restore(self, disk: MemoryDisk, path: str, directory: _Directory, choice: Choice) -> None:
+        for name, node in directory.survivors(choice).items():
             inner = f"{path}/{name}"
-            if isinstance(node, _Folder):
+            if isinstance(node, _Directory):
                 disk.mkdirs(inner)
                 self._restore(disk, inner, node, choice)
             else:
                 disk.open(inner, create=True).append([node.survivor(choice)])
 
-    def _find(self, path: str) -> _File | _Folder | None:
-        node: _File | _Folder | None = self._root
+    def _find(self, path: str) -> _File | _Directory | None:
+        node: _File | _Directory | None = self._root
         for name in path.strip("/").split("/"):
-            node = node.names.get(name) if isinstance(node, _Folder) else None
+            node = node.names.get(name) if isinstance(node, _Directory) else None
         return node
 
-    def _folder(self, path: str) -> _Folder:
+    def _directory(self, path: str) -> _Directory:
         node = self._find(path) if path.strip("/") else self._root
-        assert isinstance(node, _Folder), path
+        assert isinstance(node, _Directory), path
         return node
 
     def _file(self, path: str) -> _File:
@@ -190,13 +190,13 @@ class PowerLoss:
         return node if isinstance(node, _File) else _File()
 
     def _mkdirs(self, path: str) -> None:
-        folder = self._root
+        directory = self._root
         for name in path.strip("/").split("/"):
-            if name not in folder.names:
-                folder.change({name: _Folder()})
-            node = folder.names[name]
-            assert isinstance(node, _Folder), path
-            folder = node
+            if name not in directory.names:
+                directory.change({name: _Directory()})
+            node = directory.names[name]
+            assert isinstance(node, _Directory), path
+            directory = node
 
     def _rename(self, source: str, target: str) -> None:
         node = self._find(source)
@@ -204,10 +204,10 @@ class PowerLoss:
         parent, _, name = source.rpartition("/")
         target_parent, _, target_name = target.rpartition("/")
         if parent == target_parent:
-            self._folder(parent).change({name: None, target_name: node})
+            self._directory(parent).change({name: None, target_name: node})
         else:
-            self._folder(parent).change({name: None})
-            self._folder(target_parent).change({target_name: node})
+            self._directory(parent).change({name: None})
+            self._directory(target_parent).change({target_name: node})
 
 
 def every_moment(journal: Sequence[Change], wanted: Container[int] | None = None) -> Iterator[tuple[int, PowerLoss]]:

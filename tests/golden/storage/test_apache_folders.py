@@ -138,8 +138,8 @@ def test_there_and_back(kafka: ApacheKafka) -> None:
     log = manager.get(TOPIC, 0)
     assert log is not None
     assert log.topic_id is not None
-    assert (Path(log.folder) / PARTITION_METADATA_FILE).read_bytes() == encode_partition_metadata(log.topic_id)
-    assert (Path(log.folder) / LEADER_EPOCH_FILE).read_bytes() == log.epochs.encode()
+    assert (Path(log.directory) / PARTITION_METADATA_FILE).read_bytes() == encode_partition_metadata(log.topic_id)
+    assert (Path(log.directory) / LEADER_EPOCH_FILE).read_bytes() == log.epochs.encode()
     assert len(log.segments) > 5
     assert pairs_of(log) == pairs
     assert len(log.producers) == 1

@@ -69,7 +69,7 @@ def test_a_closed_log(tmp_path: Path) -> None:
     end, segments = log.log_end_offset, len(log.segments)
     assert segments > 2
     log.close()
-    folder = Path(log.folder)
+    folder = Path(log.directory)
     out = check_dumps(folder)
     assert len(re.findall(r"^\| offset: ", out, re.MULTILINE)) == end
     assert len(re.findall(r"isvalid: true", out)) == 400
@@ -86,4 +86,4 @@ def test_a_log_that_was_killed_and_recovered(tmp_path: Path) -> None:
     assert recovered.log_end_offset == end
     append(recovered, leader_epoch=3)
     recovered.close()
-    check_dumps(Path(log.folder))
+    check_dumps(Path(log.directory))

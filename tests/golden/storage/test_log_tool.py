@@ -38,7 +38,7 @@ def filled_log(root: Path) -> PartitionLog:
 def test_batches_records_indexes_and_snapshots(tmp_path: Path) -> None:
     log = filled_log(tmp_path)
     log.close()
-    folder = Path(log.folder)
+    folder = Path(log.directory)
     files = [path for path in folder.iterdir() if path.suffix in (".log", ".index", ".timeindex", ".snapshot")]
     theirs = told_by_apache(files, "--print-data-log")
     assert len(theirs) == len(files) > 10
@@ -77,7 +77,7 @@ def test_message_sets_of_old_formats(tmp_path: Path, magic: int) -> None:
 def test_apaches_tool_finds_nothing_wrong_with_what_was_mended(tmp_path: Path) -> None:
     log = filled_log(tmp_path)
     log.close()
-    folder = Path(log.folder)
+    folder = Path(log.directory)
     logs = sorted(folder.glob("*.log"))
     for path, at in ((logs[0], 1_500), (logs[0], 10), (logs[1], 0), (logs[1], 3_000)):
         data = bytearray(path.read_bytes())

@@ -113,9 +113,9 @@ class Story:
         clean = self.chance.random() < 0.5
         self.log.close()
         if not clean and self.chance.random() < 0.5:
-            for name in self.disk.listdir(self.log.folder):
+            for name in self.disk.listdir(self.log.directory):
                 if name.endswith(".snapshot"):
-                    self.disk.remove(f"{self.log.folder}/{name}")
+                    self.disk.remove(f"{self.log.directory}/{name}")
         self.cleaning.log = open_log(self.disk, FOLDER, self.config, clean=clean)
         assert self.log.producers.open_transactions == self.open
         assert self.log.last_stable_offset == min([*self.open.values(), self.log.log_end_offset])

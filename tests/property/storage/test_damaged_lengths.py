@@ -68,7 +68,7 @@ class Written:
             append(log, batch(3, timestamp=NOW_MS + 10 * number, size=20), leader_epoch=number // 9)
         self.end = log.log_end_offset
         log.close()
-        self.folder = log.folder
+        self.folder = log.directory
         self.files = {name: disk.read_bytes(f"{self.folder}/{name}") for name in disk.listdir(self.folder)}
         self.logs = sorted(name for name in self.files if name.endswith(".log"))
         assert len(self.logs) > 3

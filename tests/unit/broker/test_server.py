@@ -324,7 +324,7 @@ def test_one_folder_named_twice_is_called_that(tmp_path: Path, again: str) -> No
         folder = tmp_path / "data"
         refusal = await Broker(config(tmp_path, log_dirs=f"{folder},{again.format(folder)}")).start()
         assert refusal is not None
-        assert refusal.message.endswith("of log.dirs are one folder. Name it once")
+        assert refusal.message.endswith("of log.dirs are one directory. Name it once")
 
     run(scenario)
 

@@ -7,8 +7,8 @@ import pytest
 
 from ottla.env.disk import DiskError, RealDisk
 from ottla.inspection.batch_rows import RecordWish
+from ottla.inspection.directories import NothingThere
 from ottla.inspection.dump import DumpWish, dump
-from ottla.inspection.folders import NothingThere
 from ottla.inspection.texts import TextFormat, field_of
 from ottla.records.compression import Compression
 from ottla.records.record import Record
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
         append(log, batch(3, size=50, compression=list(Compression)[number % 5]))
     append(log, of_records([Record(0, 1_700_000_000_000, b"\x00\xff", None, (("h", b"x"), ("n", None)))]))
     log.close()
-    return Path(log.folder)
+    return Path(log.directory)
 
 
 def rows(path: Path, wish: DumpWish | None = None) -> list[dict[str, Any]]:

@@ -11,10 +11,10 @@ import pytest
 from ottla.env.disk import RealDisk
 from ottla.inspection import repair
 from ottla.inspection.batch_rows import RecordWish
+from ottla.inspection.directories import NothingThere
 from ottla.inspection.dump import DumpWish, dump
 from ottla.inspection.findings import Finding, Severity, Tally
-from ottla.inspection.folders import NothingThere
-from ottla.inspection.repair import FolderInUse, carry_out, make_plan
+from ottla.inspection.repair import LogDirectoryInUse, carry_out, make_plan
 from ottla.inspection.verify import VerifyWish, verify
 from support.inspected_logs import fill, starts, transactional
 from support.storage_logs import append, log_config, open_log, read_all
@@ -223,9 +223,9 @@ def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
     next(folder.glob("*.index")).unlink()
     lock = RealDisk().lock(f"{folder.parent}/.lock")
     assert lock is not None
-    with pytest.raises(FolderInUse):
+    with pytest.raises(LogDirectoryInUse):
         mend(folder)
-    with pytest.raises(FolderInUse):
+    with pytest.raises(LogDirectoryInUse):
         mend(folder.parent)
     lock.release()
     assert mend(folder.parent).to_repair == []

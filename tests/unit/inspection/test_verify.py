@@ -17,8 +17,8 @@ import pytest
 from ottla.env.disk import DiskError, RealDisk
 from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
 from ottla.inspection import verify as verify_module
+from ottla.inspection.directories import NothingThere
 from ottla.inspection.findings import Finding, Severity, Tally
-from ottla.inspection.folders import NothingThere
 from ottla.inspection.verify import VerifyWish, verify
 from ottla.records.batch import frame_batch, parse_batch_header
 from ottla.records.compression import Compression

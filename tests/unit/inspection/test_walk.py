@@ -81,11 +81,11 @@ def test_each_flipped_byte_of_a_batch_costs_that_batch_at_most(tmp_path: Path, b
         (range_,) = damage(found)
         assert (range_.position, range_.length) == (len(parts[0]), len(parts[1])), at
         if 8 <= at < 12 or at == 16:
-            for position, right in range_.mending:
+            for position, right in range_.patches:
                 damaged[position : position + len(right)] = right
             assert bytes(damaged) == data, at
         else:
-            assert not range_.mending
+            assert not range_.patches
 
 
 def test_the_end_of_a_file_cut_anywhere(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from ottla.records.batch import BatchHeader, check_crc, frame_batch, parse_batch
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record, decode_batch, encode_batch
-from ottla.storage.batch_filter import FilterRules, KeptBatch, LastRecord, filter_batch
+from ottla.storage.batch_filter import FilterRules, LastRecord, RetainedBatch, filter_batch
 from ottla.storage.cleaned_transactions import CleanedTransactions
 from ottla.storage.offset_map import DictMap
 from ottla.storage.scan import ScannedBatch, scan_batches
@@ -65,7 +65,7 @@ def marker(offset: int, kind: ControlRecordType) -> ScannedBatch:
     return scanned(encoded)
 
 
-def head(kept: KeptBatch | None) -> BatchHeader:
+def head(kept: RetainedBatch | None) -> BatchHeader:
     assert kept is not None
     header = parse_batch_header(kept.data)
     assert check_crc(kept.data, header)
@@ -80,7 +80,7 @@ def test_records_of_an_aborted_transaction_go_and_its_marker_stays_a_day_longer(
     kept = filter_batch(abort, first, must_stay=False)
     assert kept is not None
     assert head(kept).delete_horizon is None, "its records were there a moment ago"
-    assert first.transactions.take_kept() == [aborted]
+    assert first.transactions.take_retained() == [aborted]
     # The next round sees no record of it, and sets a horizon.
     second = filter_batch(scanned(bytes(kept.data)), rules(aborted), must_stay=False)
     assert head(second).delete_horizon == NOW_MS + DAY_MS

@@ -139,12 +139,12 @@ def test_a_damaged_log_is_left_alone(ground: tuple[Disk, str]) -> None:
     file.truncate(0)
     file.append([before[:70] + bytes([before[70] ^ 1]) + before[71:]])
     file.close()
-    names = disk.listdir(subject.log.folder)
+    names = disk.listdir(subject.log.directory)
     subject.clock.advance(HOUR_MS)
     subject.cleaner.maintain({KEY: subject.log}, subject.clock.now_ms())
     assert "damaged batch at position 0" in subject.cleaner.uncleanable[KEY]
     assert len(subject.notes) == 1
-    assert disk.listdir(subject.log.folder) == names
+    assert disk.listdir(subject.log.directory) == names
     subject.clock.advance(HOUR_MS)
     subject.cleaner.maintain({KEY: subject.log}, subject.clock.now_ms())
     assert len(subject.notes) == 1
@@ -384,12 +384,12 @@ def test_a_round_whose_log_was_cut_meanwhile_ends_and_leaves_nothing(ground: tup
     subject.clean()
     executor.finish()  # the map of keys
     executor.finish()  # the new segment
-    assert [name for name in subject.disk.listdir(subject.log.folder) if name.endswith(".swap")]
+    assert [name for name in subject.disk.listdir(subject.log.directory) if name.endswith(".swap")]
     subject.log.truncate_to(4, NOW_MS)
     executor.finish()  # its name forced to the disk
     assert executor.works == []
     assert not subject.cleaner.is_cleaning(KEY)
-    assert not [name for name in subject.disk.listdir(subject.log.folder) if name.endswith(".swap")]
+    assert not [name for name in subject.disk.listdir(subject.log.directory) if name.endswith(".swap")]
     assert [record.offset for record in contents(subject.log)] == [0, 1, 2]
 
 

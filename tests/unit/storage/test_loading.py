@@ -49,7 +49,7 @@ def test_several_threads_for_each_folder(tmp_path: Path) -> None:
     for folder, logs in zip(folders, loaded, strict=True):
         for number, log in enumerate(logs):
             assert isinstance(log, PartitionLog)
-            assert log.folder == f"{folder}/t-{number}"
+            assert log.directory == f"{folder}/t-{number}"
             end = 3 * (10 + number)
             assert [record.offset for record in read_all(log)] == list(range(end))
             assert append(log, batch(3, producer_id=5, producer_epoch=1, base_sequence=end)).first_offset == end

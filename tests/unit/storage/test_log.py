@@ -209,7 +209,7 @@ def test_a_segment_rolls_by_size(ground: Ground) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 9, 18]
     assert [segment.size for segment in log.segments] == [3 * size, 3 * size, size]
     assert [record.offset for record in read_all(log)] == list(range(21))
-    names = ground.disk.listdir(log.folder)
+    names = ground.disk.listdir(log.directory)
     for base in (0, 9):
         assert {f"{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")} <= set(names)
     assert f"{9:020d}.snapshot" in names
@@ -400,7 +400,7 @@ def test_leader_epochs_follow_the_appends(ground: Ground) -> None:
     append(log, leader_epoch=1)
     log.assign_leader_epoch(3)
     append(log, leader_epoch=3)
-    assert ground.disk.read_bytes(f"{log.folder}/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 6\n"
+    assert ground.disk.read_bytes(f"{log.directory}/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 6\n"
     assert (log.epoch_at(5), log.epoch_at(6)) == (1, 3)
     ends = [(log.epoch_end_offset(epoch).leader_epoch, log.epoch_end_offset(epoch).end_offset) for epoch in range(5)]
     assert ends == [(0, 0), (1, 6), (1, 6), (3, 9), (-1, -1)]
@@ -546,9 +546,9 @@ def test_epochs_that_could_not_be_written_are_written_with_the_next_flush(faulty
     log = new_log(faulty, "/data")
     faulty.fail("replace", "*leader-epoch*", times=1)
     append(log, leader_epoch=2)
-    assert not faulty.exists(f"{log.folder}/leader-epoch-checkpoint")
+    assert not faulty.exists(f"{log.directory}/leader-epoch-checkpoint")
     log.flush()
-    assert faulty.read_bytes(f"{log.folder}/leader-epoch-checkpoint") == b"0\n1\n2 0\n"
+    assert faulty.read_bytes(f"{log.directory}/leader-epoch-checkpoint") == b"0\n1\n2 0\n"
 
 
 def test_a_failed_flush_ends_the_appends(faulty: FaultyDisk) -> None:
@@ -715,12 +715,12 @@ def test_a_segment_that_cannot_be_renamed_is_still_there_or_gone_but_nothing_bet
     renamed = log.drop_segments(4 - start // 3)
     assert log.log_start_offset == 12
     assert sorted(renamed) == sorted(
-        f"{log.folder}/{name}" for name in disk.listdir(log.folder) if name.endswith(".deleted")
+        f"{log.directory}/{name}" for name in disk.listdir(log.directory) if name.endswith(".deleted")
     ), "none is forgotten"
     log.close()
     again = open_log(disk, ground.root, log.config, clean=True, recovery_point=21)
     assert (again.log_start_offset, again.log_end_offset) == (12, 21)
-    left = [name for name in disk.listdir(again.folder) if name < "00000000000000000012"]
+    left = [name for name in disk.listdir(again.directory) if name < "00000000000000000012"]
     assert left in ([], ["00000000000000000003.snapshot"]), "a snapshot that old says nothing any more"
 
 

@@ -85,7 +85,7 @@ def with_old_segment(ground: tuple[Disk, str], messages: bytes) -> PartitionLog:
     """A log whose first segment holds these messages, as Apache Kafka before 0.11 left it, and then a batch."""
     disk, root = ground
     log = new_log(disk, root, log_config())
-    folder, config = log.folder, log.config
+    folder, config = log.directory, log.config
     log.close()
     disk.write_atomic(f"{folder}/{0:020d}.log", messages)
     return open_log(disk, root, config)

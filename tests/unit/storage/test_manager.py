@@ -151,7 +151,7 @@ def test_new_partitions_go_to_the_emptiest_folder(ground: tuple[Disk, str]) -> N
     disk, root = ground
     setup = Setup(disk, f"{root}/a", f"{root}/b/")
     manager = setup.opened()
-    homes = [manager.create("t", None, number).folder.split("/")[-2] for number in range(6)]
+    homes = [manager.create("t", None, number).directory.split("/")[-2] for number in range(6)]
     assert homes == ["a", "b", "a", "b", "a", "b"]
     manager.close()
     assert disk.read_bytes(f"{root}/b/recovery-point-offset-checkpoint") == b"0\n3\nt 1 0\nt 3 0\nt 5 0\n"
@@ -259,13 +259,13 @@ def test_retention_checkpoints_and_producers_in_the_background(ground: tuple[Dis
     setup.later(manager, 54_000)
     assert len(log.producers) == 0
     assert log.log_start_offset == 12
-    assert [name for name in setup.disk.listdir(log.folder) if name.endswith(".deleted")]
+    assert [name for name in setup.disk.listdir(log.directory) if name.endswith(".deleted")]
     log.delete_records(12)
     append(log)
     append(log)
     log.delete_records(13)
     setup.later(manager, 1000)
-    assert not [name for name in setup.disk.listdir(log.folder) if name.endswith(".deleted")]
+    assert not [name for name in setup.disk.listdir(log.directory) if name.endswith(".deleted")]
     setup.later(manager, 3000)
     assert setup.read("log-start-offset-checkpoint") == b"0\n1\nt 0 13\n"
     manager.close()
@@ -494,7 +494,7 @@ def test_what_no_disk_thread_takes_is_done_later(ground: tuple[Disk, str]) -> No
     setup.later(manager, 1_000)
     assert [type(error) for error in told][: len(logs)] == [NoThread] * len(logs)
     assert all(log.failure is None for log in logs), "nothing was forced, and nothing can have been lost"
-    removed = [path for log in logs for path in setup.disk.listdir(log.folder) if path.endswith(".deleted")]
+    removed = [path for log in logs for path in setup.disk.listdir(log.directory) if path.endswith(".deleted")]
     assert removed
     executor.refuses = False
     told.clear()
@@ -503,7 +503,7 @@ def test_what_no_disk_thread_takes_is_done_later(ground: tuple[Disk, str]) -> No
         executor.finish()
     assert not [error for error in told if error is not None]
     assert manager.unflushed_bytes == 0
-    assert not [path for log in logs for path in setup.disk.listdir(log.folder) if path.endswith(".deleted")]
+    assert not [path for log in logs for path in setup.disk.listdir(log.directory) if path.endswith(".deleted")]
     manager.close()
 
 
@@ -685,7 +685,7 @@ def test_a_log_is_made_in_another_folder_where_one_has_failed() -> None:
     manager.create("t", None, 0)
     disk.fail("*", "/two*")
     made = manager.create("t", None, 1)
-    assert made.folder == "/one/t-1"
+    assert made.directory == "/one/t-1"
     assert gone == [([], False)]
     assert manager.failed_log_dirs == ["/two"]
     assert [(content.path, content.failure is None, len(content.logs)) for content in manager.contents()] == [

@@ -44,10 +44,10 @@ def test_the_newest_of_each_key_stays(make: Callable[..., OffsetMap]) -> None:
     assert len(offsets) == 4
     found = offsets.sieve(payload, 6, 10, expired=False)
     assert list(found.stays) == [0, 0, 1, 0, 1, 1]
-    assert (found.kept, found.tombstones, found.largest_delta) == (3, 1, 5)
+    assert (found.retained, found.tombstones, found.largest_delta) == (3, 1, 5)
     expired = offsets.sieve(payload, 6, 10, expired=True)
     assert list(expired.stays) == [0, 0, 0, 0, 1, 1]
-    assert (expired.kept, expired.tombstones) == (2, 0)
+    assert (expired.retained, expired.tombstones) == (2, 0)
     kept = encoded((b"k" * 100, b"1"), (b"", b"empty"), deltas=[4, 5])
     assert len(stretches_of(payload, expired)) == len(kept)
     # What the map does not know, and what lies above it, stays.
@@ -87,7 +87,7 @@ def test_both_kinds_agree() -> None:
             left, right = (one.sieve(payload, count, base, expired) for one in (first, second))
             assert list(left.stays) == list(right.stays)
             assert left[:2] == right[:2]
-            assert left.kept == 0 or left.largest_delta == right.largest_delta
+            assert left.retained == 0 or left.largest_delta == right.largest_delta
             assert stretches_of(payload, left) == stretches_of(payload, right)
 
 
@@ -108,7 +108,7 @@ def test_memory_is_bounded(make: Callable[..., OffsetMap]) -> None:
     small.put(payload, 500, 0, 0)
     small.latest_offset = 499
     assert len(small) == 250
-    assert small.sieve(payload, 500, 0, expired=False).kept == 250
+    assert small.sieve(payload, 500, 0, expired=False).retained == 250
     assert not small.has_room(1000)
 
 

@@ -14,13 +14,13 @@ def test_the_newest_whole_one_counts_and_the_others_go() -> None:
     log = new_log(disk, "/data", log_config(segment_bytes=len(batch(3))))
     for number in range(4):
         append(log, batch(3, producer_id=1, producer_epoch=0, base_sequence=3 * number))
-    snapshots = ProducerSnapshots(disk, log.folder, disk.listdir(log.folder))
+    snapshots = ProducerSnapshots(disk, log.directory, disk.listdir(log.directory))
     assert snapshots.offsets == [3, 6, 9]
     state = ProducerState()
-    disk.flip(f"{log.folder}/{6:020d}.snapshot", 12)
+    disk.flip(f"{log.directory}/{6:020d}.snapshot", 12)
     snapshots.load_newest(state, 8, NOW_MS, FOREVER_MS)
     assert (snapshots.newest, state.end_offset) == (3, 3)
-    assert [name for name in disk.listdir(log.folder) if name.endswith(".snapshot")] == [f"{3:020d}.snapshot"]
+    assert [name for name in disk.listdir(log.directory) if name.endswith(".snapshot")] == [f"{3:020d}.snapshot"]
     entry = state.get(1)
     assert entry is not None
     assert entry.last_sequence == 2

@@ -60,9 +60,9 @@ def check_whole(log: PartitionLog, end: int) -> None:
 def test_a_new_folder(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     log = create_log(LogResources(disk), place(root), TOPIC_ID, NOW_MS)
-    assert disk.listdir(log.folder) == ["00000000000000000000.log", "partition.metadata"]
+    assert disk.listdir(log.directory) == ["00000000000000000000.log", "partition.metadata"]
     log.close()
-    assert disk.listdir(log.folder) == [
+    assert disk.listdir(log.directory) == [
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
@@ -184,7 +184,7 @@ def test_several_damaged_batches(ground: tuple[Disk, str]) -> None:
     gone = [log.segments[number].base_offset + 3 * batch for number, batch in ((0, 0), (0, 2), (1, 1), (1, 2), (3, 0))]
     lost = {offset + number for offset in gone for number in range(3)} | {87, 88, 89}
     assert [record.offset for record in read_all(again)] == [offset for offset in range(90) if offset not in lost]
-    assert len([name for name in disk.listdir(again.folder) if name.endswith(".damaged")]) == 5
+    assert len([name for name in disk.listdir(again.directory) if name.endswith(".damaged")]) == 5
 
 
 def test_a_copy_of_a_log_within_a_damaged_record_is_no_batch_of_this_log(ground: tuple[Disk, str]) -> None:
@@ -224,12 +224,12 @@ def test_a_kill_while_damage_is_taken_out(stop: int) -> None:
     log = filled((disk, "/data"), count=8)
     killed(log)
     damage(disk, log.segments[0].log.path, LENGTH + 70)
-    paths = [f"{log.folder}/{name}" for name in disk.listdir(log.folder)]
+    paths = [f"{log.directory}/{name}" for name in disk.listdir(log.directory)]
     before: list[Change] = [(REPLACE, path, disk.read_bytes(path)) for path in paths]
 
     def as_it_was() -> MemoryDisk:
         made = MemoryDisk()
-        made.mkdirs(log.folder)
+        made.mkdirs(log.directory)
         return replay(before, 1 << 40, made)
 
     journal: list[Change] = []
@@ -259,7 +259,7 @@ def test_indexes_are_made_anew(ground: tuple[Disk, str], clean: bool, suffix: st
     disk, root = ground
     log = filled(ground)
     log.close()
-    paths = [f"{log.folder}/{name}" for name in disk.listdir(log.folder) if name.endswith(suffix)]
+    paths = [f"{log.directory}/{name}" for name in disk.listdir(log.directory) if name.endswith(suffix)]
     healthy = {path: disk.read_bytes(path) for path in paths}
     for path in paths:
         entry = 8 if suffix == ".index" else 12
@@ -304,7 +304,7 @@ def test_interrupted_work_is_finished(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     log = filled(ground)
     log.close()
-    folder = log.folder
+    folder = log.directory
     for name in (
         "00000000000000000000.log.deleted",
         "00000000000000000009.index.cleaned",
@@ -333,7 +333,7 @@ def test_interrupted_work_is_finished(ground: tuple[Disk, str]) -> None:
 def test_files_of_others_do_not_stop_what_is_finished(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     log = filled(ground)
-    folder = log.folder
+    folder = log.directory
     killed(log)
     for name in ("notes.log.swap", "1.log.swap", "mine.swap"):
         disk.write_atomic(f"{folder}/{name}", b"x")
@@ -384,7 +384,7 @@ def test_a_log_that_ends_before_its_start_is_begun_anew(ground: tuple[Disk, str]
     assert {path: disk.read_bytes(path + ".damaged") for path in held} == held
     append(again, producing(500))
     again.close()
-    names = {name for name in disk.listdir(again.folder) if not name.endswith(".damaged")}
+    names = {name for name in disk.listdir(again.directory) if not name.endswith(".damaged")}
     assert {name.partition(".")[0] for name in names if name[0] == "0"} == {f"{200:020d}", f"{203:020d}"}
 
 
@@ -412,7 +412,7 @@ def test_a_damaged_epoch_file(ground: tuple[Disk, str], content: bytes) -> None:
     disk, root = ground
     log = filled(ground)
     log.close()
-    disk.write_atomic(f"{log.folder}/leader-epoch-checkpoint", content)
+    disk.write_atomic(f"{log.directory}/leader-epoch-checkpoint", content)
     again = open_log(disk, root, log.config, clean=bool(content), recovery_point=90 if content else 0)
     assert again.epochs.entries == [(0, 0), (1, 60)]
 
@@ -431,9 +431,9 @@ def test_damaged_snapshots_are_replaced_by_reading_the_log(ground: tuple[Disk, s
     disk, root = ground
     log = filled(ground)
     log.close()
-    for name in disk.listdir(log.folder):
+    for name in disk.listdir(log.directory):
         if name.endswith(".snapshot"):
-            disk.write_atomic(f"{log.folder}/{name}", b"damaged")
+            disk.write_atomic(f"{log.directory}/{name}", b"damaged")
     again = open_log(disk, root, log.config, clean=clean, recovery_point=90)
     check_whole(again, 90)
 
@@ -448,7 +448,7 @@ def test_a_snapshot_beyond_the_end_is_removed(ground: tuple[Disk, str]) -> None:
     again = open_log(disk, root, log.config)
     end = active.base_offset + 3
     assert again.log_end_offset == end
-    assert f"{90:020d}.snapshot" not in disk.listdir(log.folder)
+    assert f"{90:020d}.snapshot" not in disk.listdir(log.directory)
     check_whole(again, end)
 
 
@@ -504,7 +504,7 @@ def test_a_log_that_was_flushed_already_has_its_indexes_when_it_is_closed(batche
     log.assign_leader_epoch(3)
     log.flush()
     log.close()
-    folder = f"{log.folder}/{0:020d}"
+    folder = f"{log.directory}/{0:020d}"
     assert disk.exists(f"{folder}.index")
     assert disk.exists(f"{folder}.timeindex")
     assert bool(disk.file_size(f"{folder}.timeindex")) == bool(batches), "the largest timestamp is in it"
@@ -521,14 +521,14 @@ def test_producers_are_known_behind_a_damaged_batch_that_is_trusted() -> None:
     disk.mkdirs("/data")
     log = filled((disk, "/data"))
     log.close()
-    for name in disk.listdir(log.folder):
+    for name in disk.listdir(log.directory):
         if name.endswith(".snapshot"):
-            disk.remove(f"{log.folder}/{name}")
+            disk.remove(f"{log.directory}/{name}")
     # An older snapshot, which recovery begins with.
     older = filled((MemoryDisk(), "/other"), 1)
     older.producers.end_offset = 3
-    disk.write_atomic(f"{log.folder}/00000000000000000003.snapshot", older.producers.encode())
-    path = f"{log.folder}/00000000000000000000.log"
+    disk.write_atomic(f"{log.directory}/00000000000000000003.snapshot", older.producers.encode())
+    path = f"{log.directory}/00000000000000000000.log"
     data = bytearray(disk.read_bytes(path))
     second = int.from_bytes(data[8:12], "big") + 12
     data[second + 8 : second + 12] = (-12).to_bytes(4, "big", signed=True)

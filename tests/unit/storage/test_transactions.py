@@ -13,7 +13,7 @@ from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record
 from ottla.storage.files import TXN_INDEX_SUFFIX, SegmentFile
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, PartitionLog
-from ottla.storage.transaction_index import ENTRIES_KEPT, AbortedTransaction, TransactionIndex, decode_aborted
+from ottla.storage.transaction_index import MOST_CACHED_ENTRIES, AbortedTransaction, TransactionIndex, decode_aborted
 from ottla.testing.disk_memory import MemoryDisk, MemoryFile
 from ottla.wire.errors import ErrorCode
 from support.storage_logs import FOLDER_NAME, NOW_MS, batch, committed, log_config, new_log, of_records, open_log
@@ -266,7 +266,7 @@ def test_large_indexes_are_not_kept_in_memory(disk: MemoryDisk) -> None:
     index = log.segments[0].txn_index
     assert isinstance(index, TransactionIndex)
     assert index.entries() == []
-    wanted = [AbortedTransaction(1, at, at, at) for at in range(ENTRIES_KEPT + 5)]
+    wanted = [AbortedTransaction(1, at, at, at) for at in range(MOST_CACHED_ENTRIES + 5)]
     for entry in wanted:
         index.append(entry)
     assert list(index.entries()) == wanted
@@ -275,7 +275,7 @@ def test_large_indexes_are_not_kept_in_memory(disk: MemoryDisk) -> None:
 
 
 def test_of_a_large_index_only_what_is_asked_for_is_read(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.storage.transaction_index.ENTRIES_KEPT", 2000)
+    monkeypatch.setattr("ottla.storage.transaction_index.MOST_CACHED_ENTRIES", 2000)
     disk.mkdirs("/x")
     index = new_log(disk, ROOT).segments[0].txn_index
     wanted = [AbortedTransaction(1, at, at + 2, at + 3) for at in range(0, 30_000, 3)]
@@ -296,7 +296,7 @@ def test_of_a_large_index_only_what_is_asked_for_is_read(disk: MemoryDisk, monke
 
 @pytest.mark.parametrize("kept", [0, 100])
 def test_a_cold_index_is_not_waited_for(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    monkeypatch.setattr("ottla.storage.transaction_index.ENTRIES_KEPT", kept)
+    monkeypatch.setattr("ottla.storage.transaction_index.MOST_CACHED_ENTRIES", kept)
     log = new_log(disk, ROOT)
     for number in range(3):
         write(log, 1, 3 * number)

@@ -173,7 +173,7 @@ def repair(
 def _repair(path: str, wish: VerifyWish, yes: bool, interval: int) -> int:
     from ottla.cli.log.output import finding_lines, remedy_line
     from ottla.env.disk import RealDisk
-    from ottla.inspection.repair import FolderInUse, carry_out, make_plan
+    from ottla.inspection.repair import LogDirectoryInUse, carry_out, make_plan
 
     plan = make_plan(RealDisk(), path, wish)
     for finding in plan.to_repair:
@@ -192,7 +192,7 @@ def _repair(path: str, wish: VerifyWish, yes: bool, interval: int) -> int:
         return EXIT_REFUSED
     try:
         left = carry_out(RealDisk(), path, wish, interval)
-    except FolderInUse as problem:
+    except LogDirectoryInUse as problem:
         raise CommandError(str(problem)) from problem
     for finding in left.findings:
         sys.stdout.write("left: " + finding_lines(finding))
@@ -211,6 +211,6 @@ def _key(text: str) -> bytes:
 
 def _end(work: Callable[[], int]) -> NoReturn:
     from ottla.env.disk import DiskError
-    from ottla.inspection.folders import NothingThere
+    from ottla.inspection.directories import NothingThere
 
     COMMAND.run(work, (DiskError, NothingThere))

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     for _ in range(20):
         append(log, batch(3, size=50))
     log.close()
-    return Path(log.folder)
+    return Path(log.directory)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:

@@ -9,9 +9,9 @@ from ottla.env.disk import Disk, DiskError
 from ottla.inspection.kinds import FileKind, FileName, read_name
 from ottla.storage.checkpoints import META_FILE, RECOVERY_POINT_FILE, TopicPartitionKey
 from ottla.storage.files import offset_file_name
-from ottla.storage.folder import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_partition_folder
+from ottla.storage.log_directory import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_partition_directory
 
-_PASSING_FOLDERS: Final = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
+_PASSING_DIRECTORIES: Final = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 
 
 class NothingThere(ValueError):
@@ -19,7 +19,7 @@ class NothingThere(ValueError):
 
 
 @dataclass(slots=True)
-class PartitionFolder:
+class PartitionDirectory:
     """A partition directory. `names` are all of its files; `segments` the base offsets of its log files."""
 
     path: str
@@ -55,11 +55,11 @@ class PartitionFolder:
 
 
 @dataclass(slots=True)
-class LogDirectory:
+class LogDirectoryListing:
     """A log directory (`log.dirs`): its partitions, the names of its own files and of directories moved or deleted."""
 
     path: str
-    partitions: list[PartitionFolder] = field(default_factory=list)
+    partitions: list[PartitionDirectory] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     passing: list[str] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ def base_name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def folder_of(path: str) -> str:
+def directory_of(path: str) -> str:
     """The directory of a file."""
     before, slash, _ = path.rstrip("/").rpartition("/")
     return (before or "/") if slash else "."
@@ -77,14 +77,14 @@ def folder_of(path: str) -> str:
 
 def topic_of(path: str) -> str | None:
     """The topic of a file in a partition directory, None in any other directory."""
-    key = parse_partition_folder(base_name(folder_of(path)))
+    key = parse_partition_directory(base_name(directory_of(path)))
     return None if key is None else key[0]
 
 
-def look(disk: Disk, path: str) -> LogDirectory | PartitionFolder:
+def look(disk: Disk, path: str) -> LogDirectoryListing | PartitionDirectory:
     """Identify a directory. Raises DiskError, NothingThere."""
     names = disk.listdir(path)
-    key = parse_partition_folder(base_name(path))
+    key = parse_partition_directory(base_name(path))
     kinds = {name: read_name(name) for name in names}
     holds_segments = any(
         each.kind in (FileKind.LOG, FileKind.OFFSET_INDEX) and each.offset is not None for each in kinds.values()
@@ -92,18 +92,18 @@ def look(disk: Disk, path: str) -> LogDirectory | PartitionFolder:
     if holds_segments or (key is not None and not {META_FILE, RECOVERY_POINT_FILE} & kinds.keys()):
         topic, partition = key or (base_name(path), -1)
         return _partition(disk, path, topic, partition, names)
-    directory = LogDirectory(path)
+    directory = LogDirectoryListing(path)
     for name in names:
         below = f"{path}/{name}"
         if not disk.is_dir(below):
             directory.names.append(name)
-        elif (found := parse_partition_folder(name)) is not None:
+        elif (found := parse_partition_directory(name)) is not None:
             directory.partitions.append(_partition(disk, below, *found, _listed(disk, below)))
-        elif name.endswith(_PASSING_FOLDERS):
+        elif name.endswith(_PASSING_DIRECTORIES):
             directory.passing.append(name)
     known = any(kinds[name].kind is not FileKind.UNKNOWN for name in directory.names)
     if not directory.partitions and not known and not directory.passing:
-        raise NothingThere(f"{path}: no log folder: neither partitions (TOPIC-NUMBER) nor files of a log are in it")
+        raise NothingThere(f"{path}: no log directory: neither partitions (TOPIC-NUMBER) nor files of a log are in it")
     directory.partitions.sort(key=lambda each: each.key)
     return directory
 
@@ -117,7 +117,7 @@ def _listed(disk: Disk, path: str) -> list[str]:
         raise
 
 
-def _partition(disk: Disk, path: str, topic: str, partition: int, names: list[str]) -> PartitionFolder:
-    folder = PartitionFolder(path, topic, partition, {name: read_name(name) for name in names})
-    folder.segments = folder.of_kind(FileKind.LOG)
-    return folder
+def _partition(disk: Disk, path: str, topic: str, partition: int, names: list[str]) -> PartitionDirectory:
+    partition_dir = PartitionDirectory(path, topic, partition, {name: read_name(name) for name in names})
+    partition_dir.segments = partition_dir.of_kind(FileKind.LOG)
+    return partition_dir

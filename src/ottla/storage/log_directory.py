@@ -39,7 +39,7 @@ _CHECKPOINTS: Final = (META_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATE
 LONGEST_NAME: Final = 255
 
 
-def parse_partition_folder(name: str) -> TopicPartitionKey | None:
+def parse_partition_directory(name: str) -> TopicPartitionKey | None:
     """Topic and partition of a directory `<topic>-<partition>`; None for any other name."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not (number.isascii() and number.isdigit()):
@@ -47,7 +47,7 @@ def parse_partition_folder(name: str) -> TopicPartitionKey | None:
     return topic, int(number)
 
 
-def renamed_folder_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+def renamed_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
     """The name of a partition directory that is out of service, to be removed or kept; long topic names are cut."""
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: LONGEST_NAME - len(tail)] + tail
@@ -72,7 +72,7 @@ class Checkpoint(NamedTuple):
     number: int
 
 
-class LogFolder:
+class LogDirectory:
     """A log directory. Its checkpoints are read once and written whole."""
 
     __slots__ = (
@@ -134,7 +134,7 @@ class LogFolder:
         if self._lock is None:
             return StorageRefusal(
                 f"Failed to acquire lock on file {LOCK_FILE} in {self.path}. A Kafka or ottla broker in another "
-                f"process or thread is using this directory. Stop that broker, or give this one a folder of its own "
+                f"process or thread is using this directory. Stop that broker, or give this one a directory of its own "
                 f"(log.dirs)"
             )
         return None
@@ -171,7 +171,7 @@ class LogFolder:
         except DiskError as error:
             self.failure = str(error)
         except CheckpointError as error:
-            return StorageRefusal(f"{error}. Mend or remove the file, or choose another folder (log.dirs)")
+            return StorageRefusal(f"{error}. Repair or remove the file, or choose another directory (log.dirs)")
         return None
 
     def probe(self) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.env.disk import Disk, DiskError
 from ottla.storage.checkpoints import MetaProperties
-from ottla.storage.folder import DELETE_SUFFIX, LogFolder, parse_partition_folder, renamed_folder_name
+from ottla.storage.log_directory import DELETE_SUFFIX, LogDirectory, parse_partition_directory, renamed_directory_name
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 
@@ -24,19 +24,19 @@ from ottla.testing.disk_memory import MemoryDisk
     ],
 )
 def test_names_of_partitions(name: str, expected: object) -> None:
-    assert parse_partition_folder(name) == expected
+    assert parse_partition_directory(name) == expected
 
 
 def test_names_of_deleted_partitions() -> None:
-    assert renamed_folder_name("orders", 3, "0" * 32, DELETE_SUFFIX) == f"orders-3.{'0' * 32}-delete"
-    long = renamed_folder_name("x" * 249, 3, "0" * 32, DELETE_SUFFIX)
+    assert renamed_directory_name("orders", 3, "0" * 32, DELETE_SUFFIX) == f"orders-3.{'0' * 32}-delete"
+    long = renamed_directory_name("x" * 249, 3, "0" * 32, DELETE_SUFFIX)
     assert len(long) == 255
-    assert parse_partition_folder(long) is None
+    assert parse_partition_directory(long) is None
 
 
 def test_a_folder_in_use_is_refused_with_its_name_and_the_cure(ground: tuple[Disk, str]) -> None:
     disk, root = ground
-    first, second = LogFolder(disk, f"{root}/logs"), LogFolder(disk, f"{root}/logs")
+    first, second = LogDirectory(disk, f"{root}/logs"), LogDirectory(disk, f"{root}/logs")
     assert first.lock() is None
     assert first.lock() is None
     refusal = second.lock()
@@ -51,7 +51,7 @@ def test_a_folder_in_use_is_refused_with_its_name_and_the_cure(ground: tuple[Dis
 def test_a_folder_that_cannot_be_made_is_out_of_service() -> None:
     disk = FaultyDisk(MemoryDisk())
     disk.fail("open")
-    folder = LogFolder(disk, "/logs")
+    folder = LogDirectory(disk, "/logs")
     assert folder.lock() is None
     assert folder.failure is not None
     assert "cannot open /logs" in folder.failure
@@ -62,7 +62,7 @@ def test_a_folder_that_cannot_be_made_is_out_of_service() -> None:
 @pytest.mark.parametrize("plan", ["replace", "read", "remove"])
 def test_a_probe_tells_whether_a_folder_works(plan: str) -> None:
     disk = FaultyDisk(MemoryDisk())
-    folder = LogFolder(disk, "/logs")
+    folder = LogDirectory(disk, "/logs")
     assert folder.lock() is None
     folder.probe()
     assert disk.listdir("/logs") == []
@@ -73,20 +73,20 @@ def test_a_probe_tells_whether_a_folder_works(plan: str) -> None:
 
 def test_a_clean_stop_is_told_once(ground: tuple[Disk, str]) -> None:
     disk, root = ground
-    folder = LogFolder(disk, root)
+    folder = LogDirectory(disk, root)
     assert folder.open() is None
     assert not folder.clean
     folder.mark_clean()
     folder.write_meta(MetaProperties("c", 4))
     disk.write_atomic(f"{root}/recovery-point-offset-checkpoint.12.tmp", b"left over")
     disk.write_atomic(f"{root}/foreign.tmp", b"not ours")
-    again = LogFolder(disk, root)
+    again = LogDirectory(disk, root)
     assert again.open() is None
     assert again.clean
     assert again.meta == MetaProperties("c", 4)
     assert "recovery-point-offset-checkpoint.12.tmp" not in disk.listdir(root)
     assert "foreign.tmp" in disk.listdir(root)
-    third = LogFolder(disk, root)
+    third = LogDirectory(disk, root)
     third.open()
     assert not third.clean
 
@@ -94,7 +94,7 @@ def test_a_clean_stop_is_told_once(ground: tuple[Disk, str]) -> None:
 def test_a_kraft_folder_is_refused(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     disk.write_atomic(f"{root}/meta.properties", b"version=1\ncluster.id=x\nnode.id=1\n")
-    refusal = LogFolder(disk, root).open()
+    refusal = LogDirectory(disk, root).open()
     assert refusal is not None
     assert f"{root}/meta.properties" in refusal.message
     assert "KRaft" in refusal.message
@@ -102,7 +102,7 @@ def test_a_kraft_folder_is_refused(ground: tuple[Disk, str]) -> None:
 
 def test_checkpoints_are_written_when_they_change(ground: tuple[Disk, str]) -> None:
     disk, root = ground
-    folder = LogFolder(disk, root)
+    folder = LogDirectory(disk, root)
     data = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5})
     assert data is not None
     folder.write_checkpoint(data)
@@ -126,7 +126,7 @@ def test_checkpoints_are_written_when_they_change(ground: tuple[Disk, str]) -> N
 def test_a_checkpoint_that_could_not_be_written_is_asked_for_again() -> None:
     disk = FaultyDisk(MemoryDisk())
     disk.mkdirs("/logs")
-    folder = LogFolder(disk, "/logs")
+    folder = LogDirectory(disk, "/logs")
     asked = folder.changed_checkpoint("recovery-point-offset-checkpoint", {("a", 1): 5})
     assert asked is not None
     disk.fail("replace", "*checkpoint")
