@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from ottla.cluster.ids import format_uuid, parse_uuid
 from ottla.env.disk import DiskError
-from ottla.env.executor import NoThread
+from ottla.env.executor import NoThread, one_at_a_time
 
 if TYPE_CHECKING:
     from ottla.env.disk import Disk
@@ -111,6 +110,10 @@ class TopicSettingsKeeper:
         self._logs = logs
         self._note = note
         self._due: dict[str, tuple[int, TopicSettings]] = {}
+        #: Files passed to a disk thread that it has not taken yet.
+        self._passed: list[tuple[str, bytes]] = []
+        #: Held while files are taken from `_passed` and written: what is older cannot replace what is newer.
+        self._lock = one_at_a_time()
         self._is_writing = False
 
     def keep(self, topic: str, partition: int, settings: TopicSettings) -> None:
@@ -132,16 +135,17 @@ class TopicSettingsKeeper:
         return None
 
     def close(self) -> None:
-        """Write what is due, synchronously."""
+        """Write what is due, synchronously; waits for a disk thread that is writing."""
         self._is_writing = True
         while self._due:
-            for problem in _write_all(self._disk, self._next_files()):
-                self._note(problem)
+            self._passed += self._next_files()
+        for problem in self._write_passed():
+            self._note(problem)
 
     def _write_next(self) -> None:
         if self._is_writing or not self._due:
             return
-        files = self._next_files()
+        self._passed += self._next_files()
         self._is_writing = True
 
         def written(problems: list[str] | None, error: BaseException | None) -> None:
@@ -151,7 +155,12 @@ class TopicSettingsKeeper:
             if not isinstance(error, NoThread):
                 self._write_next()
 
-        self._executor.call(partial(_write_all, self._disk, files), written)
+        self._executor.call(self._write_passed, written)
+
+    def _write_passed(self) -> list[str]:
+        with self._lock:
+            files, self._passed = self._passed, []
+            return _write_all(self._disk, files)
 
     def _next_files(self) -> list[tuple[str, bytes]]:
         files = []

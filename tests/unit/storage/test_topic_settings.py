@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
+from ottla.env.executor import InlineExecutor
+from ottla.storage.log import PartitionLog
 from ottla.storage.topic_settings import (
     TOPIC_SETTINGS_FILE,
     AdoptionMark,
     TopicSettings,
+    TopicSettingsKeeper,
     decode_topic_settings,
     encode_topic_settings,
     read_topic_settings,
@@ -57,3 +63,64 @@ def test_the_mark_of_an_adoption_is_for_one_cluster() -> None:
     assert (mark.is_set("a"), mark.is_set("b")) == (True, False)
     mark.clear()
     assert not mark.is_set("a")
+
+
+class HeldJobs(InlineExecutor):
+    """Keeps jobs until the test runs them."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], object]] = []
+
+    def call(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.jobs.append(lambda: done(work(), None))
+
+
+class OldIsSlow(MemoryDisk):
+    """Whoever writes settings without any of their own waits until others were written, or it takes too long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.others_written = threading.Event(), threading.Event()
+
+    def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
+        if b'"config":{}' in data:
+            self.begun.set()
+            self.others_written.wait(0.2)
+        super().write_atomic(path, data, sync)
+        if b'"config":{}' not in data:
+            self.others_written.set()
+
+
+def keeper(disk: MemoryDisk, jobs: HeldJobs, *topics: str) -> TopicSettingsKeeper:
+    class Log:
+        def __init__(self, folder: str) -> None:
+            self.folder = folder
+            disk.mkdirs(folder)
+
+    logs = {(topic, 0): cast(PartitionLog, Log(f"/{topic}-0")) for topic in topics}
+    return TopicSettingsKeeper(disk, jobs, logs, pytest.fail)
+
+
+def test_what_a_disk_thread_has_not_begun_is_written_at_close() -> None:
+    disk, jobs = MemoryDisk(), HeldJobs()
+    kept = keeper(disk, jobs, "t", "u")
+    kept.keep("t", 0, TopicSettings(SETTINGS.topic_id, {}))
+    kept.keep("t", 0, SETTINGS)
+    kept.keep("u", 0, SETTINGS)
+    kept.close()
+    assert [read_topic_settings(disk, folder) for folder in ("/t-0", "/u-0")] == [SETTINGS, SETTINGS]
+    jobs.jobs.pop()()
+    assert read_topic_settings(disk, "/t-0") == SETTINGS, "a thread that comes late writes nothing older"
+
+
+def test_close_waits_for_a_disk_thread_that_writes() -> None:
+    disk, jobs = OldIsSlow(), HeldJobs()
+    kept = keeper(disk, jobs, "t")
+    kept.keep("t", 0, TopicSettings(SETTINGS.topic_id, {}))
+    writer = threading.Thread(target=jobs.jobs.pop())
+    writer.start()
+    assert disk.begun.wait(20)
+    kept.keep("t", 0, SETTINGS)
+    kept.close()
+    writer.join(20)
+    assert read_topic_settings(disk, "/t-0") == SETTINGS
