@@ -169,6 +169,18 @@ def test_tests_do_not_sleep_for_luck() -> None:
     assert sleeping == []
 
 
+def test_tests_leave_the_alarm_to_the_limit_of_their_time() -> None:
+    """A test that sets the timer of SIGALRM has no limit any more: where it hangs, the whole run does."""
+    setting = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in modules("tests")
+        if path.name.startswith(("test_", "conftest"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("signal.SIGALRM", "signal.setitimer")
+    ]
+    assert setting == []
+
+
 def committed_files() -> list[Path]:
     """Files under version control; without git (an unpacked archive), all files outside of hidden folders."""
     if shutil.which("git"):

@@ -19,6 +19,8 @@ from support.processes import ServerDied, ServerProcess
 START_TIMEOUT_S = 50.0
 STOP_TIMEOUT_S = 30.0
 WORD_TIMEOUT_S = 2.0
+#: Of ZooKeeper: a session may last 2 to 20 ticks.
+TICK_TIME_MS = 500
 #: A port found free may be taken by another process before ZooKeeper binds it.
 PORT_ATTEMPTS = 3
 
@@ -51,11 +53,13 @@ class ApacheZooKeeper:
         folder: Path,
         *,
         heap: str = "256m",
+        tick_time_ms: int = TICK_TIME_MS,
         overrides: Mapping[str, str] | None = None,
         jvm_options: tuple[str, ...] = QUICK_START,
     ) -> None:
         self.folder = folder
         self.heap = heap
+        self.tick_time_ms = tick_time_ms
         self.overrides = dict(overrides or {})
         self.jvm_options = jvm_options
         self.port = 0
@@ -89,7 +93,7 @@ class ApacheZooKeeper:
             "clientPortAddress": LOOPBACK,
             "admin.enableServer": "false",
             "maxClientCnxns": "0",
-            "tickTime": "500",
+            "tickTime": str(self.tick_time_ms),
             "4lw.commands.whitelist": "*",
             **self.overrides,
         }

@@ -10,8 +10,8 @@ from pathlib import Path
 from support.ports import LOOPBACK
 from support.processes import TERMINATE_TIMEOUT_S, ServerProcess
 
-START_TIMEOUT_S = 20.0
-#: As `support.apache.ApacheZooKeeper` has it: sessions of a second are possible.
+START_TIMEOUT_S = 50.0
+#: As `support.apache.ApacheZooKeeper` has it: sessions of 1 to 10 seconds are possible.
 TICK_TIME_MS = 500
 
 _LISTENING = re.compile(r"listening on [^\s:,]+:(\d+)")
@@ -20,8 +20,9 @@ _LISTENING = re.compile(r"listening on [^\s:,]+:(\d+)")
 class OttlaZooKeeper:
     """`python -m ottla zookeeper` on a free port with its data in `folder/data`; a second start keeps both."""
 
-    def __init__(self, folder: Path, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *, tick_time_ms: int = TICK_TIME_MS, env: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.tick_time_ms = tick_time_ms
         self.env = dict(env or {})
         self.data = folder / "data"
         self.port = 0
@@ -41,7 +42,7 @@ class OttlaZooKeeper:
     def start(self) -> OttlaZooKeeper:
         """Start it and wait for its ready line."""
         command = [sys.executable, "-u", "-m", "ottla", "zookeeper", "--host", LOOPBACK, "--port", str(self.port)]
-        command += ["--data", str(self.data), "--tick-time-ms", str(TICK_TIME_MS)]
+        command += ["--data", str(self.data), "--tick-time-ms", str(self.tick_time_ms)]
         self._server = server = ServerProcess("ottla-zookeeper", command, self.folder, self.env)
         self.port = server.wait_until_ready(self._port_when_ready, START_TIMEOUT_S)
         return self

@@ -14,9 +14,15 @@ from support.ottla_zookeeper import OttlaZooKeeper
 Server = OttlaZooKeeper | ApacheZooKeeper
 Connect = Callable[..., KazooClient]
 
-CONNECT_TIMEOUT_S = 15.0
-SESSION_TIMEOUT_S = 4.0
-PATIENCE_S = 20.0
+CONNECT_TIMEOUT_S = 30.0
+#: The longest that the servers agree to.
+SESSION_TIMEOUT_S = 10.0
+PATIENCE_S = 40.0
+#: Of servers that are killed: sessions of 4 to 40 seconds, so that they live until a JVM is back on a busy machine.
+LONG_TICK_MS = 2000
+LONG_SESSION_S = 40.0
+#: kazoo doubles its pauses up to a minute, in which a session expires that could be taken up.
+SOON_AGAIN = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5}
 
 _numbers = itertools.count()
 
@@ -41,7 +47,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 @pytest.fixture
 def own_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of the test's own, to be killed; parametrize it indirectly with OttlaZooKeeper or ApacheZooKeeper."""
-    found: Server = request.param(tmp_path_factory.mktemp("own-zookeeper"))
+    found: Server = request.param(tmp_path_factory.mktemp("own-zookeeper"), tick_time_ms=LONG_TICK_MS)
     try:
         yield found.start()
     finally:
@@ -60,7 +66,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         maker.ensure_path(chroot)
         maker.stop()
         maker.close()
-        client = KazooClient(hosts=hosts + chroot, timeout=timeout_s, **options)
+        client = KazooClient(hosts=hosts + chroot, timeout=timeout_s, connection_retry=SOON_AGAIN, **options)
         clients.append(client)
         client.start(CONNECT_TIMEOUT_S)
         return client

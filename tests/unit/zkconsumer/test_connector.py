@@ -387,17 +387,21 @@ def test_shutdown_in_a_handler_of_signals_of_the_thread_that_reads(group):
         nonlocal longest_s
         longest_s = max(longest_s, seconds_to_shut_down(connector))
 
-    before = signal.signal(signal.SIGALRM, on_signal)
+    # Not SIGALRM: its timer is the one that ends a test that hangs.
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    reader = threading.get_ident()
     try:
         for _ in range(10):
             connector = group.connect(auto_commit_enable=False)
             (stream,) = connector.create_message_streams({"t": 1})["t"]
             next(iter(stream))
-            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.02))
+            timer = threading.Timer(chance.uniform(0.0001, 0.02), signal.pthread_kill, (reader, signal.SIGUSR1))
+            timer.start()
             for _ in stream:
                 pass
+            timer.join()
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGUSR1, before)
     assert 0 < longest_s < 5
 
 
