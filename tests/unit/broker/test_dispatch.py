@@ -206,6 +206,23 @@ def test_handlers_work_on_what_is_permitted(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("S3")
+@pytest.mark.parametrize("replica_id", [-1, 5])
+def test_list_offsets_needs_describe_of_brokers_too(tmp_path: Path, replica_id: int) -> None:
+    """As `KafkaApis.handleListOffsetRequest`, which asks nobody for CLUSTER_ACTION."""
+
+    async def scenario(ask: Ask) -> None:
+        recorder = Recorder(lambda access: access.operation is Operation.DESCRIBE)
+        ask.broker.dispatcher.authorizer = recorder
+        request = list_offsets(1)
+        request.replica_id = replica_id
+        (topic,) = (await ask(2, 6, request)).topics
+        assert topic.partitions[0].error_code == 0
+        assert recorder.declared == {Access(Operation.DESCRIBE, ResourceType.TOPIC, "t")}
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.spec("S3")
 def test_handlers_ask_for_nothing_that_they_do_not_declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: set[Access] = set()
     permits = RequestContext.permits

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType, on_topics
+from ottla.broker.authorization import CONSUMER_REPLICA_ID, Operation, ResourceType, on_topics
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.env.disk import DiskError
 from ottla.env.warmth import Range, without_waiting
@@ -42,6 +42,8 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
+#: Kafka's replica id of tools that may ask any replica.
+DEBUGGING_REPLICA_ID = -2
 EPOCHS_SINCE = 4
 #: Partitions processed between two slices; a look-up by timestamp reads indexes.
 PARTITIONS_PER_STEP = 8
@@ -52,11 +54,8 @@ _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TI
 
 
 def accesses(context: RequestContext, request: ListOffsetsRequest) -> Iterable[Access]:
-    """CLUSTER_ACTION for a broker, DESCRIBE of each topic for a client."""
-    if request.replica_id > CONSUMER_REPLICA_ID:
-        yield CLUSTER_ACTION
-    else:
-        yield from on_topics(Operation.DESCRIBE, (topic.name for topic in request.topics))
+    """DESCRIBE of each topic, for brokers as for clients (`KafkaApis.handleListOffsetRequest`)."""
+    return on_topics(Operation.DESCRIBE, (topic.name for topic in request.topics))
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
@@ -85,8 +84,7 @@ async def _answer_all(context: RequestContext, request: ListOffsetsRequest) -> N
                 lambda asked: (
                     _failed(asked, ErrorCode.INVALID_REQUEST)
                     if (name, asked.partition_index) in repeated
-                    else answers.get((name, asked.partition_index))
-                    or _failed(asked, _missing(context, request, name, asked))
+                    else answers.get((name, asked.partition_index)) or _failed(asked, _missing(context, name, asked))
                 ),
             ),
         )
@@ -126,7 +124,7 @@ def _look_up(
     partitions = context.broker.partitions
     for topic in request.topics:
         yield
-        if not _is_permitted(context, request, topic.name):
+        if not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             continue
         for number, asked in enumerate(topic.partitions):
             if number % PARTITIONS_PER_STEP == 0:
@@ -140,7 +138,7 @@ def _look_up(
                 continue
 
             def answer(key: tuple[str, int] = key, partition: Partition = partition, asked: Any = asked) -> None:
-                answers[key] = _answer(context, partition, asked, request.isolation_level)
+                answers[key] = _answer(context, partition, asked, request)
 
             if rounds_left:
                 cold += without_waiting(answer)
@@ -148,17 +146,9 @@ def _look_up(
                 answer()
 
 
-def _is_permitted(context: RequestContext, request: ListOffsetsRequest, topic: str) -> bool:
-    if request.replica_id > CONSUMER_REPLICA_ID:
-        return context.permits(*CLUSTER_ACTION)
-    return context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-
-
-def _missing(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
-) -> ErrorCode:
+def _missing(context: RequestContext, topic: str, asked: ListOffsetsPartition) -> ErrorCode:
     """The error for a partition that is not here, or may not be described."""
-    if not _is_permitted(context, request, topic):
+    if not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     index = asked.partition_index
     error = context.broker.partitions.missing(topic, index)
@@ -168,22 +158,28 @@ def _missing(
 
 
 def _answer(
-    context: RequestContext, partition: Partition, asked: ListOffsetsPartition, isolation_level: int
+    context: RequestContext, partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> ListOffsetsPartitionResponse:
+    """Answer for a partition of this broker: only brokers and debuggers see records that are not committed yet."""
+    is_client = request.replica_id == CONSUMER_REPLICA_ID
+    is_debugging = request.replica_id == DEBUGGING_REPLICA_ID
     if context.api_version == 0:
-        if partition.leader is None:
+        if partition.leader is None and not is_debugging:
             return _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return _answer_old_style(context, partition, asked)
-    error = partition.check_leads(asked.current_leader_epoch)
+        return _answer_old_style(context, partition, asked, is_client)
+    check = partition.check_epoch if is_debugging else partition.check_leads
+    error = check(asked.current_leader_epoch)
     timestamp = asked.timestamp
     if error is ErrorCode.NONE and timestamp < 0 and context.api_version < _SINCE.get(timestamp, MAX_VERSION + 1):
         error = ErrorCode.UNSUPPORTED_VERSION
-    if error is ErrorCode.NONE and not partition.knows_its_end and timestamp not in (EARLIEST, EARLIEST_LOCAL):
+    is_end_unknown = is_client and not partition.knows_its_end and timestamp not in (EARLIEST, EARLIEST_LOCAL)
+    if error is ErrorCode.NONE and is_end_unknown:
         is_known = context.api_version >= NOT_AVAILABLE_SINCE
         error = ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
     if error is not ErrorCode.NONE:
         return _failed(asked, error)
-    found = _find(partition, timestamp, partition.visible_end(isolation_level))
+    visible_end = partition.visible_end(request.isolation_level) if is_client else partition.log.log_end_offset
+    found = _find(partition, timestamp, visible_end)
     if isinstance(found, ReadRefusal):
         context.broker.partitions.read_refused(partition, found)
         return _failed(asked, found.error)
@@ -214,7 +210,7 @@ def _find(partition: Partition, timestamp: int, visible_end: int) -> OffsetTimes
 
 
 def _answer_old_style(
-    context: RequestContext, partition: Partition, asked: ListOffsetsPartition
+    context: RequestContext, partition: Partition, asked: ListOffsetsPartition, is_client: bool
 ) -> ListOffsetsPartitionResponse:
     """Version 0: the base offsets of segments last modified before a time, newest first, and the log end offset."""
     try:
@@ -223,7 +219,7 @@ def _answer_old_style(
         return _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)
     offsets = offsets[: max(asked.max_num_offsets, 0)]
     visible = partition.log.high_watermark
-    if any(offset > visible for offset in offsets):
+    if is_client and any(offset > visible for offset in offsets):
         offsets = [visible, *(offset for offset in offsets if offset <= visible)]
     return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets)
 

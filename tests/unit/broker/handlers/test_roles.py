@@ -106,10 +106,12 @@ def ask_fetch(broker: Broker, offset: int = 0, version: int = 12, min_bytes: int
     return asked(broker, fetch, 1, version, request)
 
 
-def ask_offset(broker: Broker, timestamp: int, version: int = 7) -> Asked:
-    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
+def ask_offset(broker: Broker, timestamp: int, version: int = 7, replica_id: int = -1) -> Asked:
+    partition = ListOffsetsPartition(
+        partition_index=0, timestamp=timestamp, current_leader_epoch=-1, max_num_offsets=1 if version == 0 else 0
+    )
     topics = [ListOffsetsTopic(name="t", partitions=[partition])]
-    return asked(broker, list_offsets, 2, version, ListOffsetsRequest(replica_id=-1, topics=topics))
+    return asked(broker, list_offsets, 2, version, ListOffsetsRequest(replica_id=replica_id, topics=topics))
 
 
 async def produced(context: Asked) -> ErrorCode:
@@ -256,5 +258,27 @@ def test_the_end_is_not_told_before_the_high_watermark_has_reached_the_leader_ep
             assert await listed(ask_offset(broker, timestamp)) is ErrorCode.OFFSET_NOT_AVAILABLE
         assert await listed(ask_offset(broker, -1, 4)) is ErrorCode.LEADER_NOT_AVAILABLE
         assert await listed(ask_offset(broker, -2)) is ErrorCode.NONE
+
+    with_broker(tmp_path, scenario, min_insync_replicas="2")
+
+
+@pytest.mark.parametrize("replica_id", [OTHER, -2])
+def test_brokers_and_debuggers_see_the_log_end(tmp_path: Path, replica_id: int) -> None:
+    """As Apache Kafka (`isolationLevelOpt` of `handleListOffsetRequestV1AndAbove`): a consumer sees what is committed."""
+
+    async def scenario(broker: Broker) -> None:
+        lead(broker, 1, (OTHER,))
+        await ask_produce(broker, 1).answered()
+        assert (await ask_offset(broker, -1).answered()).topics[0].partitions[0].offset == 0
+        assert (await ask_offset(broker, -1, 0).answered()).topics[0].partitions[0].old_style_offsets == [0]
+        for version, field in ((7, "offset"), (0, "old_style_offsets")):
+            (found,) = (await ask_offset(broker, -1, version, replica_id).answered()).topics[0].partitions
+            assert getattr(found, field) in (1, [1])
+        lead(broker, 2, (OTHER,))
+        assert await listed(ask_offset(broker, -1)) is ErrorCode.OFFSET_NOT_AVAILABLE
+        assert await listed(ask_offset(broker, -1, 7, replica_id)) is ErrorCode.NONE
+        follow(broker, 3)
+        expected = ErrorCode.NONE if replica_id == -2 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await listed(ask_offset(broker, -1, 7, replica_id)) is expected
 
     with_broker(tmp_path, scenario, min_insync_replicas="2")
