@@ -264,7 +264,7 @@ def test_the_end_is_not_told_before_the_high_watermark_has_reached_the_leader_ep
 
 @pytest.mark.parametrize("replica_id", [OTHER, -2])
 def test_brokers_and_debuggers_see_the_log_end(tmp_path: Path, replica_id: int) -> None:
-    """As Apache Kafka (`isolationLevelOpt` of `handleListOffsetRequestV1AndAbove`): a consumer sees what is committed."""
+    """As Apache Kafka (`isolationLevelOpt` of `KafkaApis`): a consumer sees what is committed."""
 
     async def scenario(broker: Broker) -> None:
         lead(broker, 1, (OTHER,))
