@@ -137,9 +137,10 @@ class TopicSettingsKeeper:
     def close(self) -> None:
         """Write what is due, synchronously; waits for a disk thread that is writing."""
         self._is_writing = True
+        files: list[tuple[str, bytes]] = []
         while self._due:
-            self._passed += self._next_files()
-        for problem in self._write_passed():
+            files += self._next_files()
+        for problem in self._write_passed(files):
             self._note(problem)
 
     def _write_next(self) -> None:
@@ -157,9 +158,9 @@ class TopicSettingsKeeper:
 
         self._executor.call(self._write_passed, written)
 
-    def _write_passed(self) -> list[str]:
+    def _write_passed(self, more: Iterable[tuple[str, bytes]] = ()) -> list[str]:
         with self._lock:
-            files, self._passed = self._passed, []
+            files, self._passed = [*self._passed, *more], []
             return _write_all(self._disk, files)
 
     def _next_files(self) -> list[tuple[str, bytes]]:

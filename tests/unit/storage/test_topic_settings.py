@@ -93,9 +93,9 @@ class OldIsSlow(MemoryDisk):
 
 def keeper(disk: MemoryDisk, jobs: HeldJobs, *topics: str) -> TopicSettingsKeeper:
     class Log:
-        def __init__(self, folder: str) -> None:
-            self.folder = folder
-            disk.mkdirs(folder)
+        def __init__(self, directory: str) -> None:
+            self.directory = directory
+            disk.mkdirs(directory)
 
     logs = {(topic, 0): cast(PartitionLog, Log(f"/{topic}-0")) for topic in topics}
     return TopicSettingsKeeper(disk, jobs, logs, pytest.fail)
@@ -108,7 +108,7 @@ def test_what_a_disk_thread_has_not_begun_is_written_at_close() -> None:
     kept.keep("t", 0, SETTINGS)
     kept.keep("u", 0, SETTINGS)
     kept.close()
-    assert [read_topic_settings(disk, folder) for folder in ("/t-0", "/u-0")] == [SETTINGS, SETTINGS]
+    assert [read_topic_settings(disk, directory) for directory in ("/t-0", "/u-0")] == [SETTINGS, SETTINGS]
     jobs.jobs.pop()()
     assert read_topic_settings(disk, "/t-0") == SETTINGS, "a thread that comes late writes nothing older"
 
