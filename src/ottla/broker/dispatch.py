@@ -72,7 +72,6 @@ class Dispatcher:
         self._broker = broker
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
         self._element_limit = broker.config.get_int("ottla.request.max.elements")
-        self._monotonic_ms = broker.clock.monotonic_ms
         #: Counts the bytes of requests kept while they are worked on.
         self.queued = QueuedBytes(broker.config.get_long("queued.max.request.bytes"))
         self._handlers: dict[int, Handler] = {}
@@ -132,10 +131,17 @@ class Dispatcher:
         """Parse and handle one request. Never raises: a bug in a handler is logged and closes the connection."""
         try:
             header, offset = parse_request_header(frame)
-            handler = self._handler_for(header, connection)
-            if handler is None:
-                return
             key, version = header.api_key, header.api_version
+            handler = self._handlers.get(key)
+            if (
+                handler is None
+                or not handler.min_version <= version <= handler.max_version
+                or connection.state is None
+                or connection.principal is None
+            ):
+                handler = self._admit(header, connection)
+                if handler is None:
+                    return
             hot = HOT_DECODERS.get(key)
             request = hot(frame, version, offset) if hot is not None else None
             if request is None and len(frame) > DECODED_AT_ONCE_BYTES:
@@ -152,7 +158,6 @@ class Dispatcher:
             connection.close()
             return
         self.requests[key] += 1
-        connection.last_active_ms = self._monotonic_ms()
         try:
             context = RequestContext(self._broker, connection, header)
             if self._is_gated:
@@ -166,8 +171,8 @@ class Dispatcher:
             log.exception("a request of %s:%d failed", connection.peer_host, connection.peer_port)
             connection.close()
 
-    def _handler_for(self, header: RequestHeader, connection: Connection) -> Handler | None:
-        """The request's handler; None if the request was refused here."""
+    def _admit(self, header: RequestHeader, connection: Connection) -> Handler | None:
+        """The handler of an API's or a connection's first request; None if the request was refused here."""
         key = header.api_key
         handler = self._handlers.get(key)
         if handler is None and key in SERVED:
@@ -199,7 +204,6 @@ class Dispatcher:
     ) -> None:
         """Decode a request that may have very many elements in slices; its frame is kept until the response."""
         self.requests[header.api_key] += 1
-        connection.last_active_ms = self._monotonic_ms()
         connection.keep_frame()
         context = RequestContext(self._broker, connection, header)
         self.run(context, self._decode_and_handle(context, handler, frame, offset))

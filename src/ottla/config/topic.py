@@ -23,7 +23,7 @@ class LogConfig:
     """
 
     __slots__ = (
-        "cleanup_policy", "compression_gzip_level", "compression_lz4_level", "compression_type",
+        "cleanup_policy", "compact", "compression_gzip_level", "compression_lz4_level", "compression_type",
         "compression_zstd_level", "delete_retention_ms", "file_delete_delay_ms", "flush_messages", "flush_ms",
         "index_interval_bytes", "max_compaction_lag_ms", "max_message_bytes", "message_downconversion_enable",
         "message_timestamp_after_max_ms", "message_timestamp_before_max_ms", "message_timestamp_type",
@@ -68,6 +68,8 @@ class LogConfig:
         for name in _ATTRIBUTES:
             value = values[name]
             setattr(self, name.replace(".", "_"), tuple(value) if isinstance(value, list) else value)
+        #: Whether the log is compacted.
+        self.compact: bool = "compact" in self.cleanup_policy
         self._apply_older_timestamp_bound()
         #: Whether batches cannot simply be appended as they come: records are looked at, or compressed anew.
         self.reads_records: bool = (
@@ -85,11 +87,6 @@ class LogConfig:
             self.message_timestamp_before_max_ms = difference
         if self.message_timestamp_after_max_ms == LONGEST:
             self.message_timestamp_after_max_ms = difference
-
-    @property
-    def compact(self) -> bool:
-        """Whether the log is compacted."""
-        return "compact" in self.cleanup_policy
 
     @property
     def delete(self) -> bool:

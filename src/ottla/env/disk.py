@@ -239,9 +239,13 @@ class RealFile:
     def append(self, parts: Sequence[Part]) -> None:
         """See `DiskFile.append`."""
         start = self.size
-        length = sum(map(len, parts))
         try:
-            written = os.pwritev(self._descriptor, parts, start) if len(parts) <= PARTS_PER_WRITE else 0
+            if len(parts) == 1:
+                length = len(parts[0])
+                written = os.pwrite(self._descriptor, parts[0], start)
+            else:
+                length = sum(map(len, parts))
+                written = os.pwritev(self._descriptor, parts, start) if len(parts) <= PARTS_PER_WRITE else 0
             if written != length:
                 self._append_rest(parts, start, written)
         except OSError as error:

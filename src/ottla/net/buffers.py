@@ -90,19 +90,23 @@ class ReceiveBuffer:
         self._end += received
         return received
 
+    def next_frame(self, limit: int) -> memoryview | None:
+        """The next frame (without its size field) if it has arrived whole and has at most `limit` bytes, else None."""
+        begin = self._start + SIZE_FIELD
+        arrived = self._end - begin
+        if arrived < 0:
+            return None
+        (size,) = _SIZE.unpack_from(self._view, self._start)
+        if 0 <= size <= arrived and size <= limit:
+            return self._view[begin : begin + size]
+        return None
+
     def next_frame_size(self) -> int | None:
         """The size field of the next frame, as a signed 32-bit number, not checked; None if it has not arrived."""
         if self._end - self._start < SIZE_FIELD:
             return None
         size: int = _SIZE.unpack_from(self._view, self._start)[0]
         return size
-
-    def frame(self, size: int) -> memoryview | None:
-        """The next frame's `size` bytes (without the size field); None if some have not arrived."""
-        begin = self._start + SIZE_FIELD
-        if self._end - begin < size:
-            return None
-        return self._view[begin : begin + size]
 
     def consume(self, size: int) -> bool:
         """Drop the next frame of `size` bytes with its size field; return whether any bytes are left."""

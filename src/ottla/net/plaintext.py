@@ -170,25 +170,16 @@ class PlaintextConnection:
         requests_left = REQUESTS_PER_TURN
         bytes_left = REQUEST_BYTES_PER_TURN
         while True:
-            size = buffer.next_frame_size()
-            if size is None:
-                buffer.make_room(0)
-                break
-            if size < 0 or size > self.frame_limit:
-                service.refuse_frame(self, size)
-                self.close()
-                return
-            frame = buffer.frame(size)
+            frame = buffer.next_frame(self.frame_limit)
             if frame is None:
-                if service.queued.is_full:
-                    self._wait_for_room()
+                if not self._await_frame():
                     return
-                buffer.make_room(size)
                 break
             if requests_left <= 0 or bytes_left <= 0:
                 self._schedule()
                 self._limit_waiting()
                 return
+            size = len(frame)
             requests_left -= 1
             sent_before = self.bytes_out
             self._in_work = self._in_turn = True
@@ -217,6 +208,21 @@ class PlaintextConnection:
         if not self._reading:
             self._reading = True
             self._loop.add_reader(self._socket.fd, self._on_readable)
+
+    def _await_frame(self) -> bool:
+        """Make room for the rest of the next frame; False if it is refused, or has to wait until less is queued."""
+        size = self._buffer.next_frame_size()
+        if size is None:
+            size = 0
+        elif size < 0 or size > self.frame_limit:
+            self._service.refuse_frame(self, size)
+            self.close()
+            return False
+        elif self._service.queued.is_full:
+            self._wait_for_room()
+            return False
+        self._buffer.make_room(size)
+        return True
 
     def _wait_for_room(self) -> None:
         """Stop reading this request until the broker keeps fewer bytes of requests."""

@@ -195,8 +195,9 @@ def split_batches(
 
 def check_crc(buf: bytes | bytearray | memoryview, header: BatchHeader) -> bool:
     """Whether the checksum in the header is that of the batch's bytes."""
-    covered = memoryview(buf)[header.position + ATTRIBUTES_AT : header.position + header.length]
-    return crc32c(covered) == header.crc
+    view = buf if type(buf) is memoryview else memoryview(buf)
+    position = header.position
+    return crc32c(view[position + ATTRIBUTES_AT : position + header.length]) == header.crc
 
 
 def patch_batch(buf: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

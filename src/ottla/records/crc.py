@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from fastcrc.crc32 import iscsi
 
-
-def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """The checksum of `data` as an unsigned 32-bit number; a memoryview is read in place, without a copy."""
-    return iscsi(data)
+#: The checksum of data as an unsigned 32-bit number; a memoryview is read in place, without a copy.
+crc32c: Final[Callable[[bytes | bytearray | memoryview], int]] = iscsi
 
 
 def crc32c_on(before: int, data: bytes | bytearray | memoryview) -> int:

@@ -213,7 +213,8 @@ class PartitionLog:
             if append_time or header.attributes & 0x08:
                 stamp(buf, header, append_time, now_ms)
             offset += header.last_offset_delta + 1
-        length = headers[-1].end_position
+        last = headers[-1]
+        length = last.position + last.length
         refusal = self._write(buf if length == len(buf) else buf[:length], headers, offset, leader_epoch, now_ms)
         if refusal is not None:
             return refusal
@@ -232,13 +233,14 @@ class PartitionLog:
                 f"Produce requests must have {many} one record batch per partition",
                 bad_request=True,
             )
+        length = 0
         for header in headers:
             refusal = check_batch(buf, header, name, config.max_message_bytes, origin)
             if refusal is None and origin == CLIENT and not records_checked:
                 refusal = check_contents(buf, header, config, now_ms, name)
             if refusal is not None:
                 return refusal
-        length = headers[-1].end_position
+            length += header.length
         if length > config.segment_bytes:
             return AppendRefusal(
                 ErrorCode.RECORD_LIST_TOO_LARGE,

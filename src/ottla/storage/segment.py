@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from ottla.env.disk import DiskError, DiskFile, Part
@@ -105,7 +106,9 @@ class Segment:
     ) -> None:
         """Write batches that have their offsets, `length` bytes in all. Raises DiskError, with nothing written."""
         position = self.size
-        largest = self.largest_timestamp_so_far()
+        largest = self.max_timestamp
+        if largest is None:
+            largest = self.largest_timestamp_so_far()
         self.log.get().append(parts)
         self.size = position + length
         if position == 0:
@@ -144,7 +147,9 @@ class Segment:
             return
         positions[offset] = position
         if len(positions) > REMEMBERED_POSITIONS:
-            del positions[next(iter(positions))]
+            # Many at a time: the first key of a dict is found more slowly after each deletion.
+            for oldest in tuple(islice(positions, REMEMBERED_POSITIONS // 2)):
+                del positions[oldest]
 
     # -- timestamps
 

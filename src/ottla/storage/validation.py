@@ -92,11 +92,9 @@ def check_batch(
             ErrorCode.CORRUPT_MESSAGE,
             f"Record is corrupt (stored crc = {header.crc}) in topic partition {partition}.",
         )
-    return _check_client_batch(header, partition) if origin == CLIENT else None
-
-
-def _check_client_batch(header: BatchHeader, partition: str) -> AppendRefusal | None:
-    """Check what clients in particular may not send."""
+    if origin != CLIENT:
+        return None
+    # What clients in particular may not send.
     delta = header.last_offset_delta
     if (
         0 <= delta < MAX_INT32
@@ -148,6 +146,8 @@ def check_contents(
         seen = found
         if config.message_timestamp_type != LOG_APPEND_TIME and seen.highest_timestamp != header.max_timestamp:
             _correct_newest(buf, header, seen.highest_timestamp)
+    if not config.reads_records:
+        return None
     stamped = bool(header.attributes & LOG_APPEND_TIME_FLAG)
     too_new = False
     if config.message_timestamp_type == LOG_APPEND_TIME:
@@ -173,7 +173,8 @@ def check_contents(
 
 
 def _walk(buf: memoryview, header: BatchHeader) -> RecordsSummary | RecordFault:
-    records = buf[header.position + BATCH_OVERHEAD : header.end_position]
+    position = header.position
+    records = buf[position + BATCH_OVERHEAD : position + header.length]
     return walk.check_records(records, header.records_count, header.base_timestamp)
 
 

@@ -88,7 +88,10 @@ def parse_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]
     elif length < -1:
         raise WireError(f"the client id has the negative length {length}")
     if api_version >= api.flexible_since:
-        position = skip_tagged_fields(frame, position)
+        if position < len(frame) and not frame[position]:  # no fields, as ever
+            position += 1
+        else:
+            position = skip_tagged_fields(frame, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 

@@ -97,7 +97,7 @@ def read_usual_produce(frame: memoryview, version: int, offset: int) -> ProduceR
                 length, begin = read_varint(frame, begin - 1)
             end = begin + length - 1
             usual = no_id == 0 and topics == partitions == 2 and 0 < name_length < 128 and length > 0
-            usual = usual and end + 3 == len(frame) and frame[end:] == _NO_TAGS_THRICE
+            usual = usual and end + 3 == len(frame) and not (frame[end] or frame[end + 1] or frame[end + 2])
         elif version >= PRODUCE_TRANSACTIONS_SINCE:
             no_id, acks, timeout_ms, topics, name_length = _PRODUCE_HEAD(frame, offset)
             start = offset + 14
@@ -176,15 +176,21 @@ def encode_produced(
 ) -> bytes:
     """The body of a produce response of version 5 or later for one partition without a message."""
     name = topic.encode()
-    fixed = (index, error_code, base_offset, log_append_time_ms, log_start_offset)
     if version < PRODUCE_FLEXIBLE_SINCE:
+        fixed = (index, error_code, base_offset, log_append_time_ms, log_start_offset)
         head = _PRODUCED_HEAD(1, len(name)) + name
         if version < PRODUCE_RECORD_ERRORS_SINCE:
             return head + _PRODUCED(1, *fixed, throttle_time_ms)
         return head + _PRODUCED_NO_ERRORS(1, *fixed, 0, -1, throttle_time_ms)
     size = len(name) + 1
     head = _COMPACT_PRODUCED_HEAD(2, size) if size < 128 else b"\2" + string_varint(size)
-    return head + name + _COMPACT_PRODUCED(2, *fixed, 1, 0, throttle_time_ms)
+    return (
+        head
+        + name
+        + _COMPACT_PRODUCED(
+            2, index, error_code, base_offset, log_append_time_ms, log_start_offset, 1, 0, throttle_time_ms
+        )
+    )
 
 
 def decode_fetch(frame: memoryview, version: int, offset: int) -> FetchRequest:

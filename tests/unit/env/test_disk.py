@@ -149,31 +149,35 @@ def test_a_full_disk_is_told_and_leaves_nothing() -> None:
     file.close()
 
 
-def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parts", [[b"abc", b"", b"defghij", b"klm"], [b"abcdefghijklm"]])
+def test_a_short_write_is_continued(parts: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    whole = os.pwritev
+    one, whole = os.pwrite, os.pwritev
+    monkeypatch.setattr(os, "pwrite", lambda fd, part, at: one(fd, part[:5], at))
     monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: whole(fd, [b"".join(parts)[:5]], at))
     file = RealDisk().open(str(tmp_path / "f"), create=True)
-    file.append([b"abc", b"", b"defghij", b"klm"])
+    file.append(parts)
     assert file.pread(100, 0) == b"abcdefghijklm"
     file.close()
 
 
-def test_a_failing_write_is_cut_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parts", [[b"lost bytes"], [b"lost", b"bytes"]])
+def test_a_failing_write_is_cut_back(parts: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
     file = RealDisk().open(str(tmp_path / "f"), create=True)
     file.append([b"kept"])
     whole = os.pwritev
 
-    def half(fd: int, parts: list[bytes], at: int) -> int:
+    def half(fd: int, parts: bytes | list[bytes], at: int) -> int:
         whole(fd, [b"torn"], at)
         raise OSError(errno.EIO, "i/o")
 
+    monkeypatch.setattr(os, "pwrite", half)
     monkeypatch.setattr(os, "pwritev", half)
     with pytest.raises(DiskError, match=f"cannot write to {tmp_path}/f"):
-        file.append([b"lost bytes"])
+        file.append(parts)
     monkeypatch.undo()
     assert not file.damaged
     file.append([b"!"])

@@ -19,6 +19,8 @@ from ottla.net.buffers import (
     ReceiveBuffer,
 )
 
+LARGEST_FRAME = 1 << 30
+
 
 def source(data: bytes, chunk: Callable[[], int]) -> Callable[[memoryview], int]:
     """A `recv_into` that hands out `data` in pieces."""
@@ -42,16 +44,12 @@ def framed(payload: bytes) -> bytes:
 def drain(buffer: ReceiveBuffer) -> list[bytes]:
     frames = []
     while True:
-        size = buffer.next_frame_size()
-        if size is None:
-            buffer.make_room(0)
-            return frames
-        frame = buffer.frame(size)
+        frame = buffer.next_frame(LARGEST_FRAME)
         if frame is None:
-            buffer.make_room(size)
+            buffer.make_room(buffer.next_frame_size() or 0)
             return frames
         frames.append(bytes(frame))
-        buffer.consume(size)
+        buffer.consume(len(frame))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -114,15 +112,37 @@ def test_a_frame_that_stays_incomplete_holds_about_what_arrived() -> None:
 
 def test_a_buffer_grows_while_somebody_looks_at_it() -> None:
     buffer = ReceiveBuffer(BufferPool())
-    recv_into = source(framed(bytes(range(256)) * 400), lambda: 4096)
+    small, large = bytes(range(100)), bytes(range(256)) * 400
+    stream = framed(small) + framed(large)
+    recv_into = source(stream, lambda: 4096)
     buffer.fill(recv_into)
-    seen = buffer.frame(100)
+    seen = buffer.next_frame(LARGEST_FRAME)
     assert seen is not None
-    while len(buffer) < 256 * 400 + 4:
-        buffer.make_room(256 * 400)
+    while len(buffer) < len(stream):
+        buffer.make_room(len(stream) - SIZE_FIELD)
         buffer.fill(recv_into)
-    assert drain(buffer) == [bytes(range(256)) * 400]
-    assert bytes(seen) == bytes(range(100))
+    assert drain(buffer) == [small, large]
+    assert bytes(seen) == small
+
+
+@pytest.mark.parametrize(
+    ("stream", "limit", "found"),
+    [
+        (framed(b"abc"), 3, b"abc"),
+        (framed(b""), 0, b""),
+        (framed(b"abc"), 2, None),
+        (framed(b"abc")[:-1], 3, None),
+        (framed(b"abc")[:3], 3, None),
+        (b"", 3, None),
+        (b"\xff\xff\xff\xff" + b"abc", 3, None),
+    ],
+)
+def test_a_frame_is_given_out_whole_and_within_the_limit(stream: bytes, limit: int, found: bytes | None) -> None:
+    buffer = ReceiveBuffer(BufferPool())
+    if stream:
+        buffer.fill(source(stream, lambda: 100))
+    frame = buffer.next_frame(limit)
+    assert (None if frame is None else bytes(frame)) == found
 
 
 def test_a_large_frame_leaves_room_for_the_next_one() -> None:

@@ -83,7 +83,7 @@ def test_positions_are_found_and_remembered_within_bounds(ground: tuple[Disk, st
     assert segment.locate(0) == 0
     assert segment.locate(BASE + 400) is None
     assert segment._positions is not None
-    assert len(segment._positions) == REMEMBERED_POSITIONS
+    assert REMEMBERED_POSITIONS // 2 <= len(segment._positions) <= REMEMBERED_POSITIONS
     cut = segment.cut(0, 50 * size)
     assert cut is not None
     assert 0 < cut.position <= 50 * size

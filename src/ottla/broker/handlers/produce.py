@@ -109,12 +109,12 @@ def accesses(context: RequestContext, request: ProduceRequest) -> Iterable[Acces
 
 def handle(context: RequestContext, request: ProduceRequest) -> None:
     """Append each partition's batch and reply with its offset or its error."""
-    refusal = _refuse_request(context, request)
     topics, acks = request.topic_data, request.acks
-    if refusal is not None or acks == 0 or len(topics) != 1 or len(topics[0].partition_data) != 1:
+    is_usual = acks in (1, -1) and request.transactional_id is None
+    if not is_usual or len(topics) != 1 or len(topics[0].partition_data) != 1:
         # Batches that are appended later are still in the frame.
         context.connection.keep_frame()
-        context.run(_append_all(context, request, refusal))
+        context.run(_append_all(context, request, None if is_usual else _refuse_request(context, request)))
         return
     # The common case: one batch, answered without building a response object.
     (topic,) = topics
@@ -122,8 +122,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
     done = _append(context, topic.name, data, acks)
     version = context.api_version
     partitions = context.broker.partitions
-    at_once = not partitions.held and not partitions.shared
-    if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE and at_once:
+    is_committed = not partitions.held and not partitions.shared
+    if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE and is_committed:
         context.reply_body(
             encode_produced(
                 topic.name,

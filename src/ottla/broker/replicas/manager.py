@@ -179,9 +179,10 @@ class ReplicaManager:
         )
         end = hosted.log_end_offset
         if end != before:
-            if hosted.config.flush_ms != LONGEST:
+            config = hosted.config
+            if config.flush_ms != LONGEST:
                 self.flush_timer.appended(hosted)
-            if self._flush_on_ack or hosted.unflushed.records >= hosted.config.flush_messages:
+            if self._flush_on_ack or hosted.unflushed.records >= config.flush_messages:
                 self._hold(partition)
             elif partition not in self.held:  # otherwise records after a waiting append count only after it
                 partition.own_end = end
