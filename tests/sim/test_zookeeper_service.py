@@ -64,7 +64,7 @@ def test_a_session_that_is_cut_off_for_long_is_over() -> None:
         assert await other.exists("/e") is not None
         await passes(SESSION_MS / 1000)
         assert await other.exists("/e") is None
-        await one.mend()
+        await one.reconnect()
         assert told == [SessionEvent.SUSPENDED, SessionEvent.EXPIRED, SessionEvent.CONNECTED]
         assert one.session_id != before
 
@@ -83,7 +83,7 @@ def test_a_short_cut_is_survived_and_its_events_come_later() -> None:
         await other.create("/new")
         await passes(1)
         assert not events
-        await one.mend()
+        await one.reconnect()
         assert [event.path for event in events] == ["/new"]
         assert told == [SessionEvent.SUSPENDED, SessionEvent.CONNECTED]
         assert await other.exists("/e") is not None
@@ -98,7 +98,7 @@ def test_calls_wait_for_a_connection_as_long_as_a_session() -> None:
         reading = asyncio.create_task(one.exists("/a"))
         await passes(2)
         assert not reading.done()
-        await one.mend()
+        await one.reconnect()
         assert await reading is None
         one.cut()
         with pytest.raises(ConnectionLossError):
@@ -115,7 +115,7 @@ def test_a_change_whose_answer_is_lost_may_have_been_made() -> None:
             changing = asyncio.create_task(one.create(f"/n{number}"))
             await passes(0.03)
             one.cut()
-            asyncio.get_running_loop().call_later(0.5, lambda one=one: asyncio.ensure_future(one.mend()))
+            asyncio.get_running_loop().call_later(0.5, lambda one=one: asyncio.ensure_future(one.reconnect()))
             try:
                 await changing
             except ConnectionLossError:

@@ -35,9 +35,9 @@ def main() -> None:
 
         sys.exit(serve(serve_options))
     if (zookeeper_options := plain_zookeeper_options(sys.argv[1:])) is not None:
-        from ottla.cli.zookeeper import run as serve_tree
+        from ottla.cli.zookeeper import run as run_zookeeper
 
-        sys.exit(serve_tree(zookeeper_options))
+        sys.exit(run_zookeeper(zookeeper_options))
     from ottla.cli.main import main as whole_way
 
     whole_way()

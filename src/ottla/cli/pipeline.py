@@ -69,8 +69,8 @@ def _starter(name: PipelineName, path: Path, defaults: dict[str, str]) -> Starte
         totals = load_config(online.OnlineConfig, path, defaults)
         return lambda spark: online.start(spark, totals)
     if name is PipelineName.archive:
-        folders = load_config(archive.ArchiveConfig, path, defaults)
-        return lambda spark: archive.start(spark, folders)
+        archive_config = load_config(archive.ArchiveConfig, path, defaults)
+        return lambda spark: archive.start(spark, archive_config)
     target = load_config(mirror.MirrorConfig, path, defaults)
     return lambda spark: mirror.start(spark, target)
 
@@ -83,9 +83,9 @@ def _run(start: Starter) -> int:
 
     silence_spark()
     with tempfile.TemporaryDirectory(prefix="ottla-pipeline-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
+        directory = Path(scratch)
         spark = ottla.spark.session(
-            "ottla pipeline", java_home=java_home(), folder=folder, log_file=folder / "spark.log"
+            "ottla pipeline", java_home=java_home(), folder=directory, log_file=directory / "spark.log"
         )
         try:
             return _follow(start(spark))

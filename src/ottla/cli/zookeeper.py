@@ -96,12 +96,13 @@ async def _serve(options: ZooKeeperOptions) -> int:
     return EXIT_REFUSED if failures else 0
 
 
-def _lock(disk: RealDisk, folder: str) -> Lock:
-    disk.mkdirs(folder)
-    lock = disk.lock(f"{folder}/{LOCK_NAME}")
+def _lock(disk: RealDisk, directory: str) -> Lock:
+    disk.mkdirs(directory)
+    lock = disk.lock(f"{directory}/{LOCK_NAME}")
     if lock is None:
         raise CannotStart(
-            f"another process has {folder} (it holds {folder}/{LOCK_NAME}): stop it, or choose another one (--data)"
+            f"another process has {directory} (it holds {directory}/{LOCK_NAME}): stop it, or choose another one "
+            "(--data)"
         )
     return lock
 

@@ -58,7 +58,9 @@ MEASURED: dict[str, MetricName] = {
 GAUGES: dict[str, MetricName] = {
     "buffer-total-bytes": MetricName(PRODUCER_GROUP, "buffer.memory."),
     "buffer-available-bytes": MetricName(PRODUCER_GROUP, "What of buffer.memory is free."),
-    "metadata-age": MetricName(PRODUCER_GROUP, "Seconds since brokers last told of topics; NaN before they did."),
+    "metadata-age": MetricName(
+        PRODUCER_GROUP, "Seconds since the last topic metadata from a broker; NaN before the first."
+    ),
     "requests-in-flight": MetricName(PRODUCER_GROUP, "Produce requests without an answer yet."),
     "records-lag-max": MetricName(FETCH_GROUP, "The most records that a partition is behind its end."),
     "records-lag": MetricName(FETCH_GROUP, "Records that a partition is behind its end.", ("topic", "partition")),
@@ -167,8 +169,8 @@ class Metrics:
         for name, tagged in self._tagged.items():
             tags = GAUGES[name].tags
             for values, figure in tagged().items():
-                told = ",".join(f"{tag}={value}" for tag, value in zip(tags, values, strict=True))
-                figures[f"{name}{{{told}}}"] = float(figure)
+                pairs = ",".join(f"{tag}={value}" for tag, value in zip(tags, values, strict=True))
+                figures[f"{name}{{{pairs}}}"] = float(figure)
         if now - self._samples[-1].at_ms >= self._window_ms:
             self._samples.append(self._sample())
             for measured in self._measured.values():

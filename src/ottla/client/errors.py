@@ -45,8 +45,8 @@ class InvalidConfigError(InvalidArgumentError):
 
     def __init__(self, kind: str, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
-        told = self.problems[0] if len(self.problems) == 1 else "\n- ".join(("several problems:", *self.problems))
-        super().__init__(f"the settings of this {kind} cannot be: {told}")
+        text = self.problems[0] if len(self.problems) == 1 else "\n- ".join(("several problems:", *self.problems))
+        super().__init__(f"the settings of this {kind} cannot be: {text}")
 
 
 class SerializationError(ClientError):
@@ -83,7 +83,7 @@ class OffsetOutOfRange(BrokerError, InvalidOffsetError):
         has = f"has offsets {earliest} to {latest} (exclusive)"
         if earliest is None or latest is None:
             why, cure = "was deleted, or is not written yet", "seek to an offset that is there"
-            has = "did not tell in time which offsets it has"
+            has = "did not report in time which offsets it has"
         elif offset < earliest:
             why, cure = "was deleted", f"start at {earliest} to read what is left"
         else:
@@ -147,8 +147,8 @@ class PartlyFailedError(ClientError):
 
     def __init__(self, what: str, errors: Mapping[Any, ClientError], values: Mapping[Any, Any]) -> None:
         several = len(errors) + len(values)
-        told = "\n- ".join(("", *(str(error) for error in dict.fromkeys(errors.values()))))
-        super().__init__(f"{what} failed for {len(errors)} of {several}:{told}")
+        text = "\n- ".join(("", *(str(error) for error in dict.fromkeys(errors.values()))))
+        super().__init__(f"{what} failed for {len(errors)} of {several}:{text}")
         self.errors = dict(errors)
         self.values = dict(values)
 
@@ -185,13 +185,13 @@ class LogTruncationError(InvalidOffsetError):
         positions: Mapping[TopicPartition, OffsetAndMetadata],
         divergent_offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
-        told = ", ".join(
+        text = ", ".join(
             f"{each} read up to {position.offset}"
             + (f", the same up to {divergent_offsets[each].offset}" if each in divergent_offsets else "")
             for each, position in sorted(positions.items())
         )
         super().__init__(
-            f"the log was truncated, as after an unclean leader election ({told}); seek to a divergent offset to go on "
+            f"the log was truncated, as after an unclean leader election ({text}); seek to a divergent offset to go on "
             "from there, or set auto.offset.reset to have it done",
             positions,
         )

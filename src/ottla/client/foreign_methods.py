@@ -45,7 +45,7 @@ PRODUCER_METHODS: Mapping[str, str] = {
     "commit_transaction": _NO_TRANSACTIONS,
     "create_batch": "call send_many(), which makes batches itself",
     "init_transactions": _NO_TRANSACTIONS,
-    "list_topics": "ask Admin.list_topics(); partitions_for() tells of one topic",
+    "list_topics": "ask Admin.list_topics(); partitions_for() describes one topic",
     "poll": "callbacks are called without it; leave it out",
     "produce": "call send(topic, value, key), in this order",
     "produce_batch": "call send_many()",

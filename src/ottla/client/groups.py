@@ -89,8 +89,8 @@ class Groups:
         described: list[GroupDescription] = []
         for first in range(0, len(names), GROUPS_PER_REQUEST):
             request = DescribeGroupsRequest(groups=names[first : first + GROUPS_PER_REQUEST])
-            told: DescribeGroupsResponse = await self._cluster.request(node.node_id, request)
-            for group in told.groups:
+            result: DescribeGroupsResponse = await self._cluster.request(node.node_id, request)
+            for group in result.groups:
                 if group.error_code != ErrorCode.NONE:
                     raise BrokerError(group.error_code, f"group {group.group_id} cannot be described")
                 found = _described(group, node, listed[group.group_id].group_type or CLASSIC)

@@ -93,7 +93,7 @@ class _Chain:
         """Whether an interceptor may return this; otherwise the previous value is kept."""
         return result is not None
 
-    def _tell(self, method: str, *arguments: Any) -> None:
+    def _call_all(self, method: str, *arguments: Any) -> None:
         for interceptor in self._interceptors:
             called = getattr(interceptor, method, None)
             if called is None:
@@ -105,7 +105,7 @@ class _Chain:
 
     def close(self) -> None:
         """Close all interceptors, once."""
-        self._tell("close")
+        self._call_all("close")
         self._interceptors = []
 
 
@@ -127,7 +127,7 @@ class ProducerInterceptors(_Chain):
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
         """Notify all interceptors of a record's result."""
-        self._tell("on_acknowledgement", metadata, error)
+        self._call_all("on_acknowledgement", metadata, error)
 
     @contextmanager
     def sending(
@@ -179,7 +179,7 @@ class ConsumerInterceptors(_Chain):
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Notify all interceptors of committed offsets."""
-        self._tell("on_commit", offsets)
+        self._call_all("on_commit", offsets)
 
 
 def _nowhere(record: ProducerRecord[Any, Any]) -> RecordMetadata:

@@ -55,8 +55,8 @@ async def find_offsets(
             if isinstance(answer, BaseException):
                 problem = answer
                 continue
-            told, failed = answer
-            found.update(told)
+            offsets, failed = answer
+            found.update(offsets)
             problem = next(iter(failed.values()), problem)
         if problem is not None:
             raise problem

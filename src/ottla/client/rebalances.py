@@ -68,12 +68,12 @@ class RebalanceRecord:
 def parse_rebalance(value: bytes) -> RebalanceRecord | None:
     """Parse a record's value; None if it is not evidence: anybody may write to a topic."""
     try:
-        told = json.loads(value)
+        evidence = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict):
+    if not isinstance(evidence, dict):
         return None
-    return RebalanceRecord(told) if _is_well_formed(told) else None
+    return RebalanceRecord(evidence) if _is_well_formed(evidence) else None
 
 
 _NUMBERS = (
@@ -86,17 +86,17 @@ _MEMBER_NUMBERS = (
 )
 
 
-def _is_well_formed(told: dict[str, Any]) -> bool:
+def _is_well_formed(evidence: dict[str, Any]) -> bool:
     """Whether the fields that are displayed have the right types."""
-    lists = [told.get(name) for name in ("causes", "members", "removed", "moved")]
+    lists = [evidence.get(name) for name in ("causes", "members", "removed", "moved")]
     if not all(isinstance(each, list) and all(isinstance(one, dict) for one in each) for each in lists):
         return False
-    causes, members, removed, moved = told["causes"], told["members"], told["removed"], told["moved"]
+    causes, members, removed, moved = evidence["causes"], evidence["members"], evidence["removed"], evidence["moved"]
     return (
-        all(isinstance(told.get(name), int) for name in _NUMBERS)
-        and all(isinstance(told.get(name), str) for name in ("group", "outcome"))
-        and all(isinstance(told.get(name), int | None) for name in ("joined_at_ms", "stable_at_ms"))
-        and all(isinstance(told.get(name), str | None) for name in ("assignor", "leader"))
+        all(isinstance(evidence.get(name), int) for name in _NUMBERS)
+        and all(isinstance(evidence.get(name), str) for name in ("group", "outcome"))
+        and all(isinstance(evidence.get(name), int | None) for name in ("joined_at_ms", "stable_at_ms"))
+        and all(isinstance(evidence.get(name), str | None) for name in ("assignor", "leader"))
         and all(isinstance(each.get("member_id"), str) for each in (*causes, *members, *removed))
         and all(isinstance(each.get(name), int | None) for each in members for name in _MEMBER_NUMBERS)
         and all(isinstance(each.get("topic"), str) and isinstance(each.get("partition"), int) for each in moved)
@@ -143,8 +143,8 @@ class RebalanceLog:
             window: deque[RebalanceRecord] = deque(maxlen=count - len(found))
             async for record in _records(self._cluster, partition, begin, end):
                 if record.key == key:
-                    told = _parsed([record])
-                    window.extend(each for each in told if generation in (None, each.value["generation"]))
+                    evidence = _parsed([record])
+                    window.extend(each for each in evidence if generation in (None, each.value["generation"]))
             found.extendleft(reversed(window))
             end = begin
         return list(found)

@@ -190,7 +190,7 @@ def log_dirs_of(config: BrokerConfig) -> list[str]:
     text = config.get_string_or_none("log.dirs")
     if text is None:
         text = config.get_string("log.dir")
-    return [folder for folder in (part.strip() for part in text.split(",")) if folder]
+    return [path for path in (part.strip() for part in text.split(",")) if path]
 
 
 def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str] = ()) -> BrokerConfig | ConfigRefusal:

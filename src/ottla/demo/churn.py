@@ -64,10 +64,10 @@ class Churn:
             ("cleo is killed: nobody tells the group", lambda: self._member("cleo").kill()),
             ("dora joins", lambda: self._join("dora")),
         ]
-        for told, act in script:
+        for event, act in script:
             if self._stopping.is_set():
                 return
-            self._say(f"group {GROUP}: {told}")
+            self._say(f"group {GROUP}: {event}")
             before = time.time()
             act()
             self._settle(before)

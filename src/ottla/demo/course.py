@@ -87,12 +87,12 @@ class DemoRun:
 
     def keep_logs(self) -> Path:
         """Copy what Spark and the brokers said to the output folder, for a run that failed; gives the folder."""
-        kept = self._options.output / "logs"
-        kept.mkdir(exist_ok=True)
+        saved = self._options.output / "logs"
+        saved.mkdir(exist_ok=True)
         for log in (self._scratch / "spark.log", *(broker.log for broker in self._brokers)):
             if log.exists() and log.stat().st_size:
-                shutil.copy(log, kept / f"{log.parent.name}-{log.name}")
-        return kept
+                shutil.copy(log, saved / f"{log.parent.name}-{log.name}")
+        return saved
 
     def run(self) -> Results:
         """The whole demo, but for the report."""
@@ -182,7 +182,7 @@ class DemoRun:
                 results.samples.append(Sample(now - start, done))
             for name, count in done.items():
                 self._screen.progress(name, count, len(feed.events))
-            self._tell(evidence)
+            self._show_evidence(evidence)
             if released and all(count == len(feed.events) for count in done.values()) and not churn.running:
                 break
             if now - moved_at > STALL_LIMIT_S:
@@ -200,7 +200,7 @@ class DemoRun:
             if failure is not None:
                 raise failure
 
-    def _tell(self, evidence: RebalanceFollower) -> None:
+    def _show_evidence(self, evidence: RebalanceFollower) -> None:
         for rebalance in evidence.follow():
             if rebalance.group == GROUP:
                 self._screen.say(f"rebalance: {rebalance.line}")
@@ -209,7 +209,7 @@ class DemoRun:
         """Members have left: wait for the record of the last leave, which is written a little later."""
         deadline = time.monotonic() + EVIDENCE_WAIT_S
         while time.monotonic() < deadline:
-            self._tell(evidence)
+            self._show_evidence(evidence)
             if evidence.rebalances and evidence.rebalances[-1].outcome == "empty":
                 return
             time.sleep(SAMPLE_INTERVAL_S / 5)

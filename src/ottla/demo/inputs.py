@@ -117,21 +117,21 @@ def _csv_events(path: Path, text: str, key: str, time: str, types: _Types) -> li
     try:
         header = next(rows, [])
         _check_columns(path, header, key, time)
-        kept: list[tuple[int, list[str]]] = []
+        sample: list[tuple[int, list[str]]] = []
         for row in rows:
             if not row:
                 continue
             if len(row) != len(header):
                 raise InputError(f"{path}, line {rows.line_num}: {len(row)} values, the header names {len(header)}")
-            kept.append((rows.line_num, row))
+            sample.append((rows.line_num, row))
     except csv.Error as problem:
         raise InputError(f"{path}, line {rows.line_num}: {problem}") from None
     for position, name in enumerate(header):
-        types.see(name, _column_type(row[position] for _, row in kept))
+        types.see(name, _column_type(row[position] for _, row in sample))
     numeric = [types.found[name] in ("BIGINT", "DOUBLE") for name in header]
     key_at, time_at = header.index(key), header.index(time)
     events = []
-    for line, row in kept:
+    for line, row in sample:
         values: dict[str, Any] = {
             name: None if not value else _number(value) if number else value
             for name, value, number in zip(header, row, numeric, strict=True)

@@ -30,21 +30,21 @@ class _Member:
         while not self.stopping and os.getppid() == parent:
             self.consumed += sum(1 for message in self.consumer.consume(500, POLL_S) if message.error() is None)
         self.consumer.close()
-        self.tell("closed")
+        self.report("closed")
 
     def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.owned |= {each.partition for each in partitions}
-        self.tell("assigned")
+        self.report("assigned")
 
     def revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.owned -= {each.partition for each in partitions}
-        self.tell("revoked")
+        self.report("revoked")
 
     def lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.owned -= {each.partition for each in partitions}
-        self.tell("lost")
+        self.report("lost")
 
-    def tell(self, event: str) -> None:
+    def report(self, event: str) -> None:
         news = {"time": time.time(), "event": event, "partitions": sorted(self.owned), "consumed": self.consumed}
         print(json.dumps(news), flush=True)
 

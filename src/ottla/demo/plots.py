@@ -147,8 +147,8 @@ def plot_rebalances(axes: Axes, results: Results) -> None:
     last = max((sample.at_s for sample in results.samples), default=1.0)
     for lane, member in enumerate(results.members):
         since, owned = None, 0
-        for told, event, partitions in [*member.history, (results.began_at + last, "end", [])]:
-            at = told - results.began_at
+        for at_s, event, partitions in [*member.history, (results.began_at + last, "end", [])]:
+            at = at_s - results.began_at
             if since is not None and owned:
                 share = owned / results.partitions
                 axes.barh(lane, at - since, left=since, height=0.6, color=COLOURS[0], alpha=0.25 + 0.75 * share)

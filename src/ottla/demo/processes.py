@@ -125,7 +125,7 @@ class Member:
 
     def assigned_since(self, moment: float) -> bool:
         """Whether the member was assigned its partitions after `moment` (seconds since 1970)."""
-        return any(event == "assigned" and told >= moment for told, event, _ in list(self.history))
+        return any(event == "assigned" and report >= moment for report, event, _ in list(self.history))
 
     def leave(self) -> None:
         """Close the consumer, which leaves the group, and wait for the process."""
@@ -148,11 +148,11 @@ class Member:
         assert process.stdout is not None
         for line in process.stdout:
             try:
-                told: dict[str, Any] = json.loads(line)
+                report: dict[str, Any] = json.loads(line)
             except ValueError:
                 continue
-            self.consumed = told["consumed"]
-            self.history.append((told["time"], told["event"], told["partitions"]))
+            self.consumed = report["consumed"]
+            self.history.append((report["time"], report["event"], report["partitions"]))
 
 
 def _stop(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -> None:

@@ -49,27 +49,27 @@ def _count(number: int, noun: str) -> str:
 
 def parse_rebalance(value: bytes) -> ObservedRebalance:
     """One record of the evidence topic. Raises ValueError or KeyError for anything else."""
-    told: dict[str, Any] = json.loads(value)
-    named = (*told.get("members", ()), *told.get("removed", ()), *told["causes"])
+    evidence: dict[str, Any] = json.loads(value)
+    named = (*evidence.get("members", ()), *evidence.get("removed", ()), *evidence["causes"])
     names = {each["member_id"]: each["client_id"] for each in named if each.get("client_id")}
-    pauses = [each.get("pause_ms") or 0 for each in told.get("members", ())]
+    pauses = [each.get("pause_ms") or 0 for each in evidence.get("members", ())]
     return ObservedRebalance(
-        group=told["group"],
-        generation=told["generation"],
-        outcome=told["outcome"],
-        started_at_ms=told["started_at_ms"],
-        duration_ms=told["duration_ms"],
-        causes=tuple(dict.fromkeys(_cause(each, names) for each in told["causes"])),
-        members=len(told.get("members", ())),
-        moved=told.get("moved_count", 0),
-        kept=told.get("kept_count", 0),
+        group=evidence["group"],
+        generation=evidence["generation"],
+        outcome=evidence["outcome"],
+        started_at_ms=evidence["started_at_ms"],
+        duration_ms=evidence["duration_ms"],
+        causes=tuple(dict.fromkeys(_cause(each, names) for each in evidence["causes"])),
+        members=len(evidence.get("members", ())),
+        moved=evidence.get("moved_count", 0),
+        kept=evidence.get("kept_count", 0),
         longest_pause_ms=round(max(pauses, default=0)),
     )
 
 
-def _cause(told: dict[str, Any], names: dict[str, str]) -> str:
-    member_id = told.get("member_id", "")
-    return cause_in_words(told, names.get(member_id, member_id))
+def _cause(evidence: dict[str, Any], names: dict[str, str]) -> str:
+    member_id = evidence.get("member_id", "")
+    return cause_in_words(evidence, names.get(member_id, member_id))
 
 
 class RebalanceFollower:

@@ -30,7 +30,7 @@ class OffsetHandling(RebalancingGroup):
     __slots__ = ()
 
     def _commit(self, event: OffsetCommit, step: Step, now_ms: int) -> None:
-        self.is_kept = True
+        self.is_registered = True
         error = self._commit_refusal(event, now_ms)
         if error is not None:
             step.replies.append(Reply(event.token, CommitResult([error] * len(event.offsets))))
@@ -89,7 +89,7 @@ class OffsetHandling(RebalancingGroup):
         if is_deleted or (is_last and self.state is GroupState.EMPTY):
             for member_id in list(self.members.pending):
                 self._drop_pending(member_id)
-            self.is_kept = False
+            self.is_registered = False
             if self.generation_id > 0:
                 records.append(GroupRecord(self.group_id, None))
         if records:

@@ -27,8 +27,8 @@ rebalance begins, whichever comes first. All times are milliseconds since the Un
                           at most 1000.
                           told_at_ms: first answered REBALANCE_IN_PROGRESS; joined_at_ms, synced_at_ms: its requests
                           came; answered_at_ms: SyncGroup was answered; null where it did not come to that.
-                          pause_ms: from told (or joined, if that was earlier) to answered; for a cooperative member
-                          0 unless it gave partitions up
+                          pause_ms: from told_at_ms (or joined, if that was earlier) to answered; for a cooperative
+                          member 0 unless it gave partitions up
     member_count          how many there were
     removed               [{member_id, group_instance_id, client_id, client_host, cause}]: those that went, at
                           most 100
@@ -114,7 +114,7 @@ class CauseEntry:
 class _Timeline:
     """Timestamps of one member in a rebalance."""
 
-    told_at_ms: int | None = None
+    notified_at_ms: int | None = None
     joined_at_ms: int | None = None
     synced_at_ms: int | None = None
     answered_at_ms: int | None = None
@@ -175,11 +175,11 @@ class RebalanceRecorder:
             self.removed.append(entry)
         self.timelines.pop(entry.member_id, None)
 
-    def told(self, member_id: str, now_ms: int) -> None:
+    def member_notified(self, member_id: str, now_ms: int) -> None:
         """Record that a member was first answered REBALANCE_IN_PROGRESS."""
         timeline = self._timeline(member_id)
-        if timeline.told_at_ms is None:
-            timeline.told_at_ms = now_ms
+        if timeline.notified_at_ms is None:
+            timeline.notified_at_ms = now_ms
 
     def joined(self, member_id: str, now_ms: int) -> None:
         """Record a member's JoinGroup; a repeated one does not count."""
@@ -214,7 +214,7 @@ class RebalanceRecorder:
         names = {m.identity: m.member_id for m in present}
         names.update({entry.group_instance_id or entry.member_id: entry.member_id for entry in self.removed})
         moved = list(_moves(self.before, after, names)) if settled else []
-        kept = sum(len(parts.keys() & after.get(who, {}).keys()) for who, parts in self.before.items())
+        unmoved = sum(len(parts.keys() & after.get(who, {}).keys()) for who, parts in self.before.items())
         value: dict[str, Any] = {
             "version": EVIDENCE_VERSION,
             "group": self.group_id,
@@ -235,7 +235,7 @@ class RebalanceRecorder:
             "removed": [_cause_json(entry) for entry in self.removed],
             "moved": moved[:MOVED_LIMIT],
             "moved_count": sum(move["from"] is not None and move["to"] is not None for move in moved),
-            "kept_count": kept,
+            "kept_count": unmoved,
         }
         return Evidence(self.group_id, now_ms, value)
 
@@ -258,7 +258,7 @@ class RebalanceRecorder:
             "group_instance_id": member.group_instance_id,
             "client_id": member.client_id,
             "client_host": member.client_host,
-            "told_at_ms": times.told_at_ms,
+            "told_at_ms": times.notified_at_ms,
             "joined_at_ms": times.joined_at_ms,
             "synced_at_ms": times.synced_at_ms,
             "answered_at_ms": times.answered_at_ms,
@@ -318,7 +318,7 @@ def _pairs(partitions: dict[str, tuple[int, ...]]) -> set[tuple[str, int]]:
 
 
 def _pause_ms(times: _Timeline, nothing_given_up: bool) -> int | None:
-    begin = min((at for at in (times.told_at_ms, times.joined_at_ms) if at is not None), default=None)
+    begin = min((at for at in (times.notified_at_ms, times.joined_at_ms) if at is not None), default=None)
     if begin is None or times.answered_at_ms is None:
         return None
     return 0 if nothing_given_up else times.answered_at_ms - begin

@@ -57,7 +57,7 @@ class Group:
         "entered",
         "generation_id",
         "group_id",
-        "is_kept",
+        "is_registered",
         "limits",
         "members",
         "offsets",
@@ -85,7 +85,7 @@ class Group:
         self.members = GroupMembers()
         self.offsets = GroupOffsets()
         #: Whether it stays until it is deleted or expires, even if nothing would be lost with it.
-        self.is_kept = False
+        self.is_registered = False
         self.deadlines: Deadlines[str] = Deadlines()
         #: Members of the generation that have not sent SyncGroup yet.
         self.pending_sync: set[str] = set()
@@ -112,7 +112,7 @@ class Group:
         """Whether the group could be dropped without any loss that a client would notice."""
         return (
             self.state is GroupState.EMPTY
-            and not self.is_kept
+            and not self.is_registered
             and self.generation_id == 0
             and not self.members.pending
             and not self.offsets
@@ -282,13 +282,13 @@ class Group:
 
     def _enter(self, state: GroupState, now_ms: int) -> None:
         assert state in self.rules.exits, f"no way from {self.state.value} to {state.value}\n{self.story()}"
-        self._tell(now_ms, f"{self.state.value} -> {state.value}, generation {self.generation_id}")
+        self._note(now_ms, f"{self.state.value} -> {state.value}, generation {self.generation_id}")
         self.state = state
         self.rules = RULES[state]
         self.entered.append(state)
         self.state_timestamp_ms = now_ms
 
-    def _tell(self, now_ms: int, text: str) -> None:
+    def _note(self, now_ms: int, text: str) -> None:
         self._story.append((now_ms, text))
 
     def _static_member(self, group_instance_id: str) -> GroupMemberState | None:

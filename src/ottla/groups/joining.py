@@ -25,13 +25,13 @@ class JoinHandling(RebalancingGroup):
     def _join(self, event: JoinGroup, step: Step, now_ms: int) -> None:
         limits = self.limits
         is_session_valid = limits.min_session_timeout_ms <= event.session_timeout_ms <= limits.max_session_timeout_ms
-        self.is_kept = self.is_kept or is_session_valid
+        self.is_registered = self.is_registered or is_session_valid
         if not is_session_valid:
             self._refuse_join(event, ErrorCode.INVALID_SESSION_TIMEOUT, step)
         elif not self._has_room_for(event.member_id):
             self._shed(event, step, now_ms)
         elif event.protocol_type == PROTOCOL_TYPE and (problem := _metadata_problem(event.protocols)):
-            self._tell(now_ms, f"refused the metadata of {event.member_id or event.client_id}: {problem}")
+            self._note(now_ms, f"refused the metadata of {event.member_id or event.client_id}: {problem}")
             self._refuse_join(event, ErrorCode.INVALID_REQUEST, step)
         elif not self._supports(event.protocol_type, event.protocols):
             self._refuse_join(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, step)
@@ -54,7 +54,7 @@ class JoinHandling(RebalancingGroup):
         elif event.requires_member_id and instance is None:
             self.members.pending.add(new_member_id)
             self.deadlines.set(new_member_id, now_ms + event.session_timeout_ms)
-            self._tell(now_ms, f"{new_member_id} shall join again with this id")
+            self._note(now_ms, f"{new_member_id} shall join again with this id")
             step.replies.append(Reply(event.token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, new_member_id)))
         else:
             self._add_member(event, new_member_id, step, now_ms)
@@ -68,7 +68,7 @@ class JoinHandling(RebalancingGroup):
         if rule is JoinRule.REFUSE:
             self._refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID, step)
         elif unchanged and (rule is JoinRule.RESEND or (rule is JoinRule.RESEND_TO_FOLLOWER and not is_leader)):
-            self._tell(now_ms, f"{member.member_id} joined again and is answered again")
+            self._note(now_ms, f"{member.member_id} joined again and is answered again")
             step.replies.append(Reply(event.token, self._join_result(member)))
         else:
             causes = [] if rule is JoinRule.PARK else self._rejoin_causes(member, event, now_ms)
@@ -110,7 +110,7 @@ class JoinHandling(RebalancingGroup):
         new.rebalance_timeout_ms = event.rebalance_timeout_ms
         new.session_timeout_ms = event.session_timeout_ms
         self._answer_parked([old], ErrorCode.FENCED_INSTANCE_ID, step)
-        self._tell(now_ms, f"static member {event.group_instance_id}: {new_member_id} in place of {old.member_id}")
+        self._note(now_ms, f"static member {event.group_instance_id}: {new_member_id} in place of {old.member_id}")
         if (
             self.state is GroupState.STABLE
             and self.members.select_protocol((old, new)) == self.protocol_name
@@ -157,7 +157,7 @@ class JoinHandling(RebalancingGroup):
             self._remove_member(member, step)
         else:
             self._drop_pending(event.member_id)
-        self._tell(now_ms, f"no room for {event.member_id or event.client_id}")
+        self._note(now_ms, f"no room for {event.member_id or event.client_id}")
         step.replies.append(Reply(event.token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER)))
 
     def _refuse_join(self, event: JoinGroup, error: ErrorCode, step: Step) -> None:

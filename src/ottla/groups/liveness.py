@@ -35,7 +35,7 @@ class LivenessHandling(RebalancingGroup):
         self.deadlines.set(member_id, now_ms + member.session_timeout_ms)
         answer = self.rules.heartbeat
         if answer is ErrorCode.REBALANCE_IN_PROGRESS and self._recorder is not None:
-            self._recorder.told(member_id, now_ms)
+            self._recorder.member_notified(member_id, now_ms)
         return answer
 
     def _heartbeat(self, event: Heartbeat, step: Step, now_ms: int) -> None:

@@ -94,7 +94,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
         """Finish loading, at the end of the log: every member gets a new session deadline."""
         step = self._new_step()
         self._loaded_at_ms = now_ms
-        self._tell(now_ms, f"loaded: {self.state.value}, generation {self.generation_id}, {len(self.members)} members")
+        self._note(now_ms, f"loaded: {self.state.value}, generation {self.generation_id}, {len(self.members)} members")
         for member in self.members:
             self._renew_session(member, now_ms)
         if len(self.members) > self.limits.max_size:
@@ -176,7 +176,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
         if staged is None or staged.step.id != event.step_id:
             return
         self._staged = None
-        self._tell(now_ms, f"append failed: {event.error.name}")
+        self._note(now_ms, f"append failed: {event.error.name}")
         if staged.kind is StagedKind.EMPTY:
             # Nothing is lost: a coordinator that loads the older generation will expire its members.
             self._become_empty(step, now_ms)

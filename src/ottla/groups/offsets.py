@@ -167,11 +167,11 @@ class GroupOffsets:
         An offset with its own expiry time (OffsetCommit versions 2 to 4) uses that; any other is kept for
         `retention_ms` from `base_timestamp(offset)` on. Offsets with a pending commit are kept.
         """
-        kept_topics = frozenset(subscribed)
+        retained_topics = frozenset(subscribed)
         waiting = {key for _, key, _ in self._uncommitted}
         result = []
         for key, (_, value) in self._committed.items():
-            if key[0] in kept_topics or key in waiting:
+            if key[0] in retained_topics or key in waiting:
                 continue
             if value.expire_timestamp_ms != NO_EXPIRY:
                 if now_ms >= value.expire_timestamp_ms:

@@ -76,7 +76,7 @@ class RebalancingGroup(Group):
             self.pending_sync.clear()
             self._enter(GroupState.PREPARING_REBALANCE, now_ms)
         for entry in causes:
-            self._tell(now_ms, f"rebalance: {entry.cause.value} {entry.member_id}")
+            self._note(now_ms, f"rebalance: {entry.cause.value} {entry.member_id}")
             if self._recorder is not None:
                 self._recorder.add_cause(entry)
         if change is not None:
@@ -121,14 +121,14 @@ class RebalancingGroup(Group):
             if self._recorder is not None:
                 self._recorder.add_cause(entry)
                 self._recorder.remove(entry)
-            self._tell(now_ms, f"{member.member_id} did not join in time")
+            self._note(now_ms, f"{member.member_id} did not join in time")
             self._remove_member(member, step)
         if not len(self.members):
             self._stage(step, StagedKind.EMPTY, [self._empty_record(now_ms)], now_ms)
         elif not self.members.elect_joined_leader():
             wait_ms = max(self.members.rebalance_timeout_ms, POSTPONED_JOIN_MS)
             self.deadlines.set(JOIN, now_ms + wait_ms)
-            self._tell(now_ms, "nobody joined; waiting for the static members")
+            self._note(now_ms, "nobody joined; waiting for the static members")
         else:
             self._begin_generation(step, now_ms)
 
@@ -159,7 +159,7 @@ class RebalancingGroup(Group):
             member.sync_token = None
             self._renew_session(member, now_ms)
             if self._recorder is not None:
-                self._recorder.told(member.member_id, now_ms)
+                self._recorder.member_notified(member.member_id, now_ms)
 
     def _remove_and_rebalance(
         self,

@@ -34,7 +34,7 @@ class SyncHandling(RebalancingGroup):
         else:
             error = ErrorCode[rule.value]
             if error is ErrorCode.REBALANCE_IN_PROGRESS and self._recorder is not None:
-                self._recorder.told(member.member_id, now_ms)
+                self._recorder.member_notified(member.member_id, now_ms)
             step.replies.append(Reply(event.token, SyncResult(error)))
 
     def _sync_error(self, event: SyncGroup) -> ErrorCode | None:

@@ -128,7 +128,7 @@ class Cluster:
         """Run `attempt` until it succeeds, and return its result; retriable errors are retried with growing pauses.
 
         Raises the error itself where it is not retriable, or was repeated `retries` times; ClientTimeoutError that
-        tells what it was, with the last error, when the time (`default_api_timeout_ms`) is up, be it in an attempt.
+        names it, with the last error, when the time (`default_api_timeout_ms`) is up, be it in an attempt.
         """
         self._check_open()
         settings = self.settings
@@ -314,9 +314,9 @@ class Cluster:
         if len(problems) == 1:
             first.retriable = self._was_reached
             return first
-        told = "; ".join(str(problem) for problem in problems)
+        found = "; ".join(str(problem) for problem in problems)
         kind = type(first) if len({type(problem) for problem in problems}) == 1 else BrokerUnreachableError
-        return kind(f"no broker of {self.name} can be reached: {told}", retriable=self._was_reached)
+        return kind(f"no broker of {self.name} can be reached: {found}", retriable=self._was_reached)
 
     def __del__(self, _warn: Any = warnings.warn, _process_id: Any = process_id) -> None:
         if getattr(self, "_closed", True) or _process_id() != self._process:
@@ -400,15 +400,15 @@ class Cluster:
             if len(names) == 1:
                 return {names[0]: error}
         found = await asyncio.gather(*(self.topics([name], patience_ms=0) for name in names), return_exceptions=True)
-        told: dict[str, TopicMetadata | BrokerError] = {}
+        topics: dict[str, TopicMetadata | BrokerError] = {}
         for name, each in zip(names, found, strict=True):
             if isinstance(each, BrokerError):
-                told[name] = each
+                topics[name] = each
             elif isinstance(each, BaseException):
                 raise each
             else:
-                (told[name],) = each
-        return told
+                (topics[name],) = each
+        return topics
 
     def _stale(self, names: Sequence[str]) -> list[str]:
         if self.clock.monotonic_ms() - self._refreshed_at_ms > self.settings.metadata_max_age_ms:

@@ -284,9 +284,9 @@ class Connection:
                 retriable=True,
             ) from error
         except ProtocolError as error:
-            raise NotKafkaError(f"{error}; check the port: brokers listen on 9092 unless told otherwise") from error
+            raise NotKafkaError(f"{error}; check the port: brokers listen on 9092 by default") from error
         if answer.error_code != ErrorCode.NONE:
-            raise BrokerError(answer.error_code, f"{self.address} refuses to tell its API versions")
+            raise BrokerError(answer.error_code, f"{self.address} refuses the ApiVersions request")
         self._protocol = ClientProtocol(self._settings.client_id, MAX_RESPONSE_BYTES)
         self._protocol.agree(answer)
         newest_metadata = self.offered.get(ApiKey.METADATA, (0, 0))[1]
@@ -410,7 +410,7 @@ async def open_connection(
     """Connect and agree on versions, each within `setup_timeout_ms`. Raises the subclasses of ConnectError.
 
     All addresses of the host are tried in turn, each for its share of the time. Where it hangs up without an answer,
-    another look tells why, if `look_twice`.
+    another attempt finds out why, if `look_twice`.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     timeout_ms = setup_timeout_ms or settings.socket_connection_setup_timeout_ms

@@ -101,7 +101,7 @@ async def diagnose(network: Network, host: str, port: int) -> Found:
 
 async def sasl_mechanisms(network: Network, host: str, port: int) -> list[str] | None:
     """SASL mechanisms of the listener, None if it requires none. Raises nothing for what it meets."""
-    body = struct.pack(">h", 0)  # a mechanism without a name, so that the others are told
+    body = struct.pack(">h", 0)  # a mechanism without a name, so that the response lists the others
     head = await _answer(network, host, port, _request(SASL_HANDSHAKE, 1, body), MAX_ANSWER_BYTES)
     try:
         _, correlation_id, code, count = struct.unpack_from(">iihi", head)

@@ -51,7 +51,7 @@ def _again(kind: type[ClientError], args: tuple[Any, ...]) -> ClientError:
 
 
 def as_client_error(what: str, error: Exception) -> ClientError:
-    """The error itself where it is a ClientError, else one that tells what failed, with the error as its cause."""
+    """The error itself where it is a ClientError, else one that says what failed, with the error as its cause."""
     if isinstance(error, ClientError):
         return error
     unexpected = ClientError(f"{what}: {error!r}")

@@ -48,7 +48,7 @@ def fetch_request(plan: FetchPlan, limits: FetchLimits, *, replica_id: int = CON
 
 
 def partitions_in(answer: FetchResponse) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """Each partition of an answer and what is told of it, in its order."""
+    """Each partition of a response with its data, in the response's order."""
     for topic in answer.responses:
         for data in topic.partitions:
             yield TopicPartition(topic.topic, data.partition_index), data

@@ -1,6 +1,6 @@
-"""Incremental fetch sessions (KIP-227): a broker remembers what is fetched, and is told only what changes. Pure.
+"""Incremental fetch sessions (KIP-227): a broker remembers what is fetched, and requests name only what changes. Pure.
 
-One `FetchSession` per broker. `build` says what the next request tells; `handled` and `failed` take in how it went.
+One `FetchSession` per broker. `build` gives the next request; `handled` and `failed` process its outcome.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ class FetchSession:
 
     @property
     def partitions(self) -> Mapping[TopicPartition, WantedFetch]:
-        """What the broker was told to read, in the last request."""
+        """What the last request asked the broker to read."""
         return self._known
 
     def build(self, wanted: Mapping[TopicPartition, WantedFetch]) -> FetchPlan:
         """The next request for exactly these partitions."""
         if self._epoch == INITIAL_EPOCH:
-            told, forgotten = dict(wanted), []
+            changed, forgotten = dict(wanted), []
         else:
             known = self._known
-            told = {each: at for each, at in wanted.items() if known.get(each) != at}
+            changed = {each: at for each, at in wanted.items() if known.get(each) != at}
             forgotten = [each for each in known if each not in wanted]
         self._known = dict(wanted)
         return FetchPlan(
             self._id,
             self._epoch,
-            fetch_topics(told),
+            fetch_topics(changed),
             [
                 ForgottenTopic(topic=name, partitions=numbers)
                 for name, numbers in by_topic({each: each.partition for each in forgotten}).items()

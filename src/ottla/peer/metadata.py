@@ -82,21 +82,21 @@ class Metadata:
             self.version += 1
 
 
-def _newest(known: TopicMetadata | None, told: TopicMetadata) -> TopicMetadata:
+def _newest(known: TopicMetadata | None, received: TopicMetadata) -> TopicMetadata:
     """The new metadata, with the known ones of partitions whose leader epoch is newer there.
 
-    The epochs of a topic that was deleted and made anew begin anew; its id tells.
+    The epochs of a topic that was deleted and created again start at 0; its id shows that.
     """
-    if known is None or known.topic_id != told.topic_id:
-        return told
+    if known is None or known.topic_id != received.topic_id:
+        return received
     epochs = {each.partition: each for each in known.partitions}
     partitions = tuple(
         epochs[each.partition]
         if each.partition in epochs and NO_EPOCH < each.leader_epoch < epochs[each.partition].leader_epoch
         else each
-        for each in told.partitions
+        for each in received.partitions
     )
-    return replace(told, partitions=partitions)
+    return replace(received, partitions=partitions)
 
 
 def _topic_metadata(name: str, topic: MetadataResponseTopic) -> TopicMetadata:

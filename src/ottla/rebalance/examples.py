@@ -159,7 +159,7 @@ def _two_rebalances() -> Iterator[str]:
     group.say("A second later two more join. They wait until consumer1 has joined again.")
     group.join("consumer2")
     group.join("consumer3")
-    group.say("Its heartbeat tells consumer1, which stops consuming, gives everything up and joins.")
+    group.say("The response to its heartbeat notifies consumer1, which stops consuming, gives everything up and joins.")
     group.heartbeat("consumer1")
     group.join("consumer1")
     group.sync("consumer1", "consumer2", "consumer3")

@@ -70,12 +70,12 @@ def draw(outcomes: Sequence[Outcome]) -> str:
 
 def _panel(outcome: Outcome, names: list[str], colours: Mapping[str, str], top: int) -> tuple[list[str], int]:
     old = owners(outcome.before)
-    told = f"{outcome.kept} kept, {outcome.moved} moved, {outcome.taken_over} taken over, {outcome.paused} paused"
+    summary = f"{outcome.kept} kept, {outcome.moved} moved, {outcome.taken_over} taken over, {outcome.paused} paused"
     rebalances = "1 rebalance" if len(outcome.rounds) == 1 else f"{len(outcome.rounds)} rebalances"
     lines = [
         f'<text x="{_MARGIN}" y="{top + 14}" font-size="15" font-weight="bold">{escape(outcome.assignor)}</text>',
         f'<text x="{_MARGIN + _LABEL}" y="{top + 14}" fill="{FAINT}">before</text>',
-        f'<text x="{_MARGIN + _COLUMN + _LABEL}" y="{top + 14}" fill="{FAINT}">after {rebalances}: {told}</text>',
+        f'<text x="{_MARGIN + _COLUMN + _LABEL}" y="{top + 14}" fill="{FAINT}">after {rebalances}: {summary}</text>',
     ]
     y = top + _HEAD - 20
     for name in names:

@@ -4,7 +4,7 @@ A message is: offset (8 bytes), size of what follows (4), CRC-32 of what follows
 format 1 a timestamp (8), then key and value, each behind its size in 4 bytes, -1 for null. Attributes: the low three
 bits name the compression, bit 3 says (format 1) that the broker set the timestamp. A compressed message is a
 *wrapper*: its value is a message set, compressed as a whole, and its offset is that of its last message. Within a
-wrapper of format 0 offsets are absolute; of format 1 they count from 0, and the wrapper's own tells where that is
+wrapper of format 0 offsets are absolute; of format 1 they count from 0, and the wrapper's own says where that is
 (KIP-31). A wrapper of format 1 stamped by the broker gives its time to all its messages (KIP-32).
 
 Source: https://kafka.apache.org/documentation/#messageset

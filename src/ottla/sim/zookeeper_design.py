@@ -184,9 +184,9 @@ class ZooKeeperDesign:
             await asyncio.sleep(turn.for_ms / 1000)
             await admin.create(BrokerIdZnode.path(OTHER_ID), b"{}", ephemeral=True)
         elif member is not None:
-            await self._befall(turn, member)
+            await self._simulate_fault(turn, member)
 
-    async def _befall(self, turn: Turn, member: _Member) -> None:
+    async def _simulate_fault(self, turn: Turn, member: _Member) -> None:
         if turn.action is Action.LEAVE:
             await self._stop(turn.member, member)
             await member.zk.close()
@@ -202,7 +202,7 @@ class ZooKeeperDesign:
         elif turn.action is Action.CUT:
             member.zk.cut()
             await asyncio.sleep(turn.for_ms / 1000)
-            await member.zk.mend()
+            await member.zk.reconnect()
 
     def _start(self, name: str) -> None:
         zk, figures = self._server.connect(self._weather.slowness(name), self._weather.loss), _Counted()

@@ -110,7 +110,7 @@ class SimulatedZooKeeper:
 
 
 class SimulatedZk(ByTransactions):
-    """`ZkClient` of one member; `freeze`, `thaw`, `cut` and `mend` simulate faults."""
+    """`ZkClient` of one member; `freeze`, `thaw`, `cut` and `reconnect` simulate faults."""
 
     def __init__(self, server: SimulatedZooKeeper, slowness: float = 1.0, loss: float = 0.0) -> None:
         self._server = server
@@ -148,7 +148,7 @@ class SimulatedZk(ByTransactions):
         if self._connected.is_set():
             self._connected.clear()
             self._link += 1
-            self._tell(SessionEvent.SUSPENDED)
+            self._notify(SessionEvent.SUSPENDED)
             self._fall_silent()
 
     def _break(self) -> None:
@@ -157,7 +157,7 @@ class SimulatedZk(ByTransactions):
             self.cut()
             self._reconnecting = self._loop.create_task(self._return())
 
-    async def mend(self) -> None:
+    async def reconnect(self) -> None:
         """Restore the connection."""
         await self._return()
 
@@ -200,16 +200,16 @@ class SimulatedZk(ByTransactions):
             self._link += 1
             self._session_id = self._server.new_session_id()
             self._connected.set()
-            self._tell(SessionEvent.EXPIRED)
-            self._tell(SessionEvent.CONNECTED)
+            self._notify(SessionEvent.EXPIRED)
+            self._notify(SessionEvent.CONNECTED)
             return
         self._connected.set()
         for call in held:
             call()
         if was_cut:
-            self._tell(SessionEvent.CONNECTED)
+            self._notify(SessionEvent.CONNECTED)
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _notify(self, event: SessionEvent) -> None:
         for listener in self._listeners:
             listener(event)
 

@@ -71,7 +71,7 @@ def session(
 
     if SparkContext._active_spark_context is not None:
         return register(SparkSession.builder.getOrCreate())
-    scratch = folder if folder is not None else _temporary_folder()
+    scratch = folder if folder is not None else _temporary_directory()
     settings = SparkConf()
     settings.setAppName(app_name).setMaster(f"local[{cores}]")
     for name, value in _CONF.items():
@@ -104,7 +104,7 @@ def _launch(settings: SparkConf, launcher: Path, log_file: Path | None) -> Any:
         return launch(settings, how | {"stdout": log, "stderr": subprocess.STDOUT})
 
 
-def _temporary_folder() -> Path:
+def _temporary_directory() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

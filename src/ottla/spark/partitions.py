@@ -79,7 +79,7 @@ def ending_offsets(client: Client, partitions: Sequence[TopicPartition], options
     return {each: latest[each] if offset is None else offset for each, offset in found.items()}
 
 
-def check_kept(client: Client, start: Offsets, *, fail: bool) -> None:
+def check_retained(client: Client, start: Offsets, *, fail: bool) -> None:
     """Check that the records from `start` on still exist. Raises DataLossError if `fail`, else logs a warning."""
     earliest = earliest_offsets(client, list(start))
     lost = [each for each, offset in start.items() if offset < earliest[each]]
@@ -95,7 +95,7 @@ def check_kept(client: Client, start: Offsets, *, fail: bool) -> None:
 
 
 def check_not_made_anew(latest: Offsets, done: Offsets, *, fail: bool) -> None:
-    """Check that the partitions read to `done` still exist and reach that far. Raises or warns as `check_kept`."""
+    """Check that the partitions read to `done` still exist and reach that far. Raises or warns as `check_retained`."""
     lost = [each for each, offset in done.items() if latest.get(each, -1) < offset]
     if not lost:
         return

@@ -42,8 +42,8 @@ from ottla.client.model import TopicPartition
 from ottla.spark.offsets import OffsetRange, Offsets, from_json, limit_offsets, plan_ranges, to_json
 from ottla.spark.options import OptionError, ReadOptions, parse_read_options, parse_write_options
 from ottla.spark.partitions import (
-    check_kept,
     check_not_made_anew,
+    check_retained,
     connect,
     earliest_offsets,
     ending_offsets,
@@ -135,7 +135,7 @@ class BatchReader(DataSourceReader):
             chosen = selected_partitions(client, options.selection)
             start = starting_offsets(client, chosen, options)
             end = ending_offsets(client, chosen, options)
-            check_kept(client, start, fail=options.fail_on_data_loss)
+            check_retained(client, start, fail=options.fail_on_data_loss)
         ranges: list[InputPartition] = []
         ranges.extend(plan_ranges(start, end, options.min_partitions))
         return ranges
@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         last = from_json(end)
         first = self._with_new_partitions(from_json(start), last)
         pending = {each: first[each] for each in last if last[each] > first[each]}
-        check_kept(self._connected(), pending, fail=self._options.fail_on_data_loss)
+        check_retained(self._connected(), pending, fail=self._options.fail_on_data_loss)
         return plan_ranges(first, last, self._options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

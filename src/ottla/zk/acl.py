@@ -83,7 +83,7 @@ def settled_acl(acl: Sequence[Acl] | None, identities: Collection[Identity], pat
         elif entry.scheme == AUTH_SCHEME:
             known = [Acl(entry.perms, *who) for who in identities if who.scheme == DIGEST_SCHEME]
             if not known:
-                raise InvalidAclError(path, "the scheme auth needs a client that has told who it is")
+                raise InvalidAclError(path, "the scheme auth needs an authenticated client")
             settled.update(dict.fromkeys(known))
         elif _is_valid(entry.scheme, entry.id):
             settled[entry] = None

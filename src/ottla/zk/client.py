@@ -1,4 +1,4 @@
-"""The ZooKeeper client: one interface for the embedded tree and for a ZooKeeper over the wire (`zk.kazoo_client`)."""
+"""The ZooKeeper client: one interface for the embedded znode tree and a ZooKeeper over the wire (`zk.kazoo_client`)."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class ByTransactions(ABC):
 
 
 class LocalClient(ByTransactions):
-    """A session in the process that has the tree."""
+    """A session in the process that has the znode tree."""
 
     def __init__(self, store: TreeStore, session_id: int = LOCAL_SESSION, watches: WatchTable | None = None) -> None:
         self._store = store
@@ -240,7 +240,7 @@ class LocalClient(ByTransactions):
             numbered = isinstance(operation, Create) and operation.sequential
             check_path(f"{operation.path}0" if numbered else operation.path)
         transaction = self._store.execute(operations, self._session_id)
-        self.tell(transaction)
+        self.notify(transaction)
         await self._store.forced()
         return transaction.results
 
@@ -250,21 +250,21 @@ class LocalClient(ByTransactions):
             self._closed = True
             # If the tree can no longer be written, ephemeral nodes of this process stay until the process ends.
             with suppress(DiskError):
-                self.tell(self._store.expire_session(self._session_id))
+                self.notify(self._store.expire_session(self._session_id))
 
     def expire(self, new_session_id: int) -> None:
         """Expire the session, as an ensemble does after the session timeout, and continue in a new one."""
         expired, self._session_id = self._session_id, new_session_id
         self._watches.drop_if(lambda watch: isinstance(watch, LocalWatch) and watch.session_id == expired)
-        self.tell(self._store.expire_session(expired))
+        self.notify(self._store.expire_session(expired))
         loop = asyncio.get_running_loop()
         for event in (SessionEvent.EXPIRED, SessionEvent.CONNECTED):
             for listener in self._listeners:
                 loop.call_soon(listener, event)
 
-    def tell(self, transaction: Transaction) -> None:
+    def notify(self, transaction: Transaction) -> None:
         """Call the watchers of a transaction."""
-        self._watches.tell(transaction.events, transaction.zxid, asyncio.get_running_loop().call_soon)
+        self._watches.notify(transaction.events, transaction.zxid, asyncio.get_running_loop().call_soon)
 
 
 async def ensure_path(zk: ZkClient, path: str, data: bytes | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""Errors of the tree or of a ZooKeeper server, with ZooKeeper's codes (`KeeperException.Code`). Pure."""
+"""Errors of the znode tree or of a ZooKeeper server, with ZooKeeper's codes (`KeeperException.Code`). Pure."""
 
 from __future__ import annotations
 

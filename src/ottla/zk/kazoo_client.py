@@ -32,7 +32,7 @@ from ottla.zk.client import (
     operation_bytes,
 )
 from ottla.zk.kazoo_quiet import DirectHandler, KazooLogger
-from ottla.zk.kept_watches import KeptWatches
+from ottla.zk.registered_watches import RegisteredWatches
 from ottla.zk.tree import (
     BadArgumentsError,
     BadVersionError,
@@ -152,11 +152,11 @@ class KazooZk(ByTransactions):
         self._client.add_listener(self._state_changed)
         self._session_id = 0
         self._listeners: list[SessionListener] = []
-        self._watches = KeptWatches()
+        self._watches = RegisteredWatches()
         self._ready = asyncio.Event()
         self._lost_at = self._loop.time()
         self._resuming: asyncio.Task[None] | None = None
-        self._told: SessionEvent | None = None
+        self._last_event: SessionEvent | None = None
         self._closed = False
 
     # The session
@@ -238,7 +238,7 @@ class KazooZk(ByTransactions):
         except ZkError:
             return  # the connection is lost again, so this runs again
         self._ready.set()
-        self._tell(SessionEvent.CONNECTED)
+        self._notify(SessionEvent.CONNECTED)
 
     def _lost(self, event: SessionEvent, stopped: bool) -> None:
         """The connection or, with EXPIRED, the session is lost; `stopped`: kazoo has given up."""
@@ -250,8 +250,8 @@ class KazooZk(ByTransactions):
         self._lost_at = self._loop.time()
         if event is SessionEvent.EXPIRED:
             self._watches.clear()
-        if event is not self._told:
-            self._tell(event)
+        if event is not self._last_event:
+            self._notify(event)
         if stopped:
             log.warning("the connection to ZooKeeper at %s ended (%s); making another", self.address, self.last_problem)
             self._loop.call_later(LONGEST_BACKOFF_S, self._start_again)
@@ -260,8 +260,8 @@ class KazooZk(ByTransactions):
         if not self._closed:
             self._client.handler.spawn(self._client.start_async)
 
-    def _tell(self, event: SessionEvent) -> None:
-        self._told = event
+    def _notify(self, event: SessionEvent) -> None:
+        self._last_event = event
         for listener in self._listeners:
             listener(event)
 

@@ -1,7 +1,7 @@
-"""Expiry of sessions of other processes while no server serves the metadata tree.
+"""Expiry of sessions of other processes while no server serves the znode tree.
 
 A ZooKeeper server that starts gives each session its whole timeout again, and ends those whose clients stay away. No
-client can reconnect to a tree that is not served, but its ephemeral nodes must be deleted all the same.
+client can reconnect to a znode tree that is not served, but its ephemeral nodes must be deleted all the same.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class SessionExpiry:
     def start(self) -> None:
         """Give each session its whole timeout from now on."""
         now_ms = self._clock.monotonic_ms()
-        for session_id, kept in self._store.tree.sessions.items():
-            self._sessions.open(session_id, kept.password, kept.timeout_ms, now_ms)
+        for session_id, session in self._store.tree.sessions.items():
+            self._sessions.open(session_id, session.password, session.timeout_ms, now_ms)
         self._look_later()
 
     def stop(self) -> None:

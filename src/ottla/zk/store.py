@@ -51,10 +51,10 @@ SNAPSHOT_AT_CLOSE_BYTES = 256 * 1024
 """A log larger than this is replaced by a snapshot when the tree is opened or closed."""
 
 
-def has_metadata_files(disk: Disk, folder: str) -> bool:
+def has_metadata_files(disk: Disk, directory: str) -> bool:
     """Whether a directory holds a tree, even one that cannot be read. Raises `DiskError`."""
-    path = f"{folder}/{LOG_NAME}"
-    return disk.exists(f"{folder}/{SNAPSHOT_NAME}") or (disk.exists(path) and disk.file_size(path) > 0)
+    path = f"{directory}/{LOG_NAME}"
+    return disk.exists(f"{directory}/{SNAPSHOT_NAME}") or (disk.exists(path) and disk.file_size(path) > 0)
 
 
 class StoreListener(Protocol):
@@ -75,7 +75,7 @@ class TreeStore:
     def __init__(
         self,
         disk: Disk,
-        folder: str,
+        directory: str,
         clock: Clock,
         executor: Executor | None,
         file: DiskFile,
@@ -87,7 +87,7 @@ class TreeStore:
         #: Messages to the operator about the state in which the tree was found.
         self.notes = loaded.notes
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         self._clock = clock
         self._executor = executor
         self._file = file
@@ -95,7 +95,7 @@ class TreeStore:
         self._end = file.size
         #: Size limit of the log.
         self._longest = max(SNAPSHOT_AFTER_BYTES, SNAPSHOT_SHARE * loaded.snapshot_bytes)
-        self._marker = TreeMarker(disk, folder)
+        self._marker = TreeMarker(disk, directory)
         self._snapshot_zxid = loaded.snapshot_zxid
         #: The last transaction in the log, and the last one that the flush under way covers.
         self._logged_zxid = self._forcing_zxid = tree.last_zxid
@@ -105,7 +105,7 @@ class TreeStore:
         self._closed = False
         self._pace = FlushPace() if waits_for_disk else None
         #: The sessions with requests since the last flush, as reported by the server, and those with changes.
-        self.askers: set[int] = set()
+        self.requesting_sessions: set[int] = set()
         self._changers: set[int] = set()
         self._flush_on_ack = flush_on_ack and executor is not None
         #: Waiters for the flush under way, and for the next one.
@@ -126,34 +126,34 @@ class TreeStore:
     @staticmethod
     def open(
         disk: Disk,
-        folder: str,
+        directory: str,
         clock: Clock,
         executor: Executor | None = None,
         flush_on_ack: bool = False,
         waits_for_disk: bool = False,
         unclean_start: bool = False,
     ) -> TreeStore:
-        """Read the tree in `folder`, or create an empty one.
+        """Read the tree in `directory`, or create an empty one.
 
         With `waits_for_disk` the loop waits for a fast disk (see `flushes`): it has nothing else to do. An incomplete
         record at the end of the log, which was never acknowledged, is truncated and reported in `notes`. Raises
         `TreeDamaged` if anything before it cannot be read, or durable transactions are missing; with `unclean_start`
         the tree starts with what there is. Raises `DiskError` on a disk error.
         """
-        disk.mkdirs(folder)
-        for name in disk.listdir(folder):
+        disk.mkdirs(directory)
+        for name in disk.listdir(directory):
             if name.startswith((f"{SNAPSHOT_NAME}.", f"{LOG_NAME}.")) and name.endswith((NEW_SUFFIX, TEMPORARY_SUFFIX)):
-                disk.remove(f"{folder}/{name}")  # the process was killed while writing it
-        loaded = load_tree(disk, folder, unclean_start)
-        is_new = not disk.exists(f"{folder}/{LOG_NAME}")
-        file = disk.open(f"{folder}/{LOG_NAME}", create=True)
+                disk.remove(f"{directory}/{name}")  # the process was killed while writing it
+        loaded = load_tree(disk, directory, unclean_start)
+        is_new = not disk.exists(f"{directory}/{LOG_NAME}")
+        file = disk.open(f"{directory}/{LOG_NAME}", create=True)
         if is_new and flush_on_ack:
             # Synced file contents are lost if the directory entry is.
-            disk.fsync_dir(folder)
-            disk.fsync_dir(folder.rpartition("/")[0] or ("/" if folder.startswith("/") else "."))
+            disk.fsync_dir(directory)
+            disk.fsync_dir(directory.rpartition("/")[0] or ("/" if directory.startswith("/") else "."))
         if loaded.good_bytes < file.size:
             file.truncate(loaded.good_bytes)
-        store = TreeStore(disk, folder, clock, executor, file, loaded, flush_on_ack, waits_for_disk)
+        store = TreeStore(disk, directory, clock, executor, file, loaded, flush_on_ack, waits_for_disk)
         if loaded.is_unclean:
             # From now on this is the expected state.
             store._mark(loaded.tree.last_zxid)
@@ -234,12 +234,12 @@ class TreeStore:
 
     def _new_snapshot_path(self, zxid: int) -> str:
         """A unique path: after close, a thread may still be writing while another process uses the directory."""
-        return f"{self._folder}/{SNAPSHOT_NAME}.{zxid}{NEW_SUFFIX}"
+        return f"{self._directory}/{SNAPSHOT_NAME}.{zxid}{NEW_SUFFIX}"
 
     def _replace_snapshot(self, zxid: int) -> None:
         """Replace the last snapshot by the written one. Raises `DiskError`."""
-        self._disk.rename(self._new_snapshot_path(zxid), f"{self._folder}/{SNAPSHOT_NAME}")
-        self._disk.fsync_dir(self._folder)
+        self._disk.rename(self._new_snapshot_path(zxid), f"{self._directory}/{SNAPSHOT_NAME}")
+        self._disk.fsync_dir(self._directory)
         self._snapshot_zxid = zxid
         self._mark(zxid)
 
@@ -300,11 +300,11 @@ class TreeStore:
         path = self._file.path
         try:
             self._disk.rename(path + NEW_SUFFIX, path)
-            self._disk.fsync_dir(self._folder)
+            self._disk.fsync_dir(self._directory)
             file = self._disk.open(path)
         except DiskError as error:
             self._failure = error
-            self._tell_listener(error)
+            self._notify_listener(error)
             return
         self._file.close()
         self._file = file
@@ -391,8 +391,8 @@ class TreeStore:
         self._touched, self._touched_next = self._touched_next, self._touched
         zxid = self.tree.last_zxid
         self._forcing_zxid = self._logged_zxid
-        others_ask = not self.askers <= self._changers
-        self.askers.clear()
+        others_ask = not self.requesting_sessions <= self._changers
+        self.requesting_sessions.clear()
         self._changers.clear()
         if self._pace is None:
             self._executor.call(self._file.flush, lambda _, error: self._flushed(zxid, error))
@@ -436,9 +436,9 @@ class TreeStore:
             self._cut_if_due()
             if self._dirty:
                 self._flush_soon()
-        self._tell_listener(error)
+        self._notify_listener(error)
 
-    def _tell_listener(self, error: BaseException | None) -> None:
+    def _notify_listener(self, error: BaseException | None) -> None:
         if self._listener is None:
             return
         if error is None:

@@ -91,7 +91,7 @@ def _captured(tree: Tree) -> Captured:
         for path, node in tree.nodes.items()
         if _outlasts(node.ephemeral_owner)
     ]  # fmt: skip
-    sessions = [[number, _text(kept.password), kept.timeout_ms] for number, kept in tree.sessions.items()]
+    sessions = [[number, _text(session.password), session.timeout_ms] for number, session in tree.sessions.items()]
     return Captured(tree.last_zxid, nodes, sessions)
 
 
@@ -185,7 +185,7 @@ def load_snapshot(tree: Tree, content: bytes, path: str) -> None:
     elif head[0] != SNAPSHOT_FORMAT or parts[-1:] != [[[], []]] or sum(len(nodes) for nodes, _ in parts) != head[2]:
         raise TreeDamaged(
             f"{path} is damaged or of another format. Restore the files ottla-tree.* from a copy, or move all of them "
-            "away: topics are then found again by their folders, but their settings are lost."
+            "away: topics are then adopted again from their partition directories, but their settings are lost."
         )
     tree.last_zxid = head[1]
     for nodes, sessions in parts:
@@ -265,8 +265,8 @@ def replay_log(tree: Tree, content: bytes, path: str) -> ReplayedLog:
             except ZkError as error:
                 raise TreeDamaged(
                     f"{path} does not fit its snapshot at byte {position} ({error}). Restore the files ottla-tree.* "
-                    "from a copy, all of one time, or move all of them away: topics are then found again by their "
-                    "folders, but their settings are lost."
+                    "from a copy, all of one time, or move all of them away: topics are then adopted again from "
+                    "their partition directories, but their settings are lost."
                 ) from error
         position = position_after
     return ReplayedLog(position, _next_whole_record(content, position + 1))

@@ -17,7 +17,7 @@ DAMAGED_SUFFIX: Final = ".damaged"
 _CURE: Final = (
     "Restore the files ottla-tree.* from a copy, all of one time; or start once with "
     "ottla.tree.unclean.start.enable=true (ottla zookeeper: --unclean-start) to go on with what there is: later "
-    "changes of topics, of their settings, and of offsets and other nodes in the tree are lost then"
+    "changes of topics, of their settings, and of offsets and other znodes are lost then"
 )
 
 
@@ -36,14 +36,14 @@ class LoadedTree:
     notes: list[str] = field(default_factory=list)
 
 
-def load_tree(disk: Disk, folder: str, unclean_start: bool) -> LoadedTree:
+def load_tree(disk: Disk, directory: str, unclean_start: bool) -> LoadedTree:
     """Read the files; nothing is changed, except that with `unclean_start` a damaged log is copied aside.
 
     Raises `TreeDamaged` and `DiskError` as `TreeStore.open` does.
     """
     loaded = LoadedTree()
     tree = loaded.tree
-    snapshot_path, log_path = f"{folder}/{SNAPSHOT_NAME}", f"{folder}/{LOG_NAME}"
+    snapshot_path, log_path = f"{directory}/{SNAPSHOT_NAME}", f"{directory}/{LOG_NAME}"
     if disk.exists(snapshot_path):
         snapshot = disk.read_bytes(snapshot_path)
         load_snapshot(tree, snapshot, snapshot_path)
@@ -52,7 +52,7 @@ def load_tree(disk: Disk, folder: str, unclean_start: bool) -> LoadedTree:
     content = disk.read_bytes(log_path) if has_log else b""
     replayed = replay_log(tree, content, log_path)
     loaded.good_bytes = replayed.good
-    problem = _damage_within(content, replayed, log_path) or _missing(disk, folder, loaded, has_log)
+    problem = _damage_within(content, replayed, log_path) or _missing(disk, directory, loaded, has_log)
     if problem is not None and not unclean_start:
         raise TreeDamaged(f"{problem}. {_CURE}")
     if problem is not None:
@@ -78,12 +78,12 @@ def _damage_within(content: bytes, replayed: ReplayedLog, path: str) -> str | No
     return f"{path} is damaged at byte {good}, and goes on at byte {behind}"
 
 
-def _missing(disk: Disk, folder: str, loaded: LoadedTree, has_log: bool) -> str | None:
+def _missing(disk: Disk, directory: str, loaded: LoadedTree, has_log: bool) -> str | None:
     """The evidence that durable transactions are missing; None if there is none."""
-    log_path, snapshot_path = f"{folder}/{LOG_NAME}", f"{folder}/{SNAPSHOT_NAME}"
+    log_path, snapshot_path = f"{directory}/{LOG_NAME}", f"{directory}/{SNAPSHOT_NAME}"
     if loaded.snapshot_bytes and not has_log:
         return f"{snapshot_path} is there, and {log_path}, which holds what was changed after it, is missing"
-    marked = TreeMarker(disk, folder).read()
+    marked = TreeMarker(disk, directory).read()
     if marked is None:
         return None
     if loaded.snapshot_zxid < marked.snapshot_zxid:

@@ -50,9 +50,9 @@ def decode_marked(content: bytes) -> Marked | None:
 class TreeMarker:
     """The marker of one directory. If an entry cannot be written only the check is lost."""
 
-    def __init__(self, disk: Disk, folder: str) -> None:
+    def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self._path = f"{folder}/{MARKER_NAME}"
+        self._path = f"{directory}/{MARKER_NAME}"
         self._file: DiskFile | None = None
         self._noted: Marked | None = None
 

@@ -88,7 +88,7 @@ class WatchTable:
 
     def fire(self, events: Iterable[WatchEvent]) -> list[tuple[Hashable, WatchEvent]]:
         """The watchers to notify, with their events; their watches are removed. A deletion notifies each one once."""
-        told: list[tuple[Hashable, WatchEvent]] = []
+        notifications: list[tuple[Hashable, WatchEvent]] = []
         for event in events:
             if event.type is EventType.CHILDREN_CHANGED:
                 watchers = self._take(self._children, event.path)
@@ -96,8 +96,8 @@ class WatchTable:
                 watchers = self._take(self._data, event.path)
                 if event.type is EventType.DELETED:
                     watchers = {**watchers, **self._take(self._children, event.path)}
-            told.extend([(watcher, event) for watcher in watchers])
-        return told
+            notifications.extend([(watcher, event) for watcher in watchers])
+        return notifications
 
     def _take(self, table: dict[str, dict[Hashable, None]], path: str) -> dict[Hashable, None]:
         watchers = table.pop(path, None)
@@ -107,7 +107,7 @@ class WatchTable:
             self._forget_one(path, watcher)
         return watchers
 
-    def tell(
+    def notify(
         self, events: Iterable[WatchEvent], zxid: int, call_soon: Callable[[Callable[..., object], WatchEvent], object]
     ) -> None:
         """Notify all watchers: clients in other processes at once, those in this one through `call_soon`."""

@@ -169,14 +169,14 @@ class ConsumerFetcher:
         found, failed = await list_offsets(
             self._cluster, self._node_id, dict.fromkeys(partitions, at), READ_UNCOMMITTED
         )
-        for partition, told in found.items():
+        for partition, position in found.items():
             info = self._partitions.get(partition)
-            if info is not None and told is not None:
-                _log.info("%s is read from offset %d on (%s)", partition, told.offset, self._settings.reset)
-                info.reset(told.offset)
+            if info is not None and position is not None:
+                _log.info("%s is read from offset %d on (%s)", partition, position.offset, self._settings.reset)
+                info.reset(position.offset)
         for error in failed.values():
             _log.info("%s; the leader is looked for", error)
-        self._leave([*failed, *(each for each, told in found.items() if told is None)])
+        self._leave([*failed, *(each for each, position in found.items() if position is None)])
 
     def _leave(self, partitions: Collection[TopicPartition]) -> None:
         left = [each for each in partitions if self._partitions.pop(each, None) is not None]

@@ -131,8 +131,8 @@ class Rebalancer:
         await self._fetching.stop()
         if self._settings.auto_commit:
             try:
-                kept = await self._offsets.fetch(self.registry)
-                ahead = {each: read for each, read in self.consumed_offsets().items() if read > kept[each]}
+                stored = await self._offsets.fetch(self.registry)
+                ahead = {each: read for each, read in self.consumed_offsets().items() if read > stored[each]}
                 await self._commit(lambda: ahead)
             except ClientError as error:
                 _log.warning("what was read before the session expired is not committed: %s", error)

@@ -46,7 +46,7 @@ def settled(made: RebalanceRecorder, at_ms: int = 1500) -> RebalanceRecorder:
 
 def test_every_field_of_the_schema():
     made = settled(recorder({"a": [0, 1], "b": [2]}))
-    made.told("a", 1100)
+    made.member_notified("a", 1100)
     for who in ("a", "b", "c"):
         made.joined(who, 1150)
         made.joined(who, 1180)

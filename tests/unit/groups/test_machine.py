@@ -202,7 +202,7 @@ def test_the_story_tells_what_led_here():
     assert "0 Empty -> PreparingRebalance, generation 0" in story
     assert "50 rebalance: member_left client-id1" in story
     for number in range(500):
-        group._tell(number, "something")
+        group._note(number, "something")
     assert len(group.story().splitlines()) < 100
 
 

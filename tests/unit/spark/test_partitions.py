@@ -11,7 +11,7 @@ from ottla.client.model import TopicPartition
 from ottla.spark.options import OptionError, ReadOptions, parse_read_options
 from ottla.spark.partitions import (
     DataLossError,
-    check_kept,
+    check_retained,
     ending_offsets,
     selected_partitions,
     starting_offsets,
@@ -89,9 +89,9 @@ def test_a_time_ends_a_read(cluster) -> None:
 
 def test_lost_records_stop_a_read_or_are_told(cluster, caplog: pytest.LogCaptureFixture) -> None:
     client = cluster.connect()
-    check_kept(client, {A0: 5, A1: 0}, fail=True)
+    check_retained(client, {A0: 5, A1: 0}, fail=True)
     with pytest.raises(DataLossError, match="a-0 wanted 3, has 5"):
-        check_kept(client, {A0: 3, A1: 0}, fail=True)
+        check_retained(client, {A0: 3, A1: 0}, fail=True)
     with caplog.at_level(logging.WARNING):
-        check_kept(client, {A0: 3}, fail=False)
+        check_retained(client, {A0: 3}, fail=False)
     assert "a-0 wanted 3, has 5" in caplog.text

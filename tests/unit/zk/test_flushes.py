@@ -95,12 +95,12 @@ def test_a_quick_flush_is_waited_for_unless_others_ask() -> None:
             await served.write()
         assert await served.write() == 0
         assert await served.write(100) == 0
-        served.store.askers |= {SESSION}
+        served.store.requesting_sessions |= {SESSION}
         assert await served.write() == 0, "the one that writes"
-        served.store.askers |= {SESSION, OTHER}
+        served.store.requesting_sessions |= {SESSION, OTHER}
         assert await served.write() == 1, "somebody reads"
         assert await served.write() == 0, "and has gone"
-        served.store.askers |= {OTHER}
+        served.store.requesting_sessions |= {OTHER}
         assert await served.write(100) == 1
 
     asyncio.run(body())

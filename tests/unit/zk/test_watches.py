@@ -29,13 +29,13 @@ def test_clients_elsewhere_are_told_at_once_and_those_here_soon() -> None:
     table.watch_data("/a", remote)
     table.watch_data("/a", LocalWatch(1, here.append))
     event = WatchEvent(EventType.DATA_CHANGED, "/a")
-    table.tell([event], 7, lambda *call: soon.append(call))
+    table.notify([event], 7, lambda *call: soon.append(call))
     assert remote.told == [(event, 7)]
     assert here == []
     ((watcher, what),) = soon
     watcher(what)
     assert here == [event]
-    table.tell([event], 8, lambda *call: soon.append(call))
+    table.notify([event], 8, lambda *call: soon.append(call))
     assert (len(soon), len(remote.told)) == (1, 1)
 
 

@@ -111,7 +111,7 @@ async def open_coordination(
             log.warning("%s", note)
         if config.get_int("ottla.zookeeper.port") < 0:
             zk = LocalClient(store)
-            expiry = SessionExpiry(store, clock, zk.tell)
+            expiry = SessionExpiry(store, clock, zk.notify)
             expiry.start()
             return Coordination(zk, store=store, expiry=expiry)
         return await _served(store, config, clock, randomness)

@@ -97,15 +97,15 @@ async def follow(
             "does; only changes of state are reported until then"
         )
     await _report_states(cluster, group_ids, states, watcher)
-    told, is_lost = 0, False
+    shown, is_lost = 0, False
     while True:
         await asyncio.sleep(interval_s)
         try:
             fresh = [each for each in await log.follow() if not group_ids or each.group in group_ids]
             for record in fresh:
                 watcher.rebalance(record)
-                told += 1
-                if told == most_rebalances:
+                shown += 1
+                if shown == most_rebalances:
                     return 0
             await _report_states(cluster, group_ids, states, watcher)
         except ClientError as problem:

@@ -19,7 +19,7 @@ TIMELINE_WIDTH = 24
 MOST_RANGES = 6
 WAITS_TO_JOIN, WAITS_FOR_OTHERS, WAITS_FOR_ASSIGNMENT, FREE = "░", "▒", "█", "·"
 LEGEND = (
-    f"{WAITS_TO_JOIN} told, not joined yet   {WAITS_FOR_OTHERS} joined, waits for the others   "
+    f"{WAITS_TO_JOIN} notified, not joined yet   {WAITS_FOR_OTHERS} joined, waits for the others   "
     f"{WAITS_FOR_ASSIGNMENT} waits for the assignment"
 )
 
@@ -39,38 +39,39 @@ _MEMBERS = (
 
 def show_rebalance(terminal: Terminal, record: RebalanceRecord) -> None:
     """One rebalance; `LEGEND` explains its timelines."""
-    told = record.value
-    names = _names(told)
-    outcome = printable(told["outcome"])
+    evidence = record.value
+    names = _names(evidence)
+    outcome = printable(evidence["outcome"])
     facts = [
         terminal.paint(
-            f"{printable(record.group)}  generation {told['previous_generation']} → {told['generation']}", Style.NAME
+            f"{printable(record.group)}  generation {evidence['previous_generation']} → {evidence['generation']}",
+            Style.NAME,
         ),
         terminal.paint(outcome, _OUTCOMES.get(outcome, Style.PLAIN)),
         f"{instant(record.started_at_ms)} UTC",
-        f"took {duration(told['duration_ms'])}",
+        f"took {duration(evidence['duration_ms'])}",
     ]
     terminal.line("  ".join(facts))
-    for at, cause in enumerate(told["causes"][:CAUSES_SHOWN]):
+    for at, cause in enumerate(evidence["causes"][:CAUSES_SHOWN]):
         terminal.line(f"  {'why' if at == 0 else '   '}    {_cause(cause, names, record.started_at_ms)}")
-    more = max(told["cause_count"], len(told["causes"])) - CAUSES_SHOWN
+    more = max(evidence["cause_count"], len(evidence["causes"])) - CAUSES_SHOWN
     if more > 0:
         terminal.line(f"         and {count(more, 'more cause')}")
-    terminal.line(f"  how    {_course(told, names)}")
-    _show_moves(terminal, told, names)
+    terminal.line(f"  how    {_course(evidence, names)}")
+    _show_moves(terminal, evidence, names)
     gone = [
         f"{printable(names[each['member_id']])} ({printable(str(each.get('cause'))).replace('_', ' ')})"
-        for each in told["removed"]
+        for each in evidence["removed"]
     ]
     if gone:
         terminal.line(f"  gone   {', '.join(gone[:CAUSES_SHOWN])}{'' if len(gone) <= CAUSES_SHOWN else ', …'}")
-    if told["members"]:
+    if evidence["members"]:
         _show_members(terminal, record, names)
 
 
-def _names(told: Mapping[str, Any]) -> dict[str, str]:
+def _names(evidence: Mapping[str, Any]) -> dict[str, str]:
     """Short names by member id: those of the clients, with the end of the member id where several share one."""
-    people = {each["member_id"]: each for each in (*told["causes"], *told["removed"], *told["members"])}
+    people = {each["member_id"]: each for each in (*evidence["causes"], *evidence["removed"], *evidence["members"])}
     given = {
         member_id: str(each.get("group_instance_id") or each.get("client_id") or member_id)
         for member_id, each in people.items()
@@ -95,26 +96,26 @@ def _cause(cause: Mapping[str, Any], names: Mapping[str, str], started_at_ms: in
     return f"{text}{later}{reason}"
 
 
-def _course(told: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def _course(evidence: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """How it went: by which assignor, when the join and the assignment were complete."""
-    parts = [count(told["member_count"], "member")]
-    if told.get("assignor"):
-        parts.append(told["assignor"])
-    if told.get("leader"):
-        parts.append(f"led by {names.get(told['leader'], told['leader'])}")
+    parts = [count(evidence["member_count"], "member")]
+    if evidence.get("assignor"):
+        parts.append(evidence["assignor"])
+    if evidence.get("leader"):
+        parts.append(f"led by {names.get(evidence['leader'], evidence['leader'])}")
     for name, words in (("joined_at_ms", "all joined after"), ("stable_at_ms", "assigned after")):
-        if told.get(name) is not None:
-            parts.append(f"{words} {duration(told[name] - told['started_at_ms'])}")
+        if evidence.get(name) is not None:
+            parts.append(f"{words} {duration(evidence[name] - evidence['started_at_ms'])}")
     return ", ".join(printable(part) for part in parts)
 
 
-def _show_moves(terminal: Terminal, told: Mapping[str, Any], names: Mapping[str, str]) -> None:
-    if told["outcome"] != "stable":
+def _show_moves(terminal: Terminal, evidence: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    if evidence["outcome"] != "stable":
         return
-    moves = sorted(told["moved"], key=_move_key)
+    moves = sorted(evidence["moved"], key=_move_key)
     taken = sum(each.get("from") is None for each in moves)
     released = sum(each.get("to") is None for each in moves)
-    parts = [f"{told['kept_count']:,} stayed", f"{told['moved_count']:,} changed hands"]
+    parts = [f"{evidence['kept_count']:,} stayed", f"{evidence['moved_count']:,} changed hands"]
     parts += [f"{released:,} were given up"] if released else []
     parts += [f"{taken:,} found an owner"] if taken else []
     terminal.line(f"  moved  of the partitions {', '.join(parts)}")
@@ -145,9 +146,9 @@ def _aligned(rows: list[Row]) -> Iterable[str]:
 
 
 def _show_members(terminal: Terminal, record: RebalanceRecord, names: Mapping[str, str]) -> None:
-    told = record.value
-    members = sorted(told["members"], key=lambda each: (-(each.get("pause_ms") or 0), names[each["member_id"]]))
-    span_ms = max(1, told["duration_ms"])
+    evidence = record.value
+    members = sorted(evidence["members"], key=lambda each: (-(each.get("pause_ms") or 0), names[each["member_id"]]))
+    span_ms = max(1, evidence["duration_ms"])
     rows: list[Row] = []
     for each in members[:MEMBERS_SHOWN]:
         counts = (each.get(f"partitions_{what}") for what in ("before", "kept", "gained", "given_up", "after"))

@@ -14,7 +14,7 @@ MOST_MEMBERS = 40
 """Rows of members on a terminal; of a larger group the first ones are shown, and how many more there are."""
 MOST_SQUARES = 48
 """Partitions of one member that are drawn one by one."""
-KEPT, GAINED, GIVEN_UP = "■", "▣", "□"
+RETAINED, GAINED, GIVEN_UP = "■", "▣", "□"
 
 _ASSIGNORS = (
     Column("assignor"),
@@ -40,7 +40,7 @@ def show(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
         terminal.line()
         _show_members(terminal, outcome)
     terminal.line()
-    terminal.line(f"{KEPT} kept  {GAINED} gained  {GIVEN_UP} given up")
+    terminal.line(f"{RETAINED} kept  {GAINED} gained  {GIVEN_UP} given up")
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
@@ -112,11 +112,11 @@ def _member_row(outcome: Outcome, name: str) -> list[str]:
 
 
 def _drawn(kept: int, gained: int, given_up: int) -> str:
-    squares = KEPT * kept + GAINED * gained + GIVEN_UP * given_up
+    squares = RETAINED * kept + GAINED * gained + GIVEN_UP * given_up
     if len(squares) <= MOST_SQUARES:
         return squares
     share = MOST_SQUARES / len(squares)
-    return KEPT * round(kept * share) + GAINED * round(gained * share) + GIVEN_UP * round(given_up * share) + "…"
+    return RETAINED * round(kept * share) + GAINED * round(gained * share) + GIVEN_UP * round(given_up * share) + "…"
 
 
 def _pairs(partitions: Partitions) -> set[tuple[str, int]]:

@@ -41,14 +41,14 @@ class BrokerAdmin:
         if brokers is None:
             brokers = [node.node_id for node in (await self.describe_cluster(timeout_ms=timeout_ms)).nodes]
         asked = [whole_number("the id of a broker", each, 0, MAX_INT32) for each in several("brokers", brokers)]
-        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log folders", asked)
+        outcomes: Outcomes[int, dict[str, LogDirDescription]] = Outcomes("describing log directories", asked)
 
         async def ask(broker: int, _: list[int]) -> None:
             if broker not in self._cluster.metadata.nodes:
                 raise no_such_broker(self._cluster, broker)
             answer: DescribeLogDirsResponse = await self._cluster.request(broker, DescribeLogDirsRequest(topics=None))
             if answer.error_code != ErrorCode.NONE:
-                raise BrokerError(answer.error_code, f"broker {broker} does not describe its log folders")
+                raise BrokerError(answer.error_code, f"broker {broker} does not describe its log directories")
             outcomes.succeed(broker, {each.log_dir: _described(each) for each in answer.results})
 
         async def attempt(pending: list[int]) -> None:
@@ -58,21 +58,21 @@ class BrokerAdmin:
         return await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
-def _described(told: DescribeLogDirsResult) -> LogDirDescription:
+def _described(result: DescribeLogDirsResult) -> LogDirDescription:
     error = None
-    if told.error_code != ErrorCode.NONE:
-        known = KNOWN_CODES.get(told.error_code)
-        error = f"code {told.error_code}" if known is None else f"{known.message} ({known.name})"
+    if result.error_code != ErrorCode.NONE:
+        known = KNOWN_CODES.get(result.error_code)
+        error = f"code {result.error_code}" if known is None else f"{known.message} ({known.name})"
     return LogDirDescription(
-        path=told.log_dir,
+        path=result.log_dir,
         replicas={
             TopicPartition(topic.name, each.partition_index): ReplicaSize(
                 each.partition_size, each.offset_lag, each.is_future_key
             )
-            for topic in told.topics
+            for topic in result.topics
             for each in topic.partitions
         },
-        total_bytes=told.total_bytes,
-        usable_bytes=told.usable_bytes,
+        total_bytes=result.total_bytes,
+        usable_bytes=result.usable_bytes,
         error=error,
     )

@@ -195,16 +195,16 @@ class ConfigAdmin:
         return BrokerError(code, f"{resource}: its {what}", detail or None)
 
 
-def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+def _entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
-        name=told.name,
-        value=told.value,
-        source=config_source(told.config_source),
-        is_read_only=told.read_only,
-        is_sensitive=told.is_sensitive,
-        synonyms=tuple(ConfigSynonym(each.name, each.value, config_source(each.source)) for each in told.synonyms),
-        type=TYPES.get(told.config_type, "UNKNOWN"),
-        documentation=told.documentation,
+        name=result.name,
+        value=result.value,
+        source=config_source(result.config_source),
+        is_read_only=result.read_only,
+        is_sensitive=result.is_sensitive,
+        synonyms=tuple(ConfigSynonym(each.name, each.value, config_source(each.source)) for each in result.synonyms),
+        type=TYPES.get(result.config_type, "UNKNOWN"),
+        documentation=result.documentation,
     )
 
 

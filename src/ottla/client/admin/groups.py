@@ -186,14 +186,14 @@ class GroupAdmin:
             answer: LeaveGroupResponse = await coordinator.ask(request, versions=MANY_MEMBERS)
             coordinator.check(answer.error_code, "its members are not removed")
             # Results are in request order; that of an instance may contain the member id that it had.
-            for each, told in zip(pending, answer.members, strict=False):
-                gone = told.error_code == ErrorCode.UNKNOWN_MEMBER_ID and each in outcomes.uncertain
-                if told.error_code == ErrorCode.NONE or gone:
+            for each, result in zip(pending, answer.members, strict=False):
+                gone = result.error_code == ErrorCode.UNKNOWN_MEMBER_ID and each in outcomes.uncertain
+                if result.error_code == ErrorCode.NONE or gone:
                     outcomes.succeed(each, None)
                 else:
                     named = f"instance {each.group_instance_id}" if each.group_instance_id else each.member_id
                     what = f"group {group_id}: member {named} is not removed"
-                    outcomes.fail(each, BrokerError(told.error_code, what))
+                    outcomes.fail(each, BrokerError(result.error_code, what))
             outcomes.check_answered(pending)
 
         await outcomes.work_off(self._cluster, attempt, timeout_ms)

@@ -58,13 +58,13 @@ class PartitionAdmin:
             )
             answer: DeleteRecordsResponse = await self._cluster.request(leader, request)
             for topic in answer.topics:
-                for told in topic.partitions:
-                    partition = TopicPartition(topic.name, told.partition_index)
-                    if told.error_code == ErrorCode.NONE:
-                        outcomes.succeed(partition, told.low_watermark)
+                for result in topic.partitions:
+                    partition = TopicPartition(topic.name, result.partition_index)
+                    if result.error_code == ErrorCode.NONE:
+                        outcomes.succeed(partition, result.low_watermark)
                     else:
                         what = f"records of {partition} below {wanted[partition]} are not deleted"
-                        outcomes.fail(partition, BrokerError(told.error_code, what))
+                        outcomes.fail(partition, BrokerError(result.error_code, what))
             outcomes.check_answered(asked)
 
         return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)
@@ -90,13 +90,13 @@ class PartitionAdmin:
             versions = WITH_MAX_TIMESTAMP if any(wanted[each] == MAX_TIMESTAMP for each in asked) else None
             answer: ListOffsetsResponse = await self._cluster.request(leader, request, versions=versions)
             for topic in answer.topics:
-                for told in topic.partitions:
-                    partition = TopicPartition(topic.name, told.partition_index)
-                    if told.error_code == ErrorCode.NONE:
-                        found = OffsetAndTimestamp(told.offset, told.timestamp, told.leader_epoch)
+                for result in topic.partitions:
+                    partition = TopicPartition(topic.name, result.partition_index)
+                    if result.error_code == ErrorCode.NONE:
+                        found = OffsetAndTimestamp(result.offset, result.timestamp, result.leader_epoch)
                         outcomes.succeed(partition, found)
                     else:
-                        outcomes.fail(partition, BrokerError(told.error_code, f"no offset of {partition}"))
+                        outcomes.fail(partition, BrokerError(result.error_code, f"no offset of {partition}"))
             outcomes.check_answered(asked)
 
         return await outcomes.work_off(self._cluster, self._asking(outcomes, ask), timeout_ms)

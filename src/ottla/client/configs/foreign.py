@@ -99,7 +99,7 @@ INSTEAD: dict[str, str] = {
     "offset.store.method": "offsets are kept by the cluster; leave it out",
     "on.commit": "give commit_async() a callback",
     "on.delivery": _CALLBACK,
-    "produce.offset.report": "the future of send() tells the offset",
+    "produce.offset.report": "the result of send()'s future has the offset",
     "queue.buffering.backpressure.threshold": _NOT_NEEDED,
     "queued.min.messages": _NOT_NEEDED,
     "queuing.strategy": _NOT_NEEDED,

@@ -133,13 +133,13 @@ class GivenSettings:
 
 def _no_mapping(kind: str, given: object) -> str:
     """Other clients take topics or addresses as their first argument; ours take a mapping of settings."""
-    told = f"{given!r} is no mapping of settings"
+    message = f"{given!r} is no mapping of settings"
     if isinstance(given, str) and ":" in given:
-        return f"{told}. Give addresses of brokers as bootstrap_servers={given!r}."
+        return f"{message}. Give addresses of brokers as bootstrap_servers={given!r}."
     if kind == CONSUMER and isinstance(given, (str, list, tuple)):
         topics = [given] if isinstance(given, str) else list(given)
-        return f"{told}. Give bootstrap_servers and other settings only, and call subscribe({topics}) afterwards."
-    return f"{told}. Give a mapping by Kafka's names, or keywords as bootstrap_servers."
+        return f"{message}. Give bootstrap_servers and other settings only, and call subscribe({topics}) afterwards."
+    return f"{message}. Give a mapping by Kafka's names, or keywords as bootstrap_servers."
 
 
 def _unknown(given_name: str, name: str, kind: str) -> str:

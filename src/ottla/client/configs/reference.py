@@ -23,7 +23,7 @@ Producer({"bootstrap.servers": "localhost:9092", "linger.ms": "5"}, compression_
 
 Values are text, as in a properties file, or Python's own: numbers, `True` and `False`, lists, classes, objects,
 functions. `None` means "not set". A setting given twice with different values, an unknown name, a value out of range,
-and settings that contradict each other raise `InvalidConfigError`, which tells all problems at once and what to do.
+and settings that contradict each other raise `InvalidConfigError`, which names all problems at once and what to do.
 
 What becomes of a setting is in the last column: *honoured*, *no effect* (accepted and checked; a warning is logged when
 it is set to anything but its default), or *refused* (set to anything but its default it is an error, since passing it

@@ -157,8 +157,8 @@ class Commits:
                 problem = error
             if self._now_ms() + backoff_ms >= deadline_ms:
                 what = f"committing offsets of group {settings.group_id}"
-                told = str(problem) or "the coordinator did not answer"
-                raise ClientTimeoutError(f"{what} did not succeed within {timeout_ms:.0f} ms: {told}") from problem
+                message = str(problem) or "the coordinator did not answer"
+                raise ClientTimeoutError(f"{what} did not succeed within {timeout_ms:.0f} ms: {message}") from problem
             await asyncio.sleep(self._cluster.jittered(backoff_ms) / 1000)
             backoff_ms = min(backoff_ms * 2, settings.retry_backoff_max_ms)
 
@@ -233,7 +233,7 @@ class Commits:
         while self._pending and self._pending[0].done:
             commit = self._pending.popleft()
             if commit.error is None and commit.offsets:
-                await self._tell_interceptors(commit.offsets)
+                await self._notify_interceptors(commit.offsets)
             if commit.callback is not None:
                 await self._call(commit.callback, commit.offsets, commit.error)
 
@@ -338,7 +338,7 @@ class Commits:
             raise CommitFailedError(NOT_A_MEMBER)
         raise error
 
-    async def _tell_interceptors(self, offsets: Offsets) -> None:
+    async def _notify_interceptors(self, offsets: Offsets) -> None:
         if self._on_commit is not None:
             await self._call(self._on_commit, offsets)
 

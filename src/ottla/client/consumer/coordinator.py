@@ -144,8 +144,8 @@ class ConsumerCoordinator:
         self._resubscribed = False
         membership.start(self._now_ms())
         self._raise_failure()
-        if self._rebalance.has_untold:
-            await self._rebalance.tell_untold()
+        if self._rebalance.has_pending_assignment_call:
+            await self._rebalance.repeat_assignment_call()
         self._take_in_metadata()
         if not membership.rejoin_needed and (reason := self._rebalance.reason_to_rejoin(self._keeper.version)):
             membership.request_rejoin(reason)
@@ -372,7 +372,7 @@ class ConsumerCoordinator:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._commits.close()
-            self._tell_state()
+            self._log_state()
 
     # Background work
 
@@ -386,7 +386,7 @@ class ConsumerCoordinator:
         needed = (
             self.membership.wants_poll(now_ms)
             or self._commits.has_callbacks
-            or self._rebalance.has_untold
+            or self._rebalance.has_pending_assignment_call
             or self._resubscribed
             or (self._config.enable_auto_commit and now_ms >= self._auto_commit_due_ms)
         )
@@ -403,7 +403,7 @@ class ConsumerCoordinator:
         if soonest is not None and not self._closed:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(0.0, soonest - now_ms) / 1000, self._on_time)
-        self._tell_state()
+        self._log_state()
 
     def _on_time(self) -> None:
         self._timer = None
@@ -454,7 +454,7 @@ class ConsumerCoordinator:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _tell_state(self) -> None:
+    def _log_state(self) -> None:
         group = self.membership.settings.group_id
         notes, self.membership.notes = self.membership.notes, []
         for note in notes:

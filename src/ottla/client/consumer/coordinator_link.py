@@ -74,8 +74,8 @@ class CoordinatorLink:
                     await self._looked_up.wait()
             except TimeoutError:
                 what = f"the coordinator of group {membership.settings.group_id} is not found"
-                told = f"{what}: {membership.coordinator_problem or 'no broker answered'}"
-                raise ClientTimeoutError(told, retriable=True) from None
+                message = f"{what}: {membership.coordinator_problem or 'no broker answered'}"
+                raise ClientTimeoutError(message, retriable=True) from None
             problem = membership.coordinator_problem
             if isinstance(problem, ClientError) and not problem.retriable:
                 raise problem

@@ -247,8 +247,8 @@ class ConsumerCore:
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names, those of the group included."""
-        told = self._metrics.read()
-        return told if self.coordinator is None else told | self.coordinator.metrics()
+        values = self._metrics.read()
+        return values if self.coordinator is None else values | self.coordinator.metrics()
 
     def health(self) -> ConsumerHealth:
         """Return whether the consumer makes progress and, if not, why."""

@@ -94,7 +94,7 @@ class Fetcher:
         self._held_until_ms: dict[int | TopicPartition, float] = {}
         """Brokers and partitions in backoff after a failure, and until when."""
         self._retained_id = -1
-        self._told_stale = -1
+        self._reported_stale = -1
         self._timers: dict[int | TopicPartition, asyncio.TimerHandle] = {}
         """Timers for the end of each backoff."""
         self._explaining: dict[TopicPartition, tuple[_Asked, asyncio.Task[None]]] = {}
@@ -177,8 +177,8 @@ class Fetcher:
                 by_node.setdefault(node_id, {})[partition] = _Asked(state, state.seeks, wanted)
         for node_id in without_room:
             by_node.pop(node_id, None)
-        if stale and self._told_stale != self._cluster.metadata.version:
-            self._told_stale = self._cluster.metadata.version
+        if stale and self._reported_stale != self._cluster.metadata.version:
+            self._reported_stale = self._cluster.metadata.version
             self._on_data()
         return by_node
 

@@ -85,8 +85,8 @@ class ConsumerHealth:
 
 def named(partitions: list[TopicPartition]) -> str:
     """List the partitions for a message, up to a limit."""
-    told = ", ".join(map(str, partitions[:MAX_NAMED]))
-    return told if len(partitions) <= MAX_NAMED else f"{told} and {len(partitions) - MAX_NAMED} more"
+    text = ", ".join(map(str, partitions[:MAX_NAMED]))
+    return text if len(partitions) <= MAX_NAMED else f"{text} and {len(partitions) - MAX_NAMED} more"
 
 
 def partition_findings(partitions: Mapping[TopicPartition, PartitionState]) -> tuple[list[Finding], bool]:

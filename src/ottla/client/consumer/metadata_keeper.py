@@ -96,8 +96,8 @@ class MetadataKeeper:
             return float("-inf")
         missing = [] if metadata.are_fresh(topics) else [topic for topic in topics if not metadata.is_fresh(topic)]
         # A response about all topics contains no errors: a topic that it left out does not exist.
-        told_all = self._wants_all and self._complete
-        if any(each not in metadata.errors and (each in metadata.topics or not told_all) for each in missing):
+        knows_all = self._wants_all and self._complete
+        if any(each not in metadata.errors and (each in metadata.topics or not knows_all) for each in missing):
             return float("-inf")
         if missing or self._is_leaderless(topics):
             return self._asked_at_ms + settings.retry_backoff_max_ms

@@ -72,7 +72,7 @@ class Rebalance:
         self._assigned_from: Snapshot | None = None
         self._compared_version = -1
         self._missing = MissingTopics(cluster.clock)
-        self._untold: list[TopicPartition] | None = None
+        self._assigned_to_report: list[TopicPartition] | None = None
         """Partitions to pass to on_partitions_assigned; kept if the call is interrupted."""
 
     @property
@@ -91,17 +91,17 @@ class Rebalance:
         """Revoke what has to be revoked before joining. Raises RebalanceListenerError if the listener failed."""
         membership, subscriptions = self._membership, self._subscriptions
         owned = sorted(subscriptions.assigned_partitions)
-        self._untold = None
+        self._assigned_to_report = None
         error = None
         if membership.has_lost_membership:
             if owned:
-                error = await self._tell("on_partitions_lost", owned)
+                error = await self._call_listener("on_partitions_lost", owned)
                 subscriptions.assign_from_subscribed([])
         elif not self.is_cooperative:
-            error = await self._tell("on_partitions_revoked", owned)
+            error = await self._call_listener("on_partitions_revoked", owned)
             subscriptions.assign_from_subscribed([])
         elif gone := [each for each in owned if each.topic not in subscriptions.subscription]:
-            error = await self._tell("on_partitions_revoked", gone)
+            error = await self._call_listener("on_partitions_revoked", gone)
             subscriptions.assign_from_subscribed(set(subscriptions.assigned_partitions).difference(gone))
         membership.gave_up_all = not subscriptions.assigned_partitions
         membership.is_leader = False
@@ -161,32 +161,32 @@ class Rebalance:
         revoked = self.to_revoke()
         error = None
         if revoked:
-            error = await self._tell("on_partitions_revoked", revoked)
+            error = await self._call_listener("on_partitions_revoked", revoked)
             membership.request_rejoin("need to revoke partitions and re-join")
         self._join_also(assigned)
-        error = error or self._tell_assignor(read, name)
+        error = error or self._notify_assignor(read, name)
         if membership.assignment is not None:  # else it was lost during the listener call
             membership.assignment_taken()
             subscriptions.assign_from_subscribed(assigned)
-            self._untold = added
-            failed = await self._tell_assigned()
+            self._assigned_to_report = added
+            failed = await self._call_on_assigned()
             error = error or failed
         if error is not None:
             raise error
 
     @property
-    def has_untold(self) -> bool:
+    def has_pending_assignment_call(self) -> bool:
         """Whether the call of on_partitions_assigned was interrupted: no records are returned before it is complete."""
-        return self._untold is not None
+        return self._assigned_to_report is not None
 
-    async def tell_untold(self) -> None:
+    async def repeat_assignment_call(self) -> None:
         """Repeat that call from its beginning. Raises RebalanceListenerError if it fails."""
-        if (error := await self._tell_assigned()) is not None:
+        if (error := await self._call_on_assigned()) is not None:
             raise error
 
-    async def _tell_assigned(self) -> ClientError | None:
-        error = await self._tell("on_partitions_assigned", self._untold or [])
-        self._untold = None
+    async def _call_on_assigned(self) -> ClientError | None:
+        error = await self._call_listener("on_partitions_assigned", self._assigned_to_report or [])
+        self._assigned_to_report = None
         return error
 
     def _waiting_assignment(self) -> tuple[Assignment, list[TopicPartition]]:
@@ -209,7 +209,7 @@ class Rebalance:
             subscriptions.subscribe_from_pattern(subscriptions.subscription | added)
             self._joined_subscription = subscriptions.subscription
 
-    def _tell_assignor(self, assignment: Assignment, name: str) -> ClientError | None:
+    def _notify_assignor(self, assignment: Assignment, name: str) -> ClientError | None:
         assignor = self._assignors.get(name)
         if assignor is None:
             return ProtocolError(f"the coordinator chose the assignor {name!r}, which this consumer did not offer")
@@ -230,11 +230,11 @@ class Rebalance:
         """Before the member leaves: revoke all partitions; they are lost if the group went on without the member."""
         membership, subscriptions = self._membership, self._subscriptions
         owned = sorted(subscriptions.assigned_partitions)
-        self._joined_subscription = self._assigned_from = self._untold = None
+        self._joined_subscription = self._assigned_from = self._assigned_to_report = None
         if not owned or not subscriptions.has_auto_assigned_partitions:
             return
         lost = membership.has_lost_membership or membership.is_rebalancing
-        error = await self._tell("on_partitions_lost" if lost else "on_partitions_revoked", owned)
+        error = await self._call_listener("on_partitions_lost" if lost else "on_partitions_revoked", owned)
         subscriptions.assign_from_subscribed([])
         if error is not None:
             raise error
@@ -317,13 +317,13 @@ class Rebalance:
 
     # The user's listener
 
-    async def _tell(self, method: str, partitions: Sequence[TopicPartition]) -> ClientError | None:
+    async def _call_listener(self, method: str, partitions: Sequence[TopicPartition]) -> ClientError | None:
         """Call a method of the listener; returns its error."""
         listener: Any = self._subscriptions.listener
         group = self._membership.settings.group_id
-        told = ", ".join(map(str, partitions[:MAX_LOGGED])) or "nothing"
+        names = ", ".join(map(str, partitions[:MAX_LOGGED])) or "nothing"
         more = len(partitions) - MAX_LOGGED
-        log.info("group %s: %s %s%s", group, method, told, f" and {more} more" if more > 0 else "")
+        log.info("group %s: %s %s%s", group, method, names, f" and {more} more" if more > 0 else "")
         if listener is None:
             return None
         called = getattr(listener, method, None)

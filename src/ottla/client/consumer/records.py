@@ -29,8 +29,8 @@ class ConsumerRecords(Generic[K, V]):
         return bool(self._by_partition)
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{each}: {len(records)}" for each, records in self._by_partition.items())
-        return f"ConsumerRecords({told})"
+        text = ", ".join(f"{each}: {len(records)}" for each, records in self._by_partition.items())
+        return f"ConsumerRecords({text})"
 
     def partitions(self) -> set[TopicPartition]:
         """Return the partitions that have records."""

@@ -313,8 +313,8 @@ class Bulk:
             if where is None:
                 raise InvalidArgumentError("pairs of key and value need a topic: send_many(pairs, topic)")
             record: ProducerRecord[Any, Any] = ProducerRecord(where, value, key, partition, timestamp, headers)
-            with self._core.interceptors.sending(record, None) as (changed, told):
-                callback = told if self._core.interceptors else None
+            with self._core.interceptors.sending(record, None) as (changed, notify):
+                callback = notify if self._core.interceptors else None
                 to, value, key, partition, timestamp, headers = changed
                 outcome = self._core.take(to, partition, timestamp, key, value, headers, callback)
                 while isinstance(outcome, Wait):

@@ -75,31 +75,31 @@ class BulkFuture:
             left_s = None if deadline is None else max(deadline - monotonic_s(), 0)
             if not result.wait(left_s):
                 raise ClientTimeoutError(f"not all records were acknowledged within {timeout_s} s; they may still be")
-        return self._told()
+        return self._ranges()
 
     def __await__(self) -> Generator[Any, None, list[OffsetRange]]:
         loop = asyncio.get_running_loop()
-        self._tell()
+        self._mark_reported()
         for stretch in self._stretches:
             if stretch.result.is_done:
                 continue
             arrived: asyncio.Future[None] = loop.create_future()
             if stretch.result.when_done(partial(wake_future, loop, arrived)):
                 yield from arrived
-        return self._told()
+        return self._ranges()
 
-    def _tell(self) -> None:
+    def _mark_reported(self) -> None:
         """Mark the results as retrieved, so that `flush` does not report them again."""
         for stretch in self._stretches:
             if stretch.is_whole:
-                stretch.result.tell_all()
+                stretch.result.mark_all_reported()
                 continue
             for part in _parts(stretch):
                 for index in range(part.first, part.end):
-                    part.result.tell(index)
+                    part.result.mark_reported(index)
 
-    def _told(self) -> list[OffsetRange]:
-        self._tell()
+    def _ranges(self) -> list[OffsetRange]:
+        self._mark_reported()
         ranges: list[OffsetRange] = []
         failed = 0
         causes: dict[str, Exception] = {}

@@ -462,7 +462,7 @@ class ProducerCore:
         for lookup in list(self._lookups.values()):
             lookup.cancel()
         self.accumulator.close()
-        self.failures.counts_told = True  # records given up here are reported even if their futures are retrieved
+        self.failures.counts_reported = True  # records given up here are reported even if their futures are retrieved
         sender, self._sender = self._sender, None
         if sender is not None:
             sender.give_up_all(

@@ -22,12 +22,12 @@ class _FailedBatch:
     result: BatchResult
     count: int
     error: ClientError
-    counts_told: bool
+    counts_reported: bool
 
     @property
-    def untold(self) -> int:
+    def unreported(self) -> int:
         """Number of records not reported yet."""
-        return self.count if self.counts_told else self.result.untold(self.count)
+        return self.count if self.counts_reported else self.result.unreported(self.count)
 
 
 class Failures:
@@ -35,7 +35,7 @@ class Failures:
 
     def __init__(self) -> None:
         #: Whether records count from now on even if they were reported: those that `close` gives up.
-        self.counts_told = False
+        self.counts_reported = False
         self._batches: list[_FailedBatch] = []
         self._further = 0
 
@@ -43,9 +43,9 @@ class Failures:
         """Record a batch that was given up."""
         count = batch.record_count or batch.builder.count
         if len(self._batches) < MAX_BATCHES:
-            self._batches.append(_FailedBatch(batch.partition, batch.result, count, error, self.counts_told))
+            self._batches.append(_FailedBatch(batch.partition, batch.result, count, error, self.counts_reported))
         else:
-            self._further += count if self.counts_told else batch.result.untold(count)
+            self._further += count if self.counts_reported else batch.result.unreported(count)
 
     def take(self) -> DeliveryError | None:
         """Return an error for all of them, None if there are none; then they are forgotten."""
@@ -54,7 +54,7 @@ class Failures:
         counts: Counter[TopicPartition] = Counter()
         causes: dict[str, ClientError] = {}
         for each in batches:
-            count = each.untold
+            count = each.unreported
             if count:
                 counts[each.partition] += count
                 causes.setdefault(str(each.error), each.error)

@@ -101,11 +101,11 @@ class BatchResult:
     """The result of one batch; nothing may change once `is_done`. Any thread may read it, the sender sets it."""
 
     __slots__ = (
-        "_all_told",
+        "_all_reported",
         "_callbacks",
         "_lock",
         "_process",
-        "_told",
+        "_reported",
         "_waiters",
         "append_time_ms",
         "base_offset",
@@ -133,8 +133,8 @@ class BatchResult:
         self._process = process_id()
         self._callbacks: list[tuple[Callback, RecordFuture]] | None = None
         self._waiters: dict[Callable[[], None], None] | None = None
-        self._told: set[int] | None = None
-        self._all_told = False
+        self._reported: set[int] | None = None
+        self._all_reported = False
 
     def add_callback(self, callback: Callback, future: RecordFuture) -> None:
         """Add a callback for completion; the caller holds the lock, and the batch is not done."""
@@ -179,21 +179,21 @@ class BatchResult:
         patience = -1 if timeout_s is None else min(max(timeout_s, 0), TIMEOUT_MAX)
         return not self.when_done(arrived.release) or arrived.acquire(timeout=patience)
 
-    def tell_all(self) -> None:
+    def mark_all_reported(self) -> None:
         """Mark all records as reported: the caller learns, or will learn, their results."""
-        self._all_told = True
+        self._all_reported = True
         for _, part in self.parts or ():
-            part.tell_all()
+            part.mark_all_reported()
 
-    def tell(self, index: int) -> None:
+    def mark_reported(self, index: int) -> None:
         """Mark this record as reported: the caller learns, or will learn, its result."""
-        if self._told is None:
-            self._told = set()
-        self._told.add(index)
+        if self._reported is None:
+            self._reported = set()
+        self._reported.add(index)
 
-    def untold(self, count: int) -> int:
+    def unreported(self, count: int) -> int:
         """Return how many of the `count` records of a failed batch were not reported."""
-        return 0 if self._all_told else count - len(self._told or ())
+        return 0 if self._all_reported else count - len(self._reported or ())
 
     def complete(
         self,
@@ -234,12 +234,12 @@ class BatchResult:
             callbacks, self._callbacks = self._callbacks, None
             for callback, future in callbacks or ():
                 future.follow()[0].add_callback(callback, future)
-        for index in self._told or ():
+        for index in self._reported or ():
             part, at = self.part_of(index)
-            part.tell(at)
+            part.mark_reported(at)
         for _, part in parts:
-            if self._all_told:
-                part.tell_all()
+            if self._all_reported:
+                part.mark_all_reported()
             part.when_done(one_is_done)
 
     def part_of(self, index: int) -> tuple[BatchResult, int]:
@@ -302,12 +302,12 @@ class RecordFuture:
                 raise ClientTimeoutError(
                     f"a record for {self._batch.partition} was not acknowledged within {timeout_s} s; it may still be"
                 )
-        return self._told()
+        return self._take_error()
 
-    def _told(self) -> ClientError | None:
+    def _take_error(self) -> ClientError | None:
         """Return the delivery error, and mark the record as reported."""
         batch, index = self.follow()
-        batch.tell(index)
+        batch.mark_reported(index)
         return batch.error_of(index)
 
     def metadata(self) -> RecordMetadata:
@@ -324,7 +324,7 @@ class RecordFuture:
         one in the sender's thread, or at once.
         """
         batch, index = self.follow()
-        batch.tell(index)
+        batch.mark_reported(index)
         waiter = DoneCallback(self, callback)
         if not batch.when_done(waiter):
             waiter.call_soon()
@@ -348,12 +348,12 @@ class RecordFuture:
             batch, index = followed
             loop = asyncio.get_running_loop()
             arrived: asyncio.Future[None] = loop.create_future()
-            batch.tell(index)
+            batch.mark_reported(index)
             if batch.when_done(partial(wake_future, loop, arrived)):
                 if batch.home is not None and batch.home.hurry is not None:
                     batch.home.hurry()
                 yield from arrived
-        error = self._told()
+        error = self._take_error()
         if error is not None:
             raise error
         return self.metadata()
@@ -375,7 +375,7 @@ def call_back(callback: Callback, future: RecordFuture) -> None:
     """Call `callback` with the result of a completed record."""
     batch, index = future.follow()
     if not isinstance(callback, Watcher):
-        batch.tell(index)
+        batch.mark_reported(index)
     error = batch.error_of(index)
     metadata = future.metadata() if error is None else None
     guard(partial(callback, metadata, error))

@@ -298,21 +298,25 @@ class Sender:
             self._figures.throttled(answer.throttle_time_ms)
             if answer.throttle_time_ms > 0:
                 link.throttled(answer.throttle_time_ms, now)
-            told = {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
+            responses = {
+                (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
+            }
             for batch in sent.batches:
-                self._told(link, batch, told.get(batch.partition))
+                self._handle_partition_response(link, batch, responses.get(batch.partition))
 
-    def _told(self, link: BrokerLink, batch: ProducerBatch, told: PartitionProduceResponse | None) -> None:
+    def _handle_partition_response(
+        self, link: BrokerLink, batch: ProducerBatch, response: PartitionProduceResponse | None
+    ) -> None:
         if batch.result.is_done:  # given up while in flight
             self._queue_of(batch).in_flight -= 1
             return
-        if told is None:
+        if response is None:
             left_out = ProtocolError(f"broker {link.node_id} left {batch.partition} out of its answer")
             self._attempt_failed(batch, left_out)
             return
-        code = told.error_code
+        code = response.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._delivered(batch, told.base_offset, told.log_append_time_ms)
+            self._delivered(batch, response.base_offset, response.log_append_time_ms)
         elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             self._split(batch)
         elif code == ErrorCode.MESSAGE_TOO_LARGE:
@@ -321,14 +325,16 @@ class Sender:
         else:
             if code in STALE_METADATA:
                 self._cluster.metadata.expire([batch.partition.topic])
-                self._learn_leader(batch.partition, told)
-            error = BrokerError(code, f"{batch.partition} at broker {link.node_id}", told.error_message or None)
-            reasons = {each.batch_index: each.batch_index_error_message or str(error) for each in told.record_errors}
+                self._learn_leader(batch.partition, response)
+            error = BrokerError(code, f"{batch.partition} at broker {link.node_id}", response.error_message or None)
+            reasons = {
+                each.batch_index: each.batch_index_error_message or str(error) for each in response.record_errors
+            }
             self._attempt_failed(batch, error, code, reasons)
 
-    def _learn_leader(self, partition: TopicPartition, told: PartitionProduceResponse) -> None:
+    def _learn_leader(self, partition: TopicPartition, response: PartitionProduceResponse) -> None:
         """Apply a new leader that the response names (KIP-951)."""
-        leader = told.current_leader
+        leader = response.current_leader
         if leader.leader_id in self._cluster.metadata.nodes:
             self._cluster.metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
 

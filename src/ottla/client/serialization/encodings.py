@@ -27,7 +27,7 @@ class TextEncoding:
     __slots__ = ("_before", "_marks", "_text_encoding", "name")
 
     def __init__(self, name: object, setting: str | None = None) -> None:
-        told = f"{setting}={name}" if setting is not None else f"encoding {name!r}"
+        text = f"{setting}={name}" if setting is not None else f"encoding {name!r}"
         try:
             if not isinstance(name, str):
                 raise LookupError
@@ -35,7 +35,7 @@ class TextEncoding:
             python_name = codecs.lookup(name).name
         except (LookupError, ValueError):
             raise SerializationError(
-                f"{told}: there is no encoding of text called {name!r}; give one of Python's or Java's names, as UTF-8"
+                f"{text}: there is no encoding of text called {name!r}; give one of Python's or Java's names, as UTF-8"
             ) from None
         self.name = name
         self._before, self._text_encoding = _OPEN.get(python_name, (b"", python_name))

@@ -130,12 +130,12 @@ class Producer(MethodHints, Generic[K, V]):
         return self._send_later(outcome, topic, partition, timestamp, key, value, headers, callback)
 
     def _send_intercepted(self, record: ProducerRecord[Any, Any], callback: Callback | None) -> RecordFuture:
-        with self._core.interceptors.sending(record, callback) as (changed, told):
+        with self._core.interceptors.sending(record, callback) as (changed, notify):
             topic, value, key, partition, timestamp, headers = changed
-            outcome = self._take(topic, partition, timestamp, key, value, headers, told)
+            outcome = self._take(topic, partition, timestamp, key, value, headers, notify)
             if outcome.__class__ is RecordFuture:
                 return outcome
-            return self._send_later(outcome, topic, partition, timestamp, key, value, headers, told)
+            return self._send_later(outcome, topic, partition, timestamp, key, value, headers, notify)
 
     def send_many(
         self, records: Iterable[Any], topic: str | None = None, *, into: BulkFuture | None = None

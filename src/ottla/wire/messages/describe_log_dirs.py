@@ -1,6 +1,6 @@
-"""DescribeLogDirs (key 35): folders of the log, and what lies in them (KIP-113).
+"""DescribeLogDirs (key 35): log directories and their partitions (KIP-113).
 
-Versions: 1 is the same as 0; 2 flexible; 3 an error of the whole; 4 the size of each folder's volume (KIP-827).
+Versions: 1 is the same as 0; 2 flexible; 3 an error of the whole; 4 the size of each directory's volume (KIP-827).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DescribeLogDirsPartition(Struct):
     partition_index: int = field(INT32)
     partition_size: int = field(INT64)  # Bytes of its segments.
     offset_lag: int = field(INT64)  # How far it is behind.
-    is_future_key: bool = field(BOOL)  # Being moved to this folder.
+    is_future_key: bool = field(BOOL)  # Being moved to this log directory.
 
 
 @struct
@@ -43,7 +43,7 @@ class DescribeLogDirsTopic(Struct):
 
 @struct
 class DescribeLogDirsResult(Struct):
-    """One folder."""
+    """One log directory."""
 
     error_code: int = field(INT16)
     log_dir: str = field(STRING)  # Its absolute path.
@@ -54,7 +54,7 @@ class DescribeLogDirsResult(Struct):
 
 @message(versions=(0, 4), flexible_since=2, api_key=35)
 class DescribeLogDirsResponse(Message):
-    """The folders."""
+    """The log directories."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16, since=3, ignorable=True)

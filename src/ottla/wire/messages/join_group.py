@@ -2,7 +2,7 @@
 
 Versions: 1 rebalance timeout; 2 throttle time; 4 MEMBER_ID_REQUIRED, the first join is answered with the member id
 to join with (KIP-394); 5 static members (KIP-345); 6 flexible; 7 protocol type in the response (KIP-559);
-8 reason (KIP-800); 9 the leader may be told to skip the assignment.
+8 reason (KIP-800); 9 the response may ask the leader to skip the assignment.
 """
 
 from __future__ import annotations

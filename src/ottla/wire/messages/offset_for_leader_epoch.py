@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where logs diverge (KIP-101, KIP-320).
 
-Versions: 1 the epoch in the response; 2 the asker's leader epoch, throttle time; 3 replica id; 4 flexible.
+Versions: 1 the epoch in the response; 2 the requester's leader epoch, throttle time; 3 replica id; 4 flexible.
 """
 
 from __future__ import annotations

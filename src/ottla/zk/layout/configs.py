@@ -172,11 +172,11 @@ class ConfigChangeZnode:
         """
         value = load_any(path, data)
         parts: list[Any]
-        with expected(path, "does not tell whose settings changed"):
+        with expected(path, "does not say whose settings changed"):
             if isinstance(value, str):
                 parts = ["topics", value]
             else:
                 parts = [value["entity_path"]] if "entity_path" in value else [value[key] for key in _VERSION_1_KEYS]
         if not all(isinstance(part, str) and part for part in parts):
-            raise ZnodeDataError(f"{path} does not tell whose settings changed")
+            raise ZnodeDataError(f"{path} does not say whose settings changed")
         return "/".join(parts)

@@ -86,9 +86,9 @@ class Requests:
         except DiskError:
             connection.answer(xid, 0, ZkError.CODE)
 
-    def tell(self, transaction: Transaction) -> None:
+    def notify(self, transaction: Transaction) -> None:
         """Fire the watches for a transaction's changes."""
-        self._watches.tell(transaction.events, transaction.zxid, self._call_soon)
+        self._watches.notify(transaction.events, transaction.zxid, self._call_soon)
 
     # Reading
 
@@ -162,7 +162,7 @@ class Requests:
             assert session is not None
             done = store.execute((operation,), session.id, connection.identities)
             if done.events:
-                self._watches.tell(done.events, done.zxid, self._call_soon)
+                self._watches.notify(done.events, done.zxid, self._call_soon)
             body = wire.result_body(op, operation, done.results[0], done.zxid, done.time_ms, session.id)
             connection.answer(xid, done.zxid, 0, body)
 
@@ -178,7 +178,7 @@ class Requests:
             codes = codes_of_failed(error, len(operations))
             connection.answer(xid, self._tree.last_zxid, 0, wire.failed_multi_body(codes))
             return
-        self.tell(done)
+        self.notify(done)
         body = wire.multi_body(ops, operations, done.results, done.zxid, done.time_ms, session.id)
         connection.answer(xid, done.zxid, 0, body)
 
@@ -187,7 +187,7 @@ class Requests:
         assert session is not None
         done = self._store.execute([CloseSession(session.id)], session.id)
         self._session_closed(connection, session.id)
-        self.tell(done)
+        self.notify(done)
         connection.answer(xid, done.zxid)
         connection.close_when_sent()
 

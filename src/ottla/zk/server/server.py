@@ -127,8 +127,8 @@ class ZooKeeperServer:
             raise
         self._requests = Requests(self.store, self._loop.call_soon, self._session_ended)
         now_ms = self._clock.monotonic_ms()
-        for session_id, kept in self.store.tree.sessions.items():
-            self.sessions.open(session_id, kept.password, kept.timeout_ms, now_ms)
+        for session_id, session in self.store.tree.sessions.items():
+            self.sessions.open(session_id, session.password, session.timeout_ms, now_ms)
         newest = max(self.store.tree.sessions, default=0)
         self._next_session_id = max(newest + 1, first_session_id(self._clock.now_ms()))
         self._loop.add_reader(self._listening.fd, self._accept)
@@ -180,7 +180,7 @@ class ZooKeeperServer:
         self._in_turn = True
         session = connection.session
         if session is not None:
-            self.store.askers.add(session.id)
+            self.store.requesting_sessions.add(session.id)
             session.touch(self._clock.monotonic_ms())
 
     def heard_of(self, connection: ClientConnection) -> None:
@@ -339,7 +339,7 @@ class ZooKeeperServer:
                 continue
             log.info("session 0x%x has expired after %d ms", session.id, session.timeout_ms)
             self.sessions.close(session.id)
-            self._requests.tell(done)
+            self._requests.notify(done)
             connection = self._by_session.get(session.id)
             if connection is not None:
                 connection.close()

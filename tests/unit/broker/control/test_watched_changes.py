@@ -117,7 +117,7 @@ class Broker:
             await asyncio.sleep(0.001)  # sleep: a turn of the loop and of its timers
         raise AssertionError("waited in vain")
 
-    def tell(self, event: SessionEvent) -> None:
+    def notify(self, event: SessionEvent) -> None:
         for listener in self.zk._listeners:
             listener(event)
 
@@ -146,7 +146,7 @@ def run(body: Callable[[Broker], Coroutine[object, object, None]]) -> None:
 
 def test_after_an_expiry_it_is_a_member_again_and_takes_up_what_was_changed() -> None:
     async def body(broker: Broker) -> None:
-        broker.tell(SessionEvent.EXPIRED)
+        broker.notify(SessionEvent.EXPIRED)
         made = await broker.control.create_topic(TopicSpec("t"))
         assert isinstance(made, TopicRefusal)
         assert made.error is ErrorCode.NOT_CONTROLLER
@@ -169,7 +169,7 @@ def test_a_registration_whose_answer_was_lost_is_recognized() -> None:
         broker.zk.expire(2)
         await broker.until(lambda: not broker.zk.answers_lost)
         # The connection is there again, in the same session.
-        broker.tell(SessionEvent.CONNECTED)
+        broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: broker.control.membership.term.epoch == 2)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
         assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
@@ -183,7 +183,7 @@ def test_an_election_whose_answer_was_lost_is_recognized() -> None:
         broker.zk.answers_lost = 1
         await broker.other.delete("/controller")
         await broker.until(lambda: not broker.zk.answers_lost)
-        broker.tell(SessionEvent.CONNECTED)
+        broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: broker.control.membership.term.epoch == 2)
         assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
 
@@ -505,7 +505,7 @@ def test_a_deletion_that_a_tool_asked_for_goes_on_with_the_connection() -> None:
         await broker.other.create("/admin/delete_topics/t")
         await broker.until(lambda: broker.partitions("t") == 0)
         await broker.until(lambda: broker.changes._running is not None and broker.changes._running.done())
-        broker.tell(SessionEvent.CONNECTED)
+        broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
         assert "/brokers/topics/t" not in broker.store.tree.nodes
         assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
@@ -521,7 +521,7 @@ def test_a_topic_found_while_an_election_goes_on_is_taken_up_after_it() -> None:
         await broker.until(lambda: bool(broker.changes._due))
         await broker.until(lambda: broker.changes._running is not None and broker.changes._running.done())
         membership.term = term
-        broker.tell(SessionEvent.CONNECTED)
+        broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: broker.partitions("new") == 1)
 
     run(body)

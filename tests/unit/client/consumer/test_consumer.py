@@ -178,16 +178,16 @@ def test_metrics_by_kafkas_names(fake, consumer):
     consumer.assign([p])
     consumer.seek(p, 10)
     read(consumer, 20)
-    told = consumer.metrics()
-    assert told["records-consumed-total"] == 20
-    assert told["bytes-consumed-total"] == sum(map(len, fake.logs[p].batches[1:])), "everything is fetched once"
-    assert told["assigned-partitions"] == 1
-    assert told["records-lag-max"] == 0
-    assert told["fetch-total"] >= 1
-    assert 0 < told["fetch-latency-avg"] <= told["fetch-latency-max"]
-    assert 0 <= told["last-poll-seconds-ago"] < 10
-    assert told["records-lag{topic=t,partition=0}"] == 0
-    assert told["records-lead-min"] == 30
+    names = consumer.metrics()
+    assert names["records-consumed-total"] == 20
+    assert names["bytes-consumed-total"] == sum(map(len, fake.logs[p].batches[1:])), "everything is fetched once"
+    assert names["assigned-partitions"] == 1
+    assert names["records-lag-max"] == 0
+    assert names["fetch-total"] >= 1
+    assert 0 < names["fetch-latency-avg"] <= names["fetch-latency-max"]
+    assert 0 <= names["last-poll-seconds-ago"] < 10
+    assert names["records-lag{topic=t,partition=0}"] == 0
+    assert names["records-lead-min"] == 30
 
 
 def test_health(fake, consumer):

@@ -85,8 +85,8 @@ def test_assigned_partitions_are_committed_without_being_asked_for(fakes, open_c
 
 
 def epoch_end(partition, end_offset, epoch):
-    told = EpochEndOffset(partition=partition.partition, leader_epoch=epoch, end_offset=end_offset)
-    topic = OffsetForLeaderTopicResult(topic=partition.topic, partitions=[told])
+    names = EpochEndOffset(partition=partition.partition, leader_epoch=epoch, end_offset=end_offset)
+    topic = OffsetForLeaderTopicResult(topic=partition.topic, partitions=[names])
     return OffsetForLeaderEpochResponse(topics=[topic])
 
 
@@ -168,13 +168,13 @@ def test_a_commit_that_cannot_be_written(fakes, open_consumer):
     consumer = open_consumer(group_id="g", enable_auto_commit=False)
     consumer.assign([p])
     consumer.poll(10)
-    told = []
-    consumer.commit_async({p: OffsetAndMetadata(5, "x" * 40_000)}, lambda *each: told.append(each))
-    consumer.commit_async({p: OffsetAndMetadata(6)}, lambda *each: told.append(each))
+    names = []
+    consumer.commit_async({p: OffsetAndMetadata(5, "x" * 40_000)}, lambda *each: names.append(each))
+    consumer.commit_async({p: OffsetAndMetadata(6)}, lambda *each: names.append(each))
     deadline = time.monotonic() + 2
-    while len(told) < 2 and time.monotonic() < deadline:
+    while len(names) < 2 and time.monotonic() < deadline:
         consumer.poll(20)
-    assert len(told) == 2
+    assert len(names) == 2
 
 
 @pytest.mark.spec("C3")
@@ -183,14 +183,14 @@ def test_commits_that_nobody_is_called_back_for_are_limited(fakes, open_consumer
     [p] = fakes.topic("t", 0)
     consumer = open_consumer(group_id="g", enable_auto_commit=False)
     consumer.assign([p])
-    told = []
+    names = []
     for offset in range(3):
-        consumer.commit_async({p: offset}, lambda offsets, error: told.append((offsets[p].offset, error)))
+        consumer.commit_async({p: offset}, lambda offsets, error: names.append((offsets[p].offset, error)))
     wait_until(lambda: fakes.committed.get(p) == 2, "the commits")
     with pytest.raises(RetriableCommitFailedError, match="poll before more are made"):
         consumer.commit_async({p: 3})
-    wait_until(lambda: consumer.poll(10) or len(told) == 3, "the callbacks")
-    assert told == [(0, None), (1, None), (2, None)]
+    wait_until(lambda: consumer.poll(10) or len(names) == 3, "the callbacks")
+    assert names == [(0, None), (1, None), (2, None)]
     consumer.commit_async({p: 4})
     wait_until(lambda: fakes.committed.get(p) == 4, "the commit")
 
@@ -365,11 +365,11 @@ def test_what_breaks_background_work_is_raised_by_poll(fakes, open_consumer, mon
 @pytest.mark.spec("C3", "C4")
 def test_interceptors_hear_of_a_commit_although_a_callback_fails(fakes, open_consumer):
     [p] = fakes.topic("t", 0)
-    told = []
+    names = []
 
     class Recorder(ConsumerInterceptor):
         def on_commit(self, offsets):
-            told.append(offsets[p].offset)
+            names.append(offsets[p].offset)
 
     def fail(offsets, error):
         raise ValueError("broken")
@@ -379,5 +379,5 @@ def test_interceptors_hear_of_a_commit_although_a_callback_fails(fakes, open_con
     consumer.commit_async({p: 1}, fail)
     with pytest.raises(ValueError, match="broken"):
         consumer.commit({p: 2})
-    wait_until(lambda: consumer.poll(10) or len(told) == 2, "the interceptor")
-    assert told == [1, 2]
+    wait_until(lambda: consumer.poll(10) or len(names) == 2, "the interceptor")
+    assert names == [1, 2]

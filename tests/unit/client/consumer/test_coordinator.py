@@ -136,7 +136,7 @@ def test_what_was_to_be_committed_before_the_partitions_were_lost_is_not_committ
 
 @pytest.mark.spec("C3", "C4")
 def test_interceptors_hear_of_the_commit_before_a_rebalance_inside_of_a_poll(fake, with_cluster):
-    told, polls = [], [False]
+    names, polls = [], [False]
 
     async def call(function, *arguments):
         assert polls[-1], "nobody waits in the consumer who could be called"
@@ -148,7 +148,7 @@ def test_interceptors_hear_of_the_commit_before_a_rebalance_inside_of_a_poll(fak
     async def work(cluster):
         subscriptions = SubscriptionState()
         strategy = {"partition_assignment_strategy": ("range",)}
-        made = member(cluster, subscriptions, call=call, on_commit=told.append, **strategy)
+        made = member(cluster, subscriptions, call=call, on_commit=names.append, **strategy)
 
         async def poll():
             polls.append(True)
@@ -162,9 +162,9 @@ def test_interceptors_hear_of_the_commit_before_a_rebalance_inside_of_a_poll(fak
         await asyncio.to_thread(wait_until, lambda: fake.committed == {A0: 5, A1: 5}, "the commit")
         async with asyncio.timeout(5):
             await asyncio.wait({made._commit_before})
-        assert told == []
+        assert names == []
         await poll()
-        assert [{each: at.offset for each, at in offsets.items()} for offsets in told] == [{A0: 5, A1: 5}]
+        assert [{each: at.offset for each, at in offsets.items()} for offsets in names] == [{A0: 5, A1: 5}]
         await made.close(0)
 
     with_cluster(fake, work)

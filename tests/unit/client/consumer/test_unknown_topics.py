@@ -61,14 +61,14 @@ def test_a_topic_is_logged_once_it_was_missing_for_long_and_again_when_it_was_th
     cluster.similar = {"clisk": "clicks"}
     cluster.metadata.errors["clisk"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     unknown = UnknownTopics(cluster)
-    told = "topic clisk does not exist at h:1: did you mean clicks? Otherwise create it first"
+    names = "topic clisk does not exist at h:1: did you mean clicks? Otherwise create it first"
     noted(unknown, "clisk", "other")
     assert (messages(), list(unknown.errors)) == ([], ["clisk"])
     for _ in range(3):
         cluster.clock.advance(PATIENCE_MS)
         noted(unknown, "clisk", "other")
-    assert messages() == [f"{told} (UNKNOWN_TOPIC_OR_PARTITION); it is read as soon as it exists"]
-    assert str(unknown.errors["clisk"]).startswith(told)
+    assert messages() == [f"{names} (UNKNOWN_TOPIC_OR_PARTITION); it is read as soon as it exists"]
+    assert str(unknown.errors["clisk"]).startswith(names)
     cluster.metadata.errors.clear()
     noted(unknown, "clisk", "other")
     assert unknown.errors == {}

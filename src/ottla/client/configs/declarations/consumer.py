@@ -76,7 +76,7 @@ ROWS: tuple[ClientRow, ...] = (
     ),
     (
         "heartbeat.interval.ms", "int", "3000", "", "high", "honoured",
-        "How often the coordinator is told that this member lives; a third of `session.timeout.ms` at most is wise.",
+        "Interval of heartbeats to the coordinator; at most a third of `session.timeout.ms` is recommended.",
     ),
     (
         "interceptor.classes", "list", "", "", "low", "honoured",

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ottla.zk.kept_watches import KeptWatches
+from ottla.zk.registered_watches import RegisteredWatches
 from ottla.zk.tree import EventType, Stat, WatchEvent
 
 
@@ -13,7 +13,7 @@ def ignored(_: WatchEvent) -> None:
 
 
 def test_a_watch_is_used_up() -> None:
-    watches = KeptWatches()
+    watches = RegisteredWatches()
     first, second = [], []
     watches.watch_data("/a", first.append, stat())
     watches.watch_data("/a", second.append, stat())
@@ -25,7 +25,7 @@ def test_a_watch_is_used_up() -> None:
 
 
 def test_a_deletion_tells_each_watcher_once() -> None:
-    watches = KeptWatches()
+    watches = RegisteredWatches()
     watches.watch_data("/a", ignored, stat())
     watches.watch_children("/a", ignored, stat())
     assert watches.fire(WatchEvent(EventType.DELETED, "/a")) == [ignored]
@@ -33,7 +33,7 @@ def test_a_deletion_tells_each_watcher_once() -> None:
 
 
 def test_what_was_missed_of_data() -> None:
-    watches = KeptWatches()
+    watches = RegisteredWatches()
     watches.watch_data("/there", ignored, stat(mzxid=5))
     watches.watch_data("/absent", ignored, None)
     assert watches.data_paths == ["/there", "/absent"]
@@ -46,7 +46,7 @@ def test_what_was_missed_of_data() -> None:
 
 
 def test_what_was_missed_of_children() -> None:
-    watches = KeptWatches()
+    watches = RegisteredWatches()
     watches.watch_children("/a", ignored, stat(pzxid=5))
     assert watches.missed_of_children("/a", stat(pzxid=5)) is None
     assert watches.missed_of_children("/a", stat(pzxid=6)) == (EventType.CHILDREN_CHANGED, "/a")

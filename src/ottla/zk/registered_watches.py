@@ -15,7 +15,7 @@ from ottla.zk.tree import EventType, Stat, WatchEvent
 Watcher: TypeAlias = Callable[[WatchEvent], None]
 
 
-class _Kept:
+class _Watch:
     """The watchers of one node, and the zxid of its last change when it was last read; None: no node."""
 
     __slots__ = ("seen_zxid", "watchers")
@@ -25,12 +25,12 @@ class _Kept:
         self.watchers: dict[Watcher, None] = {}
 
 
-class KeptWatches:
+class RegisteredWatches:
     """One-shot watches: on data and existence (`get`, `exists`), and on children."""
 
     def __init__(self) -> None:
-        self._data: dict[str, _Kept] = {}
-        self._children: dict[str, _Kept] = {}
+        self._data: dict[str, _Watch] = {}
+        self._children: dict[str, _Watch] = {}
 
     @property
     def data_paths(self) -> list[str]:
@@ -44,15 +44,15 @@ class KeptWatches:
 
     def watch_data(self, path: str, watcher: Watcher, stat: Stat | None) -> None:
         """Register a watch with the node's Stat at that time (None: it did not exist)."""
-        kept = self._data.setdefault(path, _Kept())
-        kept.seen_zxid = None if stat is None else stat.mzxid
-        kept.watchers[watcher] = None
+        watch = self._data.setdefault(path, _Watch())
+        watch.seen_zxid = None if stat is None else stat.mzxid
+        watch.watchers[watcher] = None
 
     def watch_children(self, path: str, watcher: Watcher, stat: Stat) -> None:
         """Register a watch on the children of a node, with its Stat at that time."""
-        kept = self._children.setdefault(path, _Kept())
-        kept.seen_zxid = stat.pzxid
-        kept.watchers[watcher] = None
+        watch = self._children.setdefault(path, _Watch())
+        watch.seen_zxid = stat.pzxid
+        watch.watchers[watcher] = None
 
     def fire(self, event: WatchEvent) -> list[Watcher]:
         """The watchers to call; their watches are removed."""
@@ -62,31 +62,31 @@ class KeptWatches:
             EventType.DELETED: (self._data, self._children),
         }.get(event.type, (self._data,))
         for table in tables:
-            kept = table.pop(event.path, None)
-            if kept is not None:
-                fired.update(kept.watchers)
+            watch = table.pop(event.path, None)
+            if watch is not None:
+                fired.update(watch.watchers)
         return list(fired)
 
     def missed_of_data(self, path: str, stat: Stat | None) -> WatchEvent | None:
         """The event that a watched node has missed, given its present Stat."""
-        kept = self._data.get(path)
-        if kept is None:
+        watch = self._data.get(path)
+        if watch is None:
             return None
         if stat is None:
-            return None if kept.seen_zxid is None else WatchEvent(EventType.DELETED, path)
-        if kept.seen_zxid is None:
+            return None if watch.seen_zxid is None else WatchEvent(EventType.DELETED, path)
+        if watch.seen_zxid is None:
             return WatchEvent(EventType.CREATED, path)
-        return WatchEvent(EventType.DATA_CHANGED, path) if stat.mzxid > kept.seen_zxid else None
+        return WatchEvent(EventType.DATA_CHANGED, path) if stat.mzxid > watch.seen_zxid else None
 
     def missed_of_children(self, path: str, stat: Stat | None) -> WatchEvent | None:
         """The event that a watch on children has missed, given the node's present Stat."""
-        kept = self._children.get(path)
-        if kept is None:
+        watch = self._children.get(path)
+        if watch is None:
             return None
         if stat is None:
             return WatchEvent(EventType.DELETED, path)
-        assert kept.seen_zxid is not None
-        return WatchEvent(EventType.CHILDREN_CHANGED, path) if stat.pzxid > kept.seen_zxid else None
+        assert watch.seen_zxid is not None
+        return WatchEvent(EventType.CHILDREN_CHANGED, path) if stat.pzxid > watch.seen_zxid else None
 
     def clear(self) -> None:
         """Remove all watches: the session is over."""
