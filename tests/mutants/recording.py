@@ -30,6 +30,12 @@ class Recorder:
         self._coverage = coverage.Coverage(data_file=path, config_file=False, include=[f"{source}/*"])
         self._coverage.start()
 
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out tests that interrupt this process: coverage would keep the lock that it held at that moment."""
+        left_out = [item for item in items if item.get_closest_marker("interrupts")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """What is reached from here on is reached by this test."""

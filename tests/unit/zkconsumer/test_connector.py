@@ -377,6 +377,7 @@ def test_shutdown_while_a_stream_is_read(group, read):
 
 
 @pytest.mark.slow
+@pytest.mark.interrupts
 def test_shutdown_in_a_handler_of_signals_of_the_thread_that_reads(group):
     group.topic("t", 0)
     group.fakes.fill(P, 20_000, per_batch=100)

@@ -16,7 +16,7 @@ from ottla.wire.apis import ApiKey
 from support.fake_cluster import SILENT
 from support.waiting import POLL_INTERVAL_S, Stopwatch
 
-pytestmark = [pytest.mark.spec("C1"), pytest.mark.slow]
+pytestmark = [pytest.mark.spec("C1"), pytest.mark.slow, pytest.mark.interrupts]
 
 HANGS = [ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.FETCH, ApiKey.FIND_COORDINATOR]
 WITHIN_S = 1.0

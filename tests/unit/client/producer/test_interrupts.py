@@ -14,6 +14,8 @@ from ottla.client.sync import Producer
 from ottla.wire.apis import ApiKey
 from support.waiting import Stopwatch
 
+pytestmark = pytest.mark.interrupts
+
 SETTINGS = {"request_timeout_ms": 5000, "delivery_timeout_ms": 10_000, "batch_size": 1000, "buffer_memory": 50_000}
 
 SOON_S = 1.0
