@@ -38,6 +38,10 @@ SPEC = "spec"
 #: Where a worker puts what it says of processes that it found still running.
 LEFT_RUNNING = "left_running"
 
+#: Seconds for a test that waits for starts of Java, and so for a busy machine; others have the limit of the project.
+LIMIT_WITH_JAVA_S = 180
+WITH_JAVA = ("needs_java", "needs_kafka", "needs_older", "needs_082")
+
 #: Marker, whether what it needs is there, and what is missing otherwise.
 NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_java": (java_executable, "no Java 17 or newer (apt-get install openjdk-17-jre-headless)"),
@@ -112,6 +116,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     for item in items:
+        if not item.get_closest_marker("timeout") and any(item.get_closest_marker(name) for name in WITH_JAVA):
+            item.add_marker(pytest.mark.timeout(LIMIT_WITH_JAVA_S))
         for marker in item.iter_markers("spec"):
             config.stash[REPORT].expect(item.nodeid, marker.args)
             # The reports of the test carry them from a worker to the process that writes the report of the run.

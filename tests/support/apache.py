@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from support.controller import knows_its_controller
-from support.java import QUICK_START, java_command, java_tool
+from support.java import QUICK_START, TOOL_TIMEOUT_S, java_command, java_tool
 from support.ports import LOOPBACK, free_port
 from support.processes import ServerDied, ServerProcess
 
-START_TIMEOUT_S = 50.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 WORD_TIMEOUT_S = 2.0
 #: Of ZooKeeper: a session may last 2 to 20 ticks.
@@ -196,7 +196,9 @@ class ApacheKafka:
         # A KRaft node opens its controller's socket first.
         return ports[-1] if ports and knows_its_controller(LOOPBACK, ports[-1]) else 0
 
-    def tool(self, *arguments: str, stdin: str | None = None, timeout_s: float = 50.0, check: bool = True) -> str:
+    def tool(
+        self, *arguments: str, stdin: str | None = None, timeout_s: float = TOOL_TIMEOUT_S, check: bool = True
+    ) -> str:
         """The output of one of Apache Kafka's tools with `--bootstrap-server` of this broker added."""
         return java_tool(
             *arguments, "--bootstrap-server", self.bootstrap, stdin=stdin, timeout_s=timeout_s, check=check

@@ -13,6 +13,7 @@ from support.processes import run_tool
 
 PROJECT = Path(__file__).resolve().parents[2]
 OLDEST_JAVA = 17
+TOOL_TIMEOUT_S = 120.0
 #: Short-lived processes: the quick compiler only, classes shared with the runtime's archive, a small heap.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 
@@ -108,7 +109,7 @@ def java_command(*arguments: str, options: tuple[str, ...] = QUICK_START) -> lis
 
 
 def java_tool(
-    *arguments: str, stdin: str | None = None, timeout_s: float = 50.0, check: bool = True
+    *arguments: str, stdin: str | None = None, timeout_s: float = TOOL_TIMEOUT_S, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Apache Kafka's tools to its end: `java_tool("org.apache.kafka.tools.TopicCommand", "--list", …)`."""
     return run_tool(java_command(*arguments), stdin=stdin, timeout_s=timeout_s, check=check)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop.test_log_folders import register
@@ -23,6 +31,9 @@ TOPIC = "t"
 #: Both brokers have to agree about where groups are.
 OFFSETS_TOPIC = {"offsets.topic.num.partitions": "4"}
 PARTITIONS = 3
+#: Until a broker that has just started leads its partitions, on a busy machine.
+LOADED_S = 60.0
+NOT_LOADED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError._TIMED_OUT)
 #: confluent-kafka sends the zero byte behind the text, too, and cuts it off when it reads.
 METADATA = "so far\x00"
 
@@ -57,7 +68,9 @@ def static_member(bootstrap: str) -> Consumer:
             "client.id": "client-1",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 60_000,
+            # Longer than two JVMs take to start on a busy machine: a member whose session is over joins anew.
+            "session.timeout.ms": 600_000,
+            "max.poll.interval.ms": 600_000,
             "log_level": 0,
         }
     )
@@ -126,16 +139,33 @@ def test_groups_of_ours_are_taken_over_by_apache_kafka_and_come_back(tmp_path: P
 def expect_groups(bootstrap: str, offsets: set[tuple[int, int, str | None]]) -> None:
     """The groups as they were: `stable` with its member and these offsets (partition, offset, metadata)."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    group = admin.describe_consumer_groups(["stable"])["stable"].result(20)
+    group = when_loaded(lambda: admin.describe_consumer_groups(["stable"], request_timeout=10)["stable"])
     assert group.state is ConsumerGroupState.STABLE
     (described,) = group.members
     assert (described.group_instance_id, described.client_id) == ("instance-1", "client-1")
     assert sorted(tp.partition for tp in described.assignment.topic_partitions) == [0, 1, 2]
     kept = {}
     for name in ("stable", "simple"):
-        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(20)
+        asked = [ConsumerGroupTopicPartitions(name)]
+        found = when_loaded(
+            lambda asked=asked, name=name: admin.list_consumer_group_offsets(asked, request_timeout=10)[name]
+        )
         kept[name] = {(tp.partition, tp.offset, tp.metadata) for tp in found.topic_partitions}
     assert kept == {"stable": offsets, "simple": {(2, 9, None)}}
+
+
+def when_loaded(ask: Callable[..., Any]) -> Any:
+    """The result of a request about groups. Apache Kafka says that it has started before it leads its partitions."""
+
+    def result() -> Any:
+        try:
+            return ask().result()
+        except KafkaException as error:
+            if error.args[0].code() not in NOT_LOADED:
+                raise
+            return None
+
+    return wait_until(result, "the coordinator", LOADED_S)
 
 
 def test_groups_of_ours_are_read_by_apache_kafkas_tools(ottla_server: OttlaServer) -> None:

@@ -19,14 +19,15 @@ from support.ottla_server import OttlaServer
 from support.proxy import Proxy
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.spec("Z2", "Z3")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.spec("Z2", "Z3")]
 
 CHANGES = 60
 NAMES = 8
 MOST_PARTITIONS = 12
-SESSION_S = 4
 EXPIRIES = 2
 MOST_LINES = 40
+#: On a busy machine, which reads the tree slowly.
+SETTLED_S = 60.0
 
 
 @contextmanager
@@ -96,7 +97,7 @@ class Changes:
                 self.tree.create(f"/admin/delete_topics/{name}")
             mark, node = f"/admin/delete_topics/{name}", f"/brokers/topics/{name}"
             gone = lambda: not self.tree.exists(mark) and not self.tree.exists(node)  # noqa: E731
-            wait_until(gone, lambda: f"the deletion of {name}: {self.told()}")
+            wait_until(gone, lambda: f"the deletion of {name}: {self.told()}", SETTLED_S)
         else:
             self.asker.delete_topics([name], operation_timeout=10, request_timeout=15)[name].result()
         self.known[name] = 0
@@ -145,7 +146,9 @@ def test_changes_through_cut_connections(
             for _ in range(CHANGES):
                 changes.make_one()
         wait_until(
-            changes.agreed, lambda: f"{changes.known} {changes.in_the_tree()} {changes.served()} {changes.told()}"
+            changes.agreed,
+            lambda: f"{changes.known} {changes.in_the_tree()} {changes.served()} {changes.told()}",
+            SETTLED_S,
         )
         assert tree.get_children("/brokers/ids") == ["7"]
         assert "Traceback" not in server.server.stderr
@@ -170,13 +173,15 @@ def test_records_and_changes_through_sessions_that_expire(
             for expiry in range(1, EXPIRIES + 1):
                 proxy.refuse(3600)
                 changes.make_one()  # waits for the connection, and then fails
-                wait_until(lambda: not tree.exists("/brokers/ids/7"), "the end of the session", 3 * SESSION_S)
+                wait_until(lambda: not tree.exists("/brokers/ids/7"), "the end of the session", SETTLED_S)
                 proxy.heal()
-                wait_until(lambda: tree.exists("/brokers/ids/7"), "another registration", 3 * SESSION_S)
+                wait_until(lambda: tree.exists("/brokers/ids/7"), "another registration", SETTLED_S)
                 epoch = str(expiry + 1).encode()
                 wait_until(lambda epoch=epoch: tree.get("/controller_epoch")[0] == epoch, "another election")
         wait_until(
-            changes.agreed, lambda: f"{changes.known} {changes.in_the_tree()} {changes.served()} {changes.told()}"
+            changes.agreed,
+            lambda: f"{changes.known} {changes.in_the_tree()} {changes.served()} {changes.told()}",
+            SETTLED_S,
         )
         assert read(server, "t", len(sent)) == sent
         assert "Traceback" not in server.server.stderr
