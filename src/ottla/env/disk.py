@@ -479,7 +479,13 @@ class RealDisk:
     def mkdirs(self, path: str) -> None:
         """See `Disk.mkdirs`."""
         try:
-            os.makedirs(path, exist_ok=True)
+            try:
+                os.mkdir(path)
+            except FileNotFoundError:
+                os.makedirs(path, exist_ok=True)
+            except FileExistsError:
+                if not os.path.isdir(path):
+                    raise
         except OSError as error:
             raise _disk_error("make directory", path, error) from None
 

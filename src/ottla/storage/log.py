@@ -14,7 +14,7 @@ from ottla.env.disk import DiskError
 from ottla.records.batch import BatchHeader, patch_batch
 from ottla.records.errors import BatchError
 from ottla.storage import lookups
-from ottla.storage.checkpoints import PARTITION_METADATA_FILE, write_partition_metadata
+from ottla.storage.checkpoints import write_partition_metadata
 from ottla.storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_file_name
 from ottla.storage.flushing import FlushJob, may_be_repeated
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
@@ -68,6 +68,7 @@ class PartitionLog:
     """One partition's log. Made by `ottla.storage.recovery.load_log`."""
 
     __slots__ = (
+        "_is_new",
         "_renamed",
         "_resources",
         "_segments",
@@ -105,6 +106,9 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
+        #: Created by this process, and without its small files: they come with the first append, or when it is closed.
+        #: Until then nothing has to be on disk, since an empty directory can be made again.
+        self._is_new = False
         #: Topic and partition, as Kafka prints them.
         self.name = f"{topic}-{partition}"
         self.config = config
@@ -277,10 +281,14 @@ class PartitionLog:
         try:
             if segment.size and roll_due(segment, self.config, self.name, headers, length, end_offset - 1, now_ms):
                 segment = self._roll(now_ms)
+            elif self._is_new:
+                self._write_identity()
             segment.append([buf], headers, length, self.config.index_interval_bytes)
         except DiskError as error:
             return self._storage_failed(error)
-        if leader_epoch >= 0 and self.epochs.assign(leader_epoch, self.log_end_offset):
+        if leader_epoch >= 0:
+            self.epochs.assign(leader_epoch, self.log_end_offset)
+        if self.epochs.dirty:
             self._save_epochs()
         producers = self.producers
         for header in headers:
@@ -447,8 +455,8 @@ class PartitionLog:
             self._save_epochs()
 
     def _save_epochs(self) -> None:
-        """Write the leader epoch checkpoint; if that fails the next flush tries again."""
-        if not self.epochs.dirty:
+        """Write the leader epoch checkpoint; if that fails the next append or flush tries again."""
+        if not self.epochs.dirty or self._is_new:
             return
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         try:
@@ -595,10 +603,18 @@ class PartitionLog:
     # -- flushing
 
     def note_created(self) -> None:
-        """The directory was just created: the first flush syncs its files."""
+        """The directory was just created; its small files are written later, as in Kafka (`maybeFlushMetadataFile`)."""
+        self._is_new = True
+
+    def _write_identity(self) -> None:
+        """Write the topic's id to a new directory; the first flush syncs it. Raises DiskError.
+
+        It is not read before it is synced, so it need not be written atomically.
+        """
         self.unflushed.note_directory()
         if self.topic_id is not None:
-            self.unflushed.note_file(f"{self.directory}/{PARTITION_METADATA_FILE}")
+            self.unflushed.note_file(write_partition_metadata(self._resources.disk, self.directory, self.topic_id))
+        self._is_new = False
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Set the topic's id, and write it to the directory, which had none. Raises DiskError."""
@@ -657,6 +673,8 @@ class PartitionLog:
 
     def prepare_close(self) -> None:
         """Complete the indexes and write a producer snapshot, so that no recovery is needed. Raises DiskError."""
+        if self._is_new:
+            self._write_identity()
         is_indexed = self.indexed_end_offset == self.log_end_offset
         if self.flush_needed() or self.producers.end_offset > self.snapshot_offset or not is_indexed:
             active = self._segments.active

@@ -19,7 +19,6 @@ from ottla.storage.checkpoints import (
     PARTITION_METADATA_FILE,
     CheckpointError,
     decode_partition_metadata,
-    write_partition_metadata,
 )
 from ottla.storage.damage import Damage, batches_and_damage, keep_aside, rewrite_without
 from ottla.storage.files import (
@@ -70,15 +69,12 @@ class LogPlace:
 
 
 def create_log(resources: LogResources, place: LogPlace, topic_id: UUID | None, now_ms: int) -> PartitionLog:
-    """Create the directory of a new partition. Raises DiskError."""
+    """Create the directory of a new partition, with an empty log file. Raises DiskError."""
     disk = resources.disk
     disk.mkdirs(place.directory)
     segment = Segment(resources.files, resources.index_memory, place.directory, place.log_start_offset, 0, now_ms)
     segment.max_timestamp = -1
     segment.create_files()
-    if topic_id is not None:
-        # Not read before the first flush has synced it, so it need not be written atomically.
-        write_partition_metadata(disk, place.directory, topic_id)
     log = PartitionLog(resources, place.directory, place.topic, place.partition, topic_id, place.config, [segment])
     log.producers.end_offset = place.log_start_offset
     log.note_created()

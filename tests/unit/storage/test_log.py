@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import struct
 from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 
@@ -10,6 +11,8 @@ from ottla.env.disk import DiskError
 from ottla.records.batch import TimestampType, check_crc, frame_batch, parse_batch_header, split_batches
 from ottla.records.record import Record
 from ottla.storage.log import COORDINATOR, AppendInfo, AppendRefusal, DeleteRefusal, LogRead, PartitionLog, ReadRefusal
+from ottla.storage.recovery import create_log
+from ottla.storage.resources import LogResources
 from ottla.storage.results import OffsetTimestamp
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
@@ -24,6 +27,7 @@ from support.storage_logs import (
     new_log,
     of_records,
     open_log,
+    place,
     read_all,
     read_bytes,
     records,
@@ -540,6 +544,17 @@ def test_a_failed_read_is_a_refusal(faulty: FaultyDisk) -> None:
     for found in (log.offset_for_timestamp(NOW_MS), log.offset_of_max_timestamp()):
         assert isinstance(found, ReadRefusal)
         assert found.error == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_append_is_refused_if_the_topic_id_cannot_be_written(faulty: FaultyDisk) -> None:
+    log = create_log(LogResources(faulty), place("/data"), UUID(int=1), NOW_MS)
+    faulty.fail("write", "*partition.metadata", times=1)
+    refusal = log.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    assert isinstance(refusal, AppendRefusal)
+    assert refusal.error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.log_end_offset == 0
+    assert isinstance(append(log), AppendInfo)
+    assert b"topic_id" in faulty.read_bytes(f"{log.directory}/partition.metadata")
 
 
 def test_epochs_that_could_not_be_written_are_written_with_the_next_flush(faulty: FaultyDisk) -> None:

@@ -415,7 +415,7 @@ def test_a_close_that_fails_is_not_a_clean_one(faulty: tuple[FaultyDisk, Setup],
 def test_a_partition_that_cannot_be_made_leaves_nothing(faulty: tuple[FaultyDisk, Setup]) -> None:
     disk, setup = faulty
     manager = setup.opened()
-    disk.fail("write", "*partition.metadata")
+    disk.fail("open", "*.log")
     with pytest.raises(DiskError):
         manager.create("t", TOPIC_ID, 0)
     assert manager.get("t", 0) is None

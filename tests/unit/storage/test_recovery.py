@@ -60,16 +60,44 @@ def check_whole(log: PartitionLog, end: int) -> None:
 def test_a_new_folder(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     log = create_log(LogResources(disk), place(root), TOPIC_ID, NOW_MS)
-    assert disk.listdir(log.directory) == ["00000000000000000000.log", "partition.metadata"]
+    log.assign_leader_epoch(0)
+    assert disk.listdir(log.directory) == ["00000000000000000000.log"]
+    assert not log.flush_needed()
     log.close()
     assert disk.listdir(log.directory) == [
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
+        "leader-epoch-checkpoint",
         "partition.metadata",
     ]
     again = open_log(disk, root, clean=True)
     assert (again.topic_id, again.log_start_offset, again.log_end_offset) == (TOPIC_ID, 0, 0)
+
+
+@pytest.mark.spec("L3")
+def test_the_small_files_of_a_new_folder_come_with_the_first_append(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    log = create_log(LogResources(disk), place(root), TOPIC_ID, NOW_MS)
+    log.assign_leader_epoch(3)
+    append(log, leader_epoch=3)
+    names = ["00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"]
+    assert disk.listdir(log.directory) == names
+    assert disk.read_bytes(f"{log.directory}/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+    job = log.begin_flush()
+    assert job is not None
+    assert job.directory == log.directory
+    assert {path.rpartition("/")[2] for path in job.paths} == set(names[1:])
+    log.end_flush(job, None, NOW_MS)
+
+
+def test_a_new_folder_whose_broker_was_killed_gets_its_topic_id_again(ground: tuple[Disk, str]) -> None:
+    disk, root = ground
+    create_log(LogResources(disk), place(root), TOPIC_ID, NOW_MS)
+    again = open_log(disk, root)
+    assert (again.topic_id, again.log_end_offset) == (None, 0)
+    again.assign_topic_id(TOPIC_ID)
+    assert open_log(disk, root).topic_id == TOPIC_ID
 
 
 @pytest.mark.parametrize(("checkpoint", "begins_with"), [(0, 7), (5, 7), (50, 50), (90, 90), (1000, 90)])
