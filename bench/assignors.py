@@ -30,7 +30,7 @@ from ottla.assign.assignor import (  # noqa: E402
     GroupMetadata,
     MemberSubscription,
     RebalanceProtocol,
-    TopicMetadata,
+    SubscribedTopic,
 )
 from ottla.assign.consumer_protocol import (  # noqa: E402
     HIGHEST_VERSION,
@@ -193,7 +193,7 @@ class Bench:
 
 def _assign(topics: Mapping[str, int], sent: Encoded, assignor: str) -> tuple[float, Encoded]:
     """Milliseconds from decoded subscriptions to encoded assignments, and those."""
-    cluster = ClusterMetadata({name: TopicMetadata(count) for name, count in topics.items()})
+    cluster = ClusterMetadata({name: SubscribedTopic(count) for name, count in topics.items()})
     subscriptions: dict[str, MemberSubscription] = {}
     for member_id, data in sent.items():
         read = decode_subscription(data)

@@ -16,7 +16,7 @@ from ottla.assign.assignor import (
     MemberSubscription,
     PartitionAssignor,
     RebalanceProtocol,
-    TopicMetadata,
+    SubscribedTopic,
 )
 from ottla.assign.consumer_protocol import (
     HIGHEST_VERSION,
@@ -109,7 +109,7 @@ class OurMember:
             subscription = decode_subscription(data)
             assert isinstance(subscription, Subscription)
             subscriptions[member_id] = MemberSubscription(subscription)
-        return self.assignor.assign(ClusterMetadata({self.topic: TopicMetadata(PARTITIONS)}), subscriptions)
+        return self.assignor.assign(ClusterMetadata({self.topic: SubscribedTopic(PARTITIONS)}), subscriptions)
 
     def _plan(self, members: list[Json]) -> dict[str, Assignment]:
         return self.plan_for({one["member_id"]: one["metadata"] for one in members})

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.env.disk import RealDisk
 from ottla.inspection.batch_rows import RecordWish
 from ottla.inspection.dump import DumpWish, dump
-from ottla.inspection.findings import Finding, Severity, Tally
+from ottla.inspection.findings import LogFinding, Severity, Tally
 from ottla.inspection.repair import carry_out
 from ottla.inspection.verify import VerifyWish, verify
 from support.apache import ApacheKafka, ApacheZooKeeper
@@ -85,7 +85,7 @@ def transactions(bootstrap: str) -> None:
                 producer.abort_transaction(TIMEOUT_S)
 
 
-def findings(folder: Path) -> list[Finding]:
+def findings(folder: Path) -> list[LogFinding]:
     found = list(verify(RealDisk(), str(folder), VerifyWish(), Tally()))
     return [each for each in found if each.severity is not Severity.NOTICE]
 

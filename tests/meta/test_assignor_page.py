@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.assign.assignor import ClusterMetadata, MemberSubscription, TopicMetadata
+from ottla.assign.assignor import ClusterMetadata, MemberSubscription, SubscribedTopic
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Subscription
 from ottla.assign.registry import BUILT_IN, load_assignors
 from ottla.assign.threads import THREAD_ASSIGNORS
@@ -33,7 +33,7 @@ def test_the_random_assignor_assigns(my_assignors: str) -> None:
     """Each partition goes to one subscriber, who that is differs from time to time."""
     random.seed(1)
     (assignor,) = load_assignors([my_assignors])
-    cluster = ClusterMetadata({"t": TopicMetadata(50), "u": TopicMetadata(5), "v": TopicMetadata(5)})
+    cluster = ClusterMetadata({"t": SubscribedTopic(50), "u": SubscribedTopic(5), "v": SubscribedTopic(5)})
     members = {
         name: MemberSubscription(Subscription(HIGHEST_VERSION, topics, None, {}, -1, None))
         for name, topics in {"a": ("t", "u", "gone"), "b": ("t",), "c": ()}.items()

@@ -108,16 +108,12 @@ def test_names_are_not_vague() -> None:
     assert vague == []
 
 
-#: Classes that share a name. Only public names of Kafka and pairs of asyncio and blocking clients are added here.
+#: Classes that share a name: public names that Kafka has twice, and pairs of asyncio and sync clients.
 SHARED_CLASS_NAMES = {
     # asyncio and blocking clients
     "Admin", "Consumer", "Producer", "SimpleConsumer",
     # Kafka has both, in two packages
     "ConsumerRebalanceListener", "FetchSession", "ResourceType",
-    # to be told apart yet
-    "AbortedTransaction", "Change", "ClientState", "ConfigEntry", "Connection", "CreatedTopic", "Finding",
-    "FoundPartition", "GroupOffsets", "Node", "OffsetAndMetadata",
-    "OffsetRange", "PartitionState", "Service", "TopicMetadata", "WireError",
 }  # fmt: skip
 
 

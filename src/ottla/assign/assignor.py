@@ -29,7 +29,7 @@ class RebalanceProtocol(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class SubscribedTopic:
     """A topic: how many partitions it has and, where brokers have racks, the racks of each partition's replicas."""
 
     partitions: int
@@ -41,7 +41,7 @@ class TopicMetadata:
 class ClusterMetadata:
     """The topics that the assigning member knows, by name; one that is subscribed but not here has no partitions."""
 
-    topics: Mapping[str, TopicMetadata]
+    topics: Mapping[str, SubscribedTopic]
 
 
 @dataclass(frozen=True, slots=True)

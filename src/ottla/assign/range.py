@@ -16,7 +16,7 @@ from ottla.assign.assignor import (
     ClusterMetadata,
     MemberSubscription,
     PartitionAssignor,
-    TopicMetadata,
+    SubscribedTopic,
     subscribed_partition_counts,
     subscribers_by_topic,
 )
@@ -71,7 +71,7 @@ def racks_matter(wanted: set[str], partition_racks: Sequence[frozenset[str]]) ->
     return not wanted.isdisjoint(there) and any(racks != there for racks in partition_racks)
 
 
-def _needs_racks(topic: TopicMetadata, members: Iterable[str], racks: Mapping[str, str]) -> bool:
+def _needs_racks(topic: SubscribedTopic, members: Iterable[str], racks: Mapping[str, str]) -> bool:
     if topic.racks is None or not racks:
         return False
     return racks_matter({racks[member_id] for member_id in members if member_id in racks}, topic.racks)
@@ -141,7 +141,7 @@ def _match_together(topics: Sequence[_TopicRanges]) -> None:
 class _TopicRanges:
     """The state of one topic while its partitions are given away."""
 
-    def __init__(self, name: str, topic: TopicMetadata, members: Iterable[str], racks: Mapping[str, str]) -> None:
+    def __init__(self, name: str, topic: SubscribedTopic, members: Iterable[str], racks: Mapping[str, str]) -> None:
         self.name = name
         self.count = topic.partitions
         self.members = tuple(members)

@@ -16,7 +16,7 @@ from ottla.assign.assignor import (
     MemberSubscription,
     PartitionAssignor,
     RebalanceProtocol,
-    TopicMetadata,
+    SubscribedTopic,
 )
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, Partitions, Subscription
 
@@ -44,7 +44,7 @@ class SimulatedMember:
 class SimulatedGroup:
     """A stable group: topics by name, members by member id."""
 
-    topics: Mapping[str, TopicMetadata]
+    topics: Mapping[str, SubscribedTopic]
     members: Mapping[str, SimulatedMember]
 
     @property
@@ -146,7 +146,7 @@ def changed(group: SimulatedGroup, change: GroupChange) -> SimulatedGroup | Impo
         racks = None
         if before is not None and before.racks is not None:
             racks = before.racks + (frozenset[str](),) * (partitions - before.partitions)
-        topics[name] = TopicMetadata(partitions, racks)
+        topics[name] = SubscribedTopic(partitions, racks)
     members = {name: member for name, member in group.members.items() if name not in change.leaving}
     members.update({name: replace(member, owned={}) for name, member in change.joining.items()})
     if not members:

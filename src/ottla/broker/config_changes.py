@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType
 from ottla.broker.loggers import change_levels
-from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, Change, Resource, request_problem
+from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, ConfigChange, Resource, request_problem
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     """A resource, the changes requested, and the function that applies them to the present settings."""
 
     resource: Resource
-    changes: Sequence[Change]
+    changes: Sequence[ConfigChange]
     settle: Settle
 
 

@@ -29,7 +29,7 @@ _FLEXIBLE_HEAD = struct.Struct(">iiB")
 API_VERSIONS = 18
 
 
-class ClientState:
+class ConnectionState:
     """The broker's state for one connection, kept between requests."""
 
     __slots__ = ("pending", "software_name", "software_version")
@@ -97,10 +97,10 @@ class RequestContext:
         return self.connection.listener_name
 
     @property
-    def client_state(self) -> ClientState:
+    def client_state(self) -> ConnectionState:
         """The broker's state for this connection."""
         state = self.connection.state
-        assert isinstance(state, ClientState)
+        assert isinstance(state, ConnectionState)
         return state
 
     def reply(self, response: Message) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.context import API_VERSIONS, ClientState, Pending, RequestContext
+from ottla.broker.context import API_VERSIONS, ConnectionState, Pending, RequestContext
 from ottla.broker.intercept import AnswerError, Disconnect, Drop, Throttle
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
@@ -123,7 +123,7 @@ class Dispatcher:
     def connection_closed(self, connection: Connection) -> None:
         """Remove a closed connection and cancel its delayed operation."""
         state = connection.state
-        if isinstance(state, ClientState) and state.pending is not None:
+        if isinstance(state, ConnectionState) and state.pending is not None:
             state.pending.cancel()
         self._broker.connections.remove(connection)
 
@@ -184,7 +184,7 @@ class Dispatcher:
             self._refuse_unauthenticated(header, connection)
             return None
         if connection.state is None:
-            connection.state = ClientState()
+            connection.state = ConnectionState()
         return handler
 
     def _cannot_read(self, connection: Connection, error: WireError) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cluster.configs import DELETE, Change, logger_problem
+from ottla.cluster.configs import DELETE, ConfigChange, logger_problem
 
 if TYPE_CHECKING:
     from ottla.cluster.refusal import TopicRefusal
@@ -33,7 +33,7 @@ def logger_levels() -> dict[str, str]:
     return {ROOT: _level_name(logging.root)} | {name: _level_name(logging.getLogger(name)) for name in known}
 
 
-def change_levels(changes: Sequence[Change], *, validate_only: bool) -> TopicRefusal | None:
+def change_levels(changes: Sequence[ConfigChange], *, validate_only: bool) -> TopicRefusal | None:
     """Set or unset levels (an unset one is inherited); return the refusal if a change is invalid."""
     refusal = logger_problem(changes, logger_levels(), LEVELS)
     if refusal is not None or validate_only:

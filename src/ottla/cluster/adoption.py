@@ -25,7 +25,7 @@ SettingsOf: TypeAlias = Callable[[str, UUID | None, Iterable[int]], Mapping[str,
 """A topic's settings as stored in the directories of these partitions; None if none of them has any."""
 
 
-class FoundPartition(NamedTuple):
+class AdoptablePartition(NamedTuple):
     """A partition directory: topic, topic id (None: unknown), partition, newest leader epoch (-1: none)."""
 
     topic: str
@@ -39,11 +39,11 @@ class Adoption(NamedTuple):
 
     topics: list[TopicImage]
     without_settings: list[str]
-    others: list[FoundPartition]
+    others: list[AdoptablePartition]
 
 
 def plan_adoption(
-    found: Sequence[FoundPartition],
+    found: Sequence[AdoptablePartition],
     known: Collection[str],
     *,
     broker_id: int,
@@ -53,7 +53,7 @@ def plan_adoption(
 ) -> Adoption:
     """Plan the adoption of topics that are not `known`; the broker leads all their partitions."""
     adoption = Adoption([], [], [])
-    by_topic: dict[str, list[FoundPartition]] = {}
+    by_topic: dict[str, list[AdoptablePartition]] = {}
     for directory in found:
         if directory.topic not in known:
             by_topic.setdefault(directory.topic, []).append(directory)
@@ -85,8 +85,8 @@ def _settings_of_internal(name: str, config: BrokerConfig) -> dict[str, str] | N
 
 
 def stray_partitions(
-    found: Sequence[FoundPartition], placed: Mapping[str, Sequence[Collection[int]]], broker_id: int
-) -> list[FoundPartition]:
+    found: Sequence[AdoptablePartition], placed: Mapping[str, Sequence[Collection[int]]], broker_id: int
+) -> list[AdoptablePartition]:
     """The directories of partitions that are not `placed` on this broker: replicas by topic and partition."""
     strays = []
     for directory in found:

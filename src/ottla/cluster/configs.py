@@ -39,7 +39,7 @@ _LIST_OPERATIONS = {APPEND: "append", SUBTRACT: "subtract"}
 _NODE_ID = re.compile(r"[+-]?[0-9]{1,20}\Z")
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One setting and the operation on it."""
 
     name: str
@@ -67,7 +67,7 @@ NAMED_TWICE = TopicRefusal(ErrorCode.INVALID_REQUEST, "Each resource must appear
 
 
 def request_problem(
-    resource: Resource, changes: Sequence[Change], broker_id: int, *, loggers: bool
+    resource: Resource, changes: Sequence[ConfigChange], broker_id: int, *, loggers: bool
 ) -> TopicRefusal | None:
     """Check a resource and its changes independently of its present settings; return the problem, if any.
 
@@ -108,7 +108,9 @@ def node_id(name: str) -> int | None:
     return int(name)
 
 
-def logger_problem(changes: Sequence[Change], known: Collection[str], levels: Collection[str]) -> TopicRefusal | None:
+def logger_problem(
+    changes: Sequence[ConfigChange], known: Collection[str], levels: Collection[str]
+) -> TopicRefusal | None:
     """Check changes of log levels; `known` are the loggers' names."""
     for name, operation, value in changes:
         if operation in _LIST_OPERATIONS:
@@ -129,7 +131,7 @@ def logger_problem(changes: Sequence[Change], known: Collection[str], levels: Co
 
 
 def changed(
-    present: Mapping[str, str], changes: Sequence[Change], known: Mapping[str, Setting]
+    present: Mapping[str, str], changes: Sequence[ConfigChange], known: Mapping[str, Setting]
 ) -> dict[str, str] | TopicRefusal:
     """Apply `changes` to the `present` settings. The new values are not validated yet."""
     after = dict(present)

@@ -109,7 +109,7 @@ class ReplicasOffline(NamedTuple):
 
 
 class TopicAsked(NamedTuple):
-    """Create a topic. The answer is a `CreatedTopic` or a refusal."""
+    """Create a topic. The answer is a `TopicCreated` or a refusal."""
 
     token: int
     spec: TopicSpec
@@ -339,7 +339,7 @@ class Report(NamedTuple):
 Effect: TypeAlias = Write | Notify | ReadBack | SetTimer | Answer | Report
 
 
-class CreatedTopic(NamedTuple):
+class TopicCreated(NamedTuple):
     """A topic that was created, or with `validate_only` could be created."""
 
     topic: TopicImage

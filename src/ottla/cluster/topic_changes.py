@@ -10,7 +10,6 @@ from ottla.cluster.controller_events import (
     AddPartitions,
     Answer,
     ConfigsChanged,
-    CreatedTopic,
     CreateTopic,
     DeleteTopic,
     DeletionAsked,
@@ -25,6 +24,7 @@ from ottla.cluster.controller_events import (
     RemovePartitions,
     Report,
     TopicAsked,
+    TopicCreated,
     TopicsFound,
     UnmarkDeletion,
     WriteFailure,
@@ -63,7 +63,7 @@ class TopicChanges:
             return [Answer(event.token, refusal)]
         partitions = first_states(plan.assignment, state.live)
         topic = TopicImage(name, event.topic_id, partitions, plan.configs, is_internal_topic(name))
-        made = CreatedTopic(topic, plan.log_config)
+        made = TopicCreated(topic, plan.log_config)
         if event.validate_only:
             return [Answer(event.token, made)]
 

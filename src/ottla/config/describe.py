@@ -38,7 +38,7 @@ class Synonym(NamedTuple):
     source: int
 
 
-class ConfigEntry(NamedTuple):
+class DescribedConfig(NamedTuple):
     """A setting of one topic or broker. `value` is None where there is none and where it must not be shown."""
 
     name: str
@@ -51,12 +51,12 @@ class ConfigEntry(NamedTuple):
     documentation: str
 
 
-def describe_topic(log_config: LogConfig, broker: BrokerConfig) -> list[ConfigEntry]:
+def describe_topic(log_config: LogConfig, broker: BrokerConfig) -> list[DescribedConfig]:
     """Every setting of a topic."""
     return [_topic_entry(setting, log_config, broker) for setting in TOPIC_SETTINGS.values()]
 
 
-def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
+def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
     """Every setting of a broker, unknown ones that were set included."""
     entries = [
         _broker_entry(setting, broker)
@@ -70,7 +70,7 @@ def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
     return entries
 
 
-def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
+def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedConfig]:
     """The settings that were given to all brokers while they run."""
     source = DYNAMIC_DEFAULT_BROKER_CONFIG
     entries = []
@@ -84,18 +84,18 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
     return entries
 
 
-def describe_loggers(levels: Mapping[str, str]) -> list[ConfigEntry]:
+def describe_loggers(levels: Mapping[str, str]) -> list[DescribedConfig]:
     """The levels of a broker's loggers, by name."""
     source = DYNAMIC_BROKER_LOGGER_CONFIG
-    return [ConfigEntry(name, level, source, False, False, (), UNKNOWN_TYPE, "") for name, level in levels.items()]
+    return [DescribedConfig(name, level, source, False, False, (), UNKNOWN_TYPE, "") for name, level in levels.items()]
 
 
-def _unknown_entry(name: str, source: int) -> ConfigEntry:
+def _unknown_entry(name: str, source: int) -> DescribedConfig:
     """An unknown setting may be a plug-in's secret."""
-    return ConfigEntry(name, None, source, True, source == STATIC_BROKER_CONFIG, (), UNKNOWN_TYPE, "")
+    return DescribedConfig(name, None, source, True, source == STATIC_BROKER_CONFIG, (), UNKNOWN_TYPE, "")
 
 
-def _topic_entry(setting: Setting, log_config: LogConfig, broker: BrokerConfig) -> ConfigEntry:
+def _topic_entry(setting: Setting, log_config: LogConfig, broker: BrokerConfig) -> DescribedConfig:
     name = setting.name
     value = format_value(log_config.values[name])
     inherited = TOPIC_SYNONYMS.get(name)
@@ -105,15 +105,15 @@ def _topic_entry(setting: Setting, log_config: LogConfig, broker: BrokerConfig) 
     return _entry(setting, value, synonyms, read_only=False)
 
 
-def _broker_entry(setting: Setting, broker: BrokerConfig) -> ConfigEntry:
+def _broker_entry(setting: Setting, broker: BrokerConfig) -> DescribedConfig:
     name = setting.name
     given = {**broker.overridden, **broker.dynamic_default, **broker.dynamic_own}
     value = given.get(name, format_value(broker.value(name)))
     return _entry(setting, value, _broker_synonyms(name, broker), setting.read_only)
 
 
-def _entry(setting: Setting, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> ConfigEntry:
-    return ConfigEntry(
+def _entry(setting: Setting, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> DescribedConfig:
+    return DescribedConfig(
         setting.name,
         None if setting.is_sensitive else value,
         synonyms[0].source if synonyms else DEFAULT_CONFIG,

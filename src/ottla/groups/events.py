@@ -14,7 +14,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.groups.evidence import Evidence
-    from ottla.groups.offsets import OffsetAndMetadata
+    from ottla.groups.offsets import StoredOffset
     from ottla.groups.records import LogRecord
     from ottla.wire.broker_requests import BrokerRequest
 
@@ -100,7 +100,7 @@ class OffsetCommit:
     generation_id: int
     member_id: str
     group_instance_id: str | None
-    offsets: Sequence[tuple[str, int, OffsetAndMetadata]]
+    offsets: Sequence[tuple[str, int, StoredOffset]]
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from ottla.groups.events import (
 )
 from ottla.groups.evidence import Cause, CauseEntry, RebalanceRecorder, owned_partitions
 from ottla.groups.membership import GroupMembers, GroupMemberState
-from ottla.groups.offsets import GroupOffsets, OffsetAndMetadata, TopicPartition
+from ottla.groups.offsets import StoredOffset, StoredOffsets, TopicPartition
 from ottla.groups.records import GroupMetadataMember, GroupMetadataValue, GroupRecord
 from ottla.groups.states import RULES, CommitRule, GroupState
 from ottla.wire.errors import ErrorCode
@@ -83,7 +83,7 @@ class Group:
         #: When the state was entered; None if the log does not say (old records).
         self.state_timestamp_ms: int | None = None
         self.members = GroupMembers()
-        self.offsets = GroupOffsets()
+        self.offsets = StoredOffsets()
         #: Whether it stays until it is deleted or expires, even if nothing would be lost with it.
         self.is_registered = False
         self.deadlines: Deadlines[str] = Deadlines()
@@ -355,5 +355,5 @@ class Group:
             step.notes.append(recorder.close(generation, self.protocol_name, self.members.leader, self.members, now_ms))
 
 
-def _commit_timestamp(committed: OffsetAndMetadata) -> int:
+def _commit_timestamp(committed: StoredOffset) -> int:
     return committed.commit_timestamp_ms

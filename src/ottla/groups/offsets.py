@@ -19,7 +19,7 @@ NO_LEADER_EPOCH = -1
 TopicPartition = tuple[str, int]
 
 
-class OffsetAndMetadata(NamedTuple):
+class StoredOffset(NamedTuple):
     """A committed offset. Times are milliseconds since the Unix epoch, `expire_timestamp_ms` is -1 without."""
 
     offset: int
@@ -36,7 +36,7 @@ def metadata_size(metadata: str) -> int:
 
 class _Entry(NamedTuple):
     log_offset: int
-    value: OffsetAndMetadata
+    value: StoredOffset
 
 
 class _EndedTransaction(NamedTuple):
@@ -47,14 +47,14 @@ class _EndedTransaction(NamedTuple):
     is_commit: bool
 
 
-class GroupOffsets:
+class StoredOffsets:
     """Committed offsets by topic and partition."""
 
     __slots__ = ("_committed", "_ended", "_transactions", "_uncommitted")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, _Entry] = {}
-        self._uncommitted: deque[tuple[int, TopicPartition, OffsetAndMetadata | None]] = deque()
+        self._uncommitted: deque[tuple[int, TopicPartition, StoredOffset | None]] = deque()
         #: Open transactions by producer id, and those whose markers are above the high watermark.
         self._transactions: dict[int, dict[TopicPartition, _Entry]] = {}
         self._ended: deque[_EndedTransaction] = deque()
@@ -66,12 +66,12 @@ class GroupOffsets:
         """Whether there is any offset, committed or pending."""
         return bool(self._committed or self._uncommitted or self._transactions or self._ended)
 
-    def items(self) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
+    def items(self) -> Iterator[tuple[TopicPartition, StoredOffset]]:
         """All committed offsets."""
         for key, entry in self._committed.items():
             yield key, entry.value
 
-    def get(self, topic: str, partition: int) -> OffsetAndMetadata | None:
+    def get(self, topic: str, partition: int) -> StoredOffset | None:
         """The committed offset of a partition."""
         entry = self._committed.get((topic, partition))
         return None if entry is None else entry.value
@@ -93,7 +93,7 @@ class GroupOffsets:
         """Whether offsets of open transactions are pending."""
         return bool(self._transactions or self._ended)
 
-    def replay(self, key: TopicPartition, value: OffsetAndMetadata | None, log_offset: int) -> None:
+    def replay(self, key: TopicPartition, value: StoredOffset | None, log_offset: int) -> None:
         """Apply a record of the log; it becomes visible when `commit_up_to` has passed it."""
         self._uncommitted.append((log_offset, key, value))
 
@@ -132,7 +132,7 @@ class GroupOffsets:
             yield ended.offsets
 
     def replay_transactional(
-        self, key: TopicPartition, value: OffsetAndMetadata | None, log_offset: int, producer_id: int
+        self, key: TopicPartition, value: StoredOffset | None, log_offset: int, producer_id: int
     ) -> None:
         """Apply a record of an open transaction."""
         offsets = self._transactions.setdefault(producer_id, {})
@@ -159,7 +159,7 @@ class GroupOffsets:
         self,
         now_ms: int,
         retention_ms: int,
-        base_timestamp: Callable[[OffsetAndMetadata], int],
+        base_timestamp: Callable[[StoredOffset], int],
         subscribed: Iterable[str] = (),
     ) -> list[TopicPartition]:
         """Partitions whose offset is past its retention and whose topic nobody is subscribed to.

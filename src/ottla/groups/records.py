@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from ottla.groups.offsets import NO_EXPIRY, OffsetAndMetadata
+from ottla.groups.offsets import NO_EXPIRY, StoredOffset
 from ottla.wire.codec import WireError, decode, encode
 from ottla.wire.schema import BYTES, INT32, INT64, STRING, Message, Struct, array, field, message
 from ottla.wire.schema import struct as wire_struct
@@ -94,7 +94,7 @@ class OffsetRecord:
     group_id: str
     topic: str
     partition: int
-    value: OffsetAndMetadata | None
+    value: StoredOffset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return head + group + _LENGTH.pack(len(name)) + name + _PARTITION.pack(partition)
 
 
-def offset_value(committed: OffsetAndMetadata) -> bytes:
+def offset_value(committed: StoredOffset) -> bytes:
     """Value of a committed offset."""
     if committed.expire_timestamp_ms == NO_EXPIRY:
         metadata = committed.metadata.encode()
@@ -206,23 +206,21 @@ def _decode_offset_key(key: bytes) -> tuple[str, str, int]:
     raise MalformedRecord(f"the lengths in the key of a committed offset do not fit its {len(key)} bytes")
 
 
-def _decode_offset_value(value: bytes) -> OffsetAndMetadata:
+def _decode_offset_value(value: bytes) -> StoredOffset:
     version = _value_version(value)
     if version == OFFSET_VALUE_VERSION:
         return _decode_offset_value_today(value)
     read = decode(OffsetCommitValue, value, version, _VERSION.size)
-    return OffsetAndMetadata(
-        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
-    )
+    return StoredOffset(read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp)
 
 
-def _decode_offset_value_today(value: bytes) -> OffsetAndMetadata:
+def _decode_offset_value_today(value: bytes) -> StoredOffset:
     try:
         _, offset, leader_epoch, length = _VALUE_HEAD.unpack_from(value)
         end = _VALUE_HEAD.size + length
         if _VALUE_HEAD.size <= end == len(value) - _TIMESTAMP.size:
             metadata = value[_VALUE_HEAD.size : end].decode()
-            return OffsetAndMetadata(offset, leader_epoch, metadata, _TIMESTAMP.unpack_from(value, end)[0])
+            return StoredOffset(offset, leader_epoch, metadata, _TIMESTAMP.unpack_from(value, end)[0])
     except (struct.error, UnicodeDecodeError) as error:
         raise MalformedRecord(f"a committed offset cannot be read: {error}") from error
     raise MalformedRecord(f"the length in a committed offset does not fit its {len(value)} bytes")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from ottla.env.file_reader import ReadableFile
-from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity
+from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity
 from ottla.inspection.kinds import CLEANER_CHECKPOINT_FILE
 from ottla.inspection.small_files import TooLarge, read_whole
 from ottla.storage.checkpoints import (
@@ -32,7 +32,7 @@ _WITHOUT = {
 _ZOOKEEPER_VERSION, _KRAFT_VERSION = "0", "1"
 
 
-def check_snapshot(path: str, offset: int | None, end_offset: int) -> Iterator[Finding]:
+def check_snapshot(path: str, offset: int | None, end_offset: int) -> Iterator[LogFinding]:
     """Check a producer snapshot taken at `offset` of a log that ends at `end_offset` (-1 if unknown). DiskError."""
     aside = Remedy(RemedyKind.ASIDE, path)
     meaning = "brokers make the producers' state anew from the log"
@@ -40,20 +40,20 @@ def check_snapshot(path: str, offset: int | None, end_offset: int) -> Iterator[F
         with ReadableFile(path) as file:
             producers = decode_snapshot(read_whole(file))
     except (SnapshotProblem, TooLarge) as problem:
-        yield Finding(Severity.DAMAGE, "snapshot", path, _reason(problem, path), meaning, remedy=aside)
+        yield LogFinding(Severity.DAMAGE, "snapshot", path, _reason(problem, path), meaning, remedy=aside)
         return
     if len({each.producer_id for each in producers}) != len(producers):
-        yield Finding(Severity.DAMAGE, "snapshot", path, "a producer is in it twice", meaning, remedy=aside)
+        yield LogFinding(Severity.DAMAGE, "snapshot", path, "a producer is in it twice", meaning, remedy=aside)
     elif offset is not None and any(each.last_offset >= offset for each in producers):
         message = f"a producer's last record in it is at {offset} or behind, where it was taken"
-        yield Finding(Severity.DAMAGE, "snapshot", path, message, meaning, remedy=aside)
+        yield LogFinding(Severity.DAMAGE, "snapshot", path, message, meaning, remedy=aside)
     elif offset is not None and 0 <= end_offset < offset:
         message = f"taken at offset {offset}, but the log ends at {end_offset}"
         lost = f"the records {end_offset} to {offset - 1} were in the log once"
-        yield Finding(Severity.DAMAGE, "lost-end", path, message, lost, -1, -1, end_offset, offset - 1, aside)
+        yield LogFinding(Severity.DAMAGE, "lost-end", path, message, lost, -1, -1, end_offset, offset - 1, aside)
 
 
-def check_epochs(path: str) -> tuple[list[tuple[int, int]], Finding | None]:
+def check_epochs(path: str) -> tuple[list[tuple[int, int]], LogFinding | None]:
     """The entries of `leader-epoch-checkpoint`, none if it is damaged. Raises DiskError."""
     try:
         with ReadableFile(path) as file:
@@ -61,10 +61,10 @@ def check_epochs(path: str) -> tuple[list[tuple[int, int]], Finding | None]:
     except (CheckpointError, TooLarge) as problem:
         remedy = Remedy(RemedyKind.EPOCHS, path)
         meaning = "the leader epochs can be made anew from the logs"
-        return [], Finding(Severity.DAMAGE, "epochs", path, _reason(problem, path), meaning, remedy=remedy)
+        return [], LogFinding(Severity.DAMAGE, "epochs", path, _reason(problem, path), meaning, remedy=remedy)
 
 
-def check_partition_metadata(path: str) -> tuple[UUID | None, Finding | None]:
+def check_partition_metadata(path: str) -> tuple[UUID | None, LogFinding | None]:
     """The topic id in `partition.metadata`, None if it is damaged. Raises DiskError."""
     try:
         with ReadableFile(path) as file:
@@ -72,17 +72,17 @@ def check_partition_metadata(path: str) -> tuple[UUID | None, Finding | None]:
     except (CheckpointError, TooLarge) as problem:
         meaning = "the directory is not tied to its topic's id; brokers write it anew from what the cluster knows"
         remedy = Remedy(RemedyKind.ASIDE, path)
-        return None, Finding(Severity.DAMAGE, "topic-id", path, _reason(problem, path), meaning, remedy=remedy)
+        return None, LogFinding(Severity.DAMAGE, "topic-id", path, _reason(problem, path), meaning, remedy=remedy)
 
 
-def with_topic_id(finding: Finding, topic_id: UUID) -> Finding:
+def with_topic_id(finding: LogFinding, topic_id: UUID) -> LogFinding:
     """The finding of a damaged `partition.metadata`, completed with the id from another partition of the topic."""
     remedy = Remedy(RemedyKind.REPLACE, finding.path, content=encode_partition_metadata(topic_id))
     meaning = "the topic's other partitions have the id"
-    return Finding(Severity.DAMAGE, finding.kind, finding.path, finding.message, meaning, remedy=remedy)
+    return LogFinding(Severity.DAMAGE, finding.kind, finding.path, finding.message, meaning, remedy=remedy)
 
 
-def check_offsets(path: str, name: str) -> tuple[dict[TopicPartitionKey, int], Finding | None]:
+def check_offsets(path: str, name: str) -> tuple[dict[TopicPartitionKey, int], LogFinding | None]:
     """The offsets of a checkpoint of a log directory, none if it is damaged. Raises DiskError."""
     try:
         with ReadableFile(path) as file:
@@ -93,45 +93,45 @@ def check_offsets(path: str, name: str) -> tuple[dict[TopicPartitionKey, int], F
         return offsets, None
     except (CheckpointError, TooLarge) as problem:
         remedy = Remedy(RemedyKind.SALVAGE, path)
-        return {}, Finding(
+        return {}, LogFinding(
             Severity.DAMAGE, "checkpoint", path, _reason(problem, path), _WITHOUT.get(name, ""), remedy=remedy
         )
 
 
 def check_ends(
     path: str, name: str, offsets: Mapping[TopicPartitionKey, int], ends: Mapping[TopicPartitionKey, int]
-) -> Iterator[Finding]:
+) -> Iterator[LogFinding]:
     """Report offsets that lie beyond the ends of their logs: records are lost, or the checkpoint is damaged."""
     for key, offset in offsets.items():
         end = ends.get(key)
         if end is None:
             message = f"it has an offset of {key[0]}-{key[1]}, which is not in the directory"
-            yield Finding(Severity.NOTICE, "checkpoint", path, message)
+            yield LogFinding(Severity.NOTICE, "checkpoint", path, message)
         elif 0 <= end < offset and name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
             message = f"{key[0]}-{key[1]} reached offset {offset}, but the log ends at {end}"
             meaning = f"the records {end} to {offset - 1} are lost, or the checkpoint is damaged"
-            yield Finding(Severity.DAMAGE, "lost-end", path, message, meaning, -1, -1, end, offset - 1)
+            yield LogFinding(Severity.DAMAGE, "lost-end", path, message, meaning, -1, -1, end, offset - 1)
 
 
-def check_meta(path: str) -> Iterator[Finding]:
+def check_meta(path: str) -> Iterator[LogFinding]:
     """Check `meta.properties`, of a broker with ZooKeeper or of a KRaft node. Raises DiskError."""
     meaning = "brokers refuse to start on the directory; only somebody who knows the cluster's id can write it anew"
     try:
         with ReadableFile(path) as file:
             text = read_whole(file).decode()
     except (UnicodeDecodeError, TooLarge):
-        yield Finding(Severity.DAMAGE, "meta", path, "no text file", meaning)
+        yield LogFinding(Severity.DAMAGE, "meta", path, "no text file", meaning)
         return
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("#", "!"))]
     fields = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
     version = fields.get("version")
     broker = fields.get("broker.id" if version == _ZOOKEEPER_VERSION else "node.id")
     if version not in (_ZOOKEEPER_VERSION, _KRAFT_VERSION):
-        yield Finding(Severity.DAMAGE, "meta", path, f"its version is {version}, not 0 or 1", meaning)
+        yield LogFinding(Severity.DAMAGE, "meta", path, f"its version is {version}, not 0 or 1", meaning)
     elif broker is not None and not (broker.isascii() and broker.isdigit()):
-        yield Finding(Severity.DAMAGE, "meta", path, f"the broker's id in it is no number: {broker!r}", meaning)
+        yield LogFinding(Severity.DAMAGE, "meta", path, f"the broker's id in it is no number: {broker!r}", meaning)
     elif any("=" not in line for line in lines):
-        yield Finding(Severity.DAMAGE, "meta", path, "it has lines that are no NAME=VALUE", meaning)
+        yield LogFinding(Severity.DAMAGE, "meta", path, "it has lines that are no NAME=VALUE", meaning)
 
 
 def _reason(problem: Exception, path: str) -> str:

@@ -55,7 +55,7 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LogFinding:
     """One finding.
 
     `message` says what is wrong, `meaning` the consequence. `position` and `length` define a range of the file, -1 for
@@ -86,7 +86,7 @@ class Tally:
     records: int = 0
     findings: dict[Severity, int] = field(default_factory=dict)
 
-    def count(self, finding: Finding) -> None:
+    def count(self, finding: LogFinding) -> None:
         """Count a finding."""
         self.findings[finding.severity] = self.findings.get(finding.severity, 0) + 1
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.env.file_reader import ReadableFile
-from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity
+from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity
 from ottla.inspection.small_files import AbortedEntry, entries, first_of_zero_tail
 from ottla.records.control import ControlRecordType
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
@@ -88,7 +88,7 @@ class _Faults:
         if len(self._odd) <= _ODD_ENTRIES:
             self._odd.append((position, reason))
 
-    def finding(self, meaning: str) -> Finding | None:
+    def finding(self, meaning: str) -> LogFinding | None:
         """The finding for the file."""
         if self._first is None:
             return self._odd_one() if len(self._odd) == _ODD_ENTRIES and self._exact >= _EXACT_ENTRIES else None
@@ -96,13 +96,13 @@ class _Faults:
         more = f" ({self._count} of {self._size // self._entry_size} entries are wrong)" if self._count > 1 else ""
         remedy = Remedy(RemedyKind.INDEXES, self.path)
         length = min(self._entry_size, self._size - position)
-        return Finding(Severity.DAMAGE, "index", self.path, reason + more, meaning, position, length, remedy=remedy)
+        return LogFinding(Severity.DAMAGE, "index", self.path, reason + more, meaning, position, length, remedy=remedy)
 
-    def _odd_one(self) -> Finding:
+    def _odd_one(self) -> LogFinding:
         position, reason = self._odd[0]
         remedy = Remedy(RemedyKind.INDEXES, self.path)
         meaning = "it does no harm, but all other entries are exact"
-        return Finding(
+        return LogFinding(
             Severity.WARNING, "odd-entry", self.path, reason, meaning, position, self._entry_size, remedy=remedy
         )
 
@@ -177,7 +177,7 @@ class OffsetIndexCheck:
                 self._faults.add(self._next[0], f"the entry of offset {self._next[1]} points to where no batch begins")
             self._next = next(self._entries, None)
 
-    def finish(self, end: int, growing: bool) -> Finding | None:
+    def finish(self, end: int, growing: bool) -> LogFinding | None:
         """Finish at the end of the log; `growing` says that a broker may have appended since."""
         if self._open is not None and not growing:
             self._faults.add(self._open[0], f"the entry of offset {self._open[1]}: no batch ends with that offset")
@@ -191,7 +191,7 @@ class OffsetIndexCheck:
             message = f"the last entry points to {self._last_position}, the log goes on to {end}"
             meaning = "records behind it are found slowly"
             remedy = Remedy(RemedyKind.INDEXES, self._faults.path)
-            return Finding(Severity.WARNING, "thin-index", self._faults.path, message, meaning, remedy=remedy)
+            return LogFinding(Severity.WARNING, "thin-index", self._faults.path, message, meaning, remedy=remedy)
         return found
 
 
@@ -239,7 +239,7 @@ class TimeIndexCheck:
             self._largest = max(self._largest, self._next[1])
             self._next = next(self._entries, None)
 
-    def finish(self, growing: bool) -> Finding | None:
+    def finish(self, growing: bool) -> LogFinding | None:
         """Finish at the end of the log."""
         while self._next is not None:
             place, timestamp, offset = self._next
@@ -296,7 +296,7 @@ class TxnIndexCheck:
             reason = f"the last stable offset at {offset} was {end.last_stable_offset}, not {entry.last_stable_offset}"
             self._fault(place, reason)
 
-    def finish(self, growing: bool, loose: bool) -> Finding | None:
+    def finish(self, growing: bool, loose: bool) -> LogFinding | None:
         """Finish at the end of the segment."""
         while self._next is not None:
             place, entry = self._next
@@ -310,5 +310,5 @@ class TxnIndexCheck:
             message = f"no entry for the transaction of producer {missing.producer_id} aborted at {missing.offset}"
             remedy = Remedy(RemedyKind.INDEXES, self.path)
             offsets = (missing.first_offset, missing.offset)
-            return Finding(Severity.DAMAGE, "index", self.path, message, meaning, -1, -1, *offsets, remedy)
+            return LogFinding(Severity.DAMAGE, "index", self.path, message, meaning, -1, -1, *offsets, remedy)
         return found

@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.env.file_reader import ReadableFile
 from ottla.inspection.batch_rows import records_of
-from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity, Tally
+from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity, Tally
 from ottla.inspection.index_checks import (
     IndexedBatch,
     OffsetIndexCheck,
@@ -115,7 +115,7 @@ class LogCheck:
         """The leader epoch of the last batch, -1 if none had one."""
         return self._epoch
 
-    def segment(self, files: SegmentFiles) -> Iterator[Finding]:
+    def segment(self, files: SegmentFiles) -> Iterator[LogFinding]:
         """Check a segment. Raises DiskError."""
         if self._expected is None and self._end < 0:
             self._expected = files.base_offset
@@ -132,7 +132,7 @@ class LogCheck:
         yield from checks.finish(files.log.size, growing, self._loose(files.base_offset))
         if files.following is not None and self._expected is not None and self._expected > files.following:
             message = f"the segment goes on to offset {self._expected - 1}, beyond the next one's start"
-            yield Finding(Severity.DAMAGE, "order", files.log.path, message, first_offset=files.following)
+            yield LogFinding(Severity.DAMAGE, "order", files.log.path, message, first_offset=files.following)
 
     def _meet(self, files: SegmentFiles) -> Iterator[_Met]:
         walker = LogWalker(files.log)
@@ -170,7 +170,7 @@ class LogCheck:
 
     # -- a batch and those behind it
 
-    def _judge(self, met: _Met, ahead: deque[_Met], files: SegmentFiles, checks: _IndexChecks) -> Iterator[Finding]:
+    def _judge(self, met: _Met, ahead: deque[_Met], files: SegmentFiles, checks: _IndexChecks) -> Iterator[LogFinding]:
         following = ahead[0] if ahead else None
         if isinstance(met.item, DamagedRange):
             yield self._damage(met, met.item, following, files)
@@ -186,7 +186,7 @@ class LogCheck:
             yield self._unreadable(met, batch)
         elif met.unread:
             message = f"records were not checked: {met.unread}"
-            yield Finding(Severity.NOTICE, "unread", met.path, message, "", batch.position, batch.length)
+            yield LogFinding(Severity.NOTICE, "unread", met.path, message, "", batch.position, batch.length)
         fault = self._offset_fault(met, batch, ahead, files)
         if fault is not None:
             yield fault
@@ -209,21 +209,23 @@ class LogCheck:
         self._expected = met.last + 1
         self._end = max(self._end, met.last + 1)
 
-    def _damage(self, met: _Met, item: DamagedRange, following: _Met | None, files: SegmentFiles) -> Finding:
+    def _damage(self, met: _Met, item: DamagedRange, following: _Met | None, files: SegmentFiles) -> LogFinding:
         tail = following is None and files.following is None
         position, length = item.position, item.length
         if tail and self._facts.in_use and (item.zeros or item.cut_off):
             message = f"{item.reason}; a broker is using the directory and may be writing here"
-            return Finding(Severity.NOTICE, "tail", met.path, message, "", position, length)
+            return LogFinding(Severity.NOTICE, "tail", met.path, message, "", position, length)
         if item.zeros and tail:
             meaning = "space allocated in advance, or records lost with the power; brokers cut it off when they start"
             remedy = Remedy(RemedyKind.CUT, met.path, position, length, keep=False)
-            return Finding(Severity.WARNING, "zeros", met.path, item.reason, meaning, position, length, remedy=remedy)
+            return LogFinding(
+                Severity.WARNING, "zeros", met.path, item.reason, meaning, position, length, remedy=remedy
+            )
         first, last = self._lost(item, following, files)
         if item.patches:
             remedy = Remedy(RemedyKind.PATCH, met.path, position, length, tuple(item.patches))
             meaning = "the records are whole, but cannot be read until the header of their batch is repaired"
-            return Finding(
+            return LogFinding(
                 Severity.DAMAGE, "header", met.path, item.reason, meaning, position, length, first, last, remedy
             )
         kind = "cut-off" if item.cut_off and tail else "batch"
@@ -231,7 +233,7 @@ class LogCheck:
         if item.cut_off and tail:
             meaning += "; a write that was interrupted looks like this, brokers cut it off when they start"
         remedy = Remedy(RemedyKind.CUT, met.path, position, length)
-        return Finding(Severity.DAMAGE, kind, met.path, item.reason, meaning, position, length, first, last, remedy)
+        return LogFinding(Severity.DAMAGE, kind, met.path, item.reason, meaning, position, length, first, last, remedy)
 
     def _lost(self, item: DamagedRange, following: _Met | None, files: SegmentFiles) -> tuple[int | None, int | None]:
         """First and last offset lost with a damaged range."""
@@ -252,16 +254,16 @@ class LogCheck:
             return max(header.last_offset, start)
         return None
 
-    def _unreadable(self, met: _Met, batch: LogBatch) -> Finding:
+    def _unreadable(self, met: _Met, batch: LogBatch) -> LogFinding:
         meaning = "the checksum is right, so it was written like this: clients cannot read these records"
         remedy = Remedy(RemedyKind.CUT, met.path, batch.position, batch.length)
         offsets = (batch.base_offset if met.first is None else met.first, met.last)
         message = f"records: {met.problem}"
-        return Finding(
+        return LogFinding(
             Severity.DAMAGE, "records", met.path, message, meaning, batch.position, batch.length, *offsets, remedy
         )
 
-    def _offset_fault(self, met: _Met, batch: LogBatch, ahead: deque[_Met], files: SegmentFiles) -> Finding | None:
+    def _offset_fault(self, met: _Met, batch: LogBatch, ahead: deque[_Met], files: SegmentFiles) -> LogFinding | None:
         """Check the first offset of a batch.
 
         If the neighbours allow only one value, the finding names it. If offsets contradict each other, that batch is
@@ -280,13 +282,15 @@ class LogCheck:
             remedy = Remedy(RemedyKind.PATCH, met.path, position, 8, (patch,))
             message = f"the batch begins with offset {first}, by its neighbours it should be {right}"
             meaning = f"the records {right} to {last} are whole, but found under wrong offsets or not at all"
-            return Finding(Severity.DAMAGE, _WRONG_OFFSET, met.path, message, meaning, position, 8, right, last, remedy)
+            return LogFinding(
+                Severity.DAMAGE, _WRONG_OFFSET, met.path, message, meaning, position, 8, right, last, remedy
+            )
         if contradicted:
             message = f"the batch has the offsets {first} to {met.last}, which do not fit between its neighbours"
             meaning = "their true offsets are not known; clients find these records under wrong ones or not at all"
             remedy = Remedy(RemedyKind.CUT, met.path, position, batch.length)
             span = (position, batch.length)
-            return Finding(Severity.DAMAGE, _NO_OFFSET, met.path, message, meaning, *span, remedy=remedy)
+            return LogFinding(Severity.DAMAGE, _NO_OFFSET, met.path, message, meaning, *span, remedy=remedy)
         if expected is None or self._loose(first - 1):
             return None
         message = f"offsets {expected} to {first - 1} are missing"
@@ -294,7 +298,7 @@ class LogCheck:
         if files.repaired:
             meaning = "a repair took damaged bytes out of this segment and kept them beside it"
         severity = Severity.WARNING if files.repaired else Severity.DAMAGE
-        return Finding(severity, "gap", met.path, message, meaning, position, 8, expected, first - 1)
+        return LogFinding(severity, "gap", met.path, message, meaning, position, 8, expected, first - 1)
 
     def _right_offset(
         self, met: _Met, batch: LogBatch, ahead: deque[_Met], files: SegmentFiles, contradicted: bool
@@ -316,7 +320,7 @@ class LogCheck:
         known = self._expected if self._expected is not None else max(self._end, 0)
         return right if contradicted and sure and right >= known and not self._loose(behind) else None
 
-    def _epoch_fault(self, met: _Met, batch: LogBatch, following: _Met | None) -> Finding | None:
+    def _epoch_fault(self, met: _Met, batch: LogBatch, following: _Met | None) -> LogFinding | None:
         """Check the leader epoch of a batch.
 
         One that differs from both neighbours is damaged; if a neighbour has it too, the checkpoint is wrong.
@@ -342,7 +346,7 @@ class LogCheck:
         message = f"the batch of offset {met.first} has leader epoch {epoch}, by its neighbours it should be {right}"
         meaning = "nothing is lost; replicas and clients that compare epochs may be misled"
         span = (batch.position + LEADER_EPOCH_AT, 4)
-        return Finding(Severity.DAMAGE, "epoch", met.path, message, meaning, *span, met.first, met.last, remedy)
+        return LogFinding(Severity.DAMAGE, "epoch", met.path, message, meaning, *span, met.first, met.last, remedy)
 
     def _loose(self, offset: int) -> bool:
         """Whether gaps up to `offset` are valid, as the log was compacted there."""
@@ -396,7 +400,7 @@ class _IndexChecks:
         if self._times is not None and last_offset is not None:
             self._times.skip(last_offset)
 
-    def finish(self, end: int, growing: bool, loose: bool) -> Iterator[Finding]:
+    def finish(self, end: int, growing: bool, loose: bool) -> Iterator[LogFinding]:
         """Finish at the end of the segment."""
         found = [
             None if self._offsets is None else self._offsets.finish(end, growing),

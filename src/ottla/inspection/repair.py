@@ -14,7 +14,7 @@ from typing import Final
 from ottla.env.disk import Disk, Lock
 from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
 from ottla.inspection.directories import NothingThere, PartitionDirectory, base_name, directory_of, look
-from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity, Tally
+from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity, Tally
 from ottla.inspection.kinds import read_name
 from ottla.inspection.rebuild import INDEX_INTERVAL_BYTES, backup_name, rebuild_from_logs, rewrite_log
 from ottla.inspection.small_files import read_whole
@@ -34,16 +34,16 @@ class Plan:
     """The findings of a check, and which of them can be repaired."""
 
     path: str
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LogFinding] = field(default_factory=list)
     in_use: bool = False
 
     @property
-    def to_repair(self) -> list[Finding]:
+    def to_repair(self) -> list[LogFinding]:
         """Findings with a remedy."""
         return [each for each in self.findings if each.remedy is not None]
 
     @property
-    def beyond_repair(self) -> list[Finding]:
+    def beyond_repair(self) -> list[LogFinding]:
         """Damage without a remedy: lost data."""
         return [each for each in self.findings if each.remedy is None and each.severity is Severity.DAMAGE]
 

@@ -28,7 +28,7 @@ from ottla.inspection.file_checks import (
     check_snapshot,
     with_topic_id,
 )
-from ottla.inspection.findings import Finding, Remedy, RemedyKind, Severity, Tally
+from ottla.inspection.findings import LogFinding, Remedy, RemedyKind, Severity, Tally
 from ottla.inspection.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.inspection.kinds import CLEANER_CHECKPOINT_FILE, FileKind, read_name
 from ottla.inspection.log_checks import LogCheck, LogFacts, SegmentFiles
@@ -68,7 +68,7 @@ class VerifyWish:
         return partition_dir.is_among(self.topic, self.partition)
 
 
-def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[Finding]:
+def verify(disk: Disk, path: str, wish: VerifyWish, tally: Tally) -> Iterator[LogFinding]:
     """Check a path, reporting findings as they are found and counting them in `tally`. DiskError, NothingThere."""
     for finding in _Verifier(disk, wish, tally).path(path):
         tally.count(finding)
@@ -81,7 +81,7 @@ class _Known:
 
     ends: dict[TopicPartitionKey, int] = field(default_factory=dict)
     topic_ids: dict[str, UUID] = field(default_factory=dict)
-    without_id: list[tuple[str, Finding]] = field(default_factory=list)
+    without_id: list[tuple[str, LogFinding]] = field(default_factory=list)
 
 
 class _Verifier:
@@ -90,7 +90,7 @@ class _Verifier:
         self._wish = wish
         self._tally = tally
 
-    def path(self, path: str) -> Iterator[Finding]:
+    def path(self, path: str) -> Iterator[LogFinding]:
         """Check a path of any kind."""
         if not self._disk.is_dir(path):
             yield from self._file(path)
@@ -109,7 +109,7 @@ class _Verifier:
 
     # -- a log directory
 
-    def _directory(self, directory: LogDirectoryListing) -> Iterator[Finding]:
+    def _directory(self, directory: LogDirectoryListing) -> Iterator[LogFinding]:
         in_use = is_locked_elsewhere(f"{directory.path}/{LOCK_FILE}")
         cleaned = self._cleaned(directory.path)
         known = _Known()
@@ -128,9 +128,9 @@ class _Verifier:
             yield from _report_if_unreadable(path, self._directory_file(path, name, known, in_use))
         for name in directory.passing:
             message = "a directory that is being deleted or moved, or is stray; it was not checked"
-            yield Finding(Severity.NOTICE, "passing", f"{directory.path}/{name}", message)
+            yield LogFinding(Severity.NOTICE, "passing", f"{directory.path}/{name}", message)
 
-    def _directory_file(self, path: str, name: str, known: _Known, in_use: bool) -> Iterator[Finding]:
+    def _directory_file(self, path: str, name: str, known: _Known, in_use: bool) -> Iterator[LogFinding]:
         kind = read_name(name).kind
         if kind is FileKind.OFFSETS and not read_name(name).passing:
             self._tally.files += 1
@@ -154,7 +154,7 @@ class _Verifier:
 
     def _partition(
         self, partition_dir: PartitionDirectory, cleaned: dict[TopicPartitionKey, int], in_use: bool, known: _Known
-    ) -> Iterator[Finding]:
+    ) -> Iterator[LogFinding]:
         if not in_use:
             yield from self._check_partition(partition_dir, cleaned, in_use, known)
             return
@@ -163,11 +163,13 @@ class _Verifier:
         except DiskError as error:
             if not error.missing:
                 raise
-            yield Finding(Severity.NOTICE, "changing", partition_dir.path, "the broker removed the partition meanwhile")
+            yield LogFinding(
+                Severity.NOTICE, "changing", partition_dir.path, "the broker removed the partition meanwhile"
+            )
 
     def _check_busy_partition(
         self, partition_dir: PartitionDirectory, cleaned: dict[TopicPartitionKey, int], known: _Known
-    ) -> list[Finding]:
+    ) -> list[LogFinding]:
         # The broker may compact, delete and roll segments meanwhile. Findings count only if nothing has changed.
         for attempt in range(1, ATTEMPTS + 1):
             counted = replace(self._tally)
@@ -182,7 +184,7 @@ class _Verifier:
                 message = (
                     "the broker goes on changing the directory; check it anew later, or when the broker has stopped"
                 )
-                found = [Finding(Severity.NOTICE, "changing", partition_dir.path, message)]
+                found = [LogFinding(Severity.NOTICE, "changing", partition_dir.path, message)]
                 break
             self._restore(counted)
             cleaned = self._cleaned(directory_of(partition_dir.path))
@@ -210,7 +212,7 @@ class _Verifier:
 
     def _check_partition(
         self, partition_dir: PartitionDirectory, cleaned: dict[TopicPartitionKey, int], in_use: bool, known: _Known
-    ) -> Iterator[Finding]:
+    ) -> Iterator[LogFinding]:
         self._tally.partitions += 1
         facts = self._facts(partition_dir.topic, partition_dir.key, cleaned, in_use)
         damaged_epochs = None
@@ -239,7 +241,7 @@ class _Verifier:
 
     def _segment(
         self, partition_dir: PartitionDirectory, base_offset: int, following: int | None, check: LogCheck, in_use: bool
-    ) -> Iterator[Finding]:
+    ) -> Iterator[LogFinding]:
         with ExitStack() as stack:
             try:
                 log = stack.enter_context(ReadableFile(partition_dir.segment_file(base_offset, LOG_SUFFIX)))
@@ -262,7 +264,7 @@ class _Verifier:
                 path = partition_dir.segment_file(base_offset, suffix)
                 remedy = Remedy(RemedyKind.INDEXES, path)
                 meaning = "brokers make it anew when they start"
-                yield Finding(Severity.WARNING, "missing-index", path, "is missing", meaning, remedy=remedy)
+                yield LogFinding(Severity.WARNING, "missing-index", path, "is missing", meaning, remedy=remedy)
 
     @staticmethod
     def _index(stack: ExitStack, path: str) -> ReadableFile | None:
@@ -273,13 +275,13 @@ class _Verifier:
                 return None
             raise
 
-    def _others(self, partition_dir: PartitionDirectory, end: int, known: _Known) -> Iterator[Finding]:
+    def _others(self, partition_dir: PartitionDirectory, end: int, known: _Known) -> Iterator[LogFinding]:
         """Check the files that belong to no segment."""
         segments = set(partition_dir.segments)
         for name, what in partition_dir.names.items():
             path = partition_dir.file(name)
             if what.passing:
-                yield Finding(Severity.NOTICE, "passing", path, "a file on its way in or out; it was not checked")
+                yield LogFinding(Severity.NOTICE, "passing", path, "a file on its way in or out; it was not checked")
             elif what.kind is FileKind.SNAPSHOT:
                 self._tally.files += 1
                 found = _report_if_unreadable(path, check_snapshot(path, what.offset, end))
@@ -293,13 +295,13 @@ class _Verifier:
                     known.without_id.append((partition_dir.topic, finding))
                 elif topic_id != known.topic_ids[partition_dir.topic]:
                     message = "its topic id is not that of the topic's other partitions"
-                    yield Finding(Severity.DAMAGE, "topic-id", path, message, "brokers refuse such a directory")
+                    yield LogFinding(Severity.DAMAGE, "topic-id", path, message, "brokers refuse such a directory")
             elif what.kind in _INDEXES and what.offset not in segments:
                 remedy = Remedy(RemedyKind.ASIDE, path)
-                yield Finding(Severity.WARNING, "orphan", path, "an index without its log", remedy=remedy)
+                yield LogFinding(Severity.WARNING, "orphan", path, "an index without its log", remedy=remedy)
 
     @staticmethod
-    def _unless_gone(findings: Iterator[Finding]) -> Iterator[Finding]:
+    def _unless_gone(findings: Iterator[LogFinding]) -> Iterator[LogFinding]:
         """The findings of a file; none if a broker has removed it meanwhile."""
         try:
             yield from findings
@@ -309,7 +311,7 @@ class _Verifier:
 
     # -- a single file
 
-    def _file(self, path: str) -> Iterator[Finding]:
+    def _file(self, path: str) -> Iterator[LogFinding]:
         name = read_name(base_name(path))
         self._tally.files += 1
         if name.kind is FileKind.LOG:
@@ -342,7 +344,7 @@ class _Verifier:
             with ReadableFile(path):
                 raise NothingThere(f"{path}: its name is none of Kafka's, so there is nothing to check it by")
 
-    def _log_file(self, path: str, base_offset: int | None) -> Iterator[Finding]:
+    def _log_file(self, path: str, base_offset: int | None) -> Iterator[LogFinding]:
         """Check a single log file, with the indexes beside it."""
         partition = _partition_of(path)
         facts = self._facts(partition[0], partition, self._cleaned(directory_of(directory_of(path))), in_use=False)
@@ -356,7 +358,7 @@ class _Verifier:
             yield from LogCheck(facts, self._tally).segment(files)
 
 
-def _report_if_unreadable(path: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+def _report_if_unreadable(path: str, findings: Iterator[LogFinding]) -> Iterator[LogFinding]:
     """The findings of a file in a directory; a read error of the disk is one of them, and does not end the check.
 
     Raises DiskError for other errors: files that are missing or that we may not read.
@@ -367,7 +369,7 @@ def _report_if_unreadable(path: str, findings: Iterator[Finding]) -> Iterator[Fi
         if error.errno not in _DISK_FAILS:
             raise
         meaning = "its contents are not known; brokers take its whole log directory out of service"
-        yield Finding(Severity.DAMAGE, "unreadable", path, str(error), meaning)
+        yield LogFinding(Severity.DAMAGE, "unreadable", path, str(error), meaning)
 
 
 _INDEXES: Final = {
@@ -384,18 +386,18 @@ def _partition_of(path: str) -> TopicPartitionKey:
 
 def _contradicted(
     partition_dir: PartitionDirectory, check: LogCheck, facts: LogFacts, end: int, in_use: bool
-) -> Iterator[Finding]:
+) -> Iterator[LogFinding]:
     """Compare the leader epochs of the checkpoint with those of the log."""
     path = partition_dir.file(LEADER_EPOCH_FILE)
     remedy = Remedy(RemedyKind.EPOCHS, path)
     meaning = "nothing is lost; replicas that compare epochs may cut off too much or too little"
     if not facts.epochs and check.leader_epoch >= 0 and LEADER_EPOCH_FILE in partition_dir.names and not in_use:
         message = f"it is empty, the log goes up to epoch {check.leader_epoch}"
-        yield Finding(Severity.WARNING, "epochs", path, message, meaning, remedy=remedy)
+        yield LogFinding(Severity.WARNING, "epochs", path, message, meaning, remedy=remedy)
     elif check.epochs_contradicted is not None:
         offset, epoch = check.epochs_contradicted
         message = f"at offset {offset} it says epoch {facts.epoch_at(offset)}, the log says {epoch}"
-        yield Finding(Severity.DAMAGE, "epochs", path, message, meaning, remedy=remedy)
+        yield LogFinding(Severity.DAMAGE, "epochs", path, message, meaning, remedy=remedy)
     elif facts.epochs and facts.epochs[-1][1] > end and not in_use:
         message = f"epoch {facts.epochs[-1][0]} begins at {facts.epochs[-1][1]}, the log ends at {end}"
-        yield Finding(Severity.DAMAGE, "epochs", path, message, meaning, remedy=remedy)
+        yield LogFinding(Severity.DAMAGE, "epochs", path, message, meaning, remedy=remedy)

@@ -117,7 +117,7 @@ class Connection(Protocol):
         ...
 
 
-class Service(Protocol):
+class RequestService(Protocol):
     """What a connection needs of the broker."""
 
     #: Counts the bytes of requests kept while they are worked on.
@@ -149,4 +149,4 @@ class Service(Protocol):
 
 
 #: Makes a connection from an accepted stream; the `str` is the listener's name.
-Connect = Callable[[EventLoop, StreamSocket, Service, str, BufferPool], Connection]
+Connect = Callable[[EventLoop, StreamSocket, RequestService, str, BufferPool], Connection]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ottla.env.network import EventLoop, ListeningSocket, NetworkError, StreamSocket
 from ottla.net.buffers import BufferPool
-from ottla.net.connection import Connect, Connection, Service
+from ottla.net.connection import Connect, Connection, RequestService
 from ottla.net.plaintext import PlaintextConnection
 
 #: Connections accepted per listener in one turn of the loop.
@@ -76,7 +76,7 @@ class Acceptor:
         loop: EventLoop,
         listening: ListeningSocket,
         listener_name: str,
-        service: Service,
+        service: RequestService,
         connections: ConnectionSet,
         report: Callable[[str], None],
         monotonic_ms: Callable[[], float],

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ottla.env.disk import DiskError, FileSlice
 from ottla.env.network import MORE_FOLLOWS, EventLoop, StreamSocket
 from ottla.net.buffers import BufferPool, ReceiveBuffer
-from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Part, Principal, Service
+from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Part, Principal, RequestService
 from ottla.net.parts import MadePart
 
 #: Requests of one connection that may be answered in one turn of the loop.
@@ -73,7 +73,7 @@ class PlaintextConnection:
         self,
         loop: EventLoop,
         stream: StreamSocket,
-        service: Service,
+        service: RequestService,
         listener_name: str,
         pool: BufferPool,
         principal: Principal | None = ANONYMOUS,

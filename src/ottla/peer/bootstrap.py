@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from ottla.peer.connection import Connection
+from ottla.peer.connection import PeerConnection
 from ottla.peer.errors import ConnectError
 
 HEAD_START_S = 0.25
@@ -15,16 +15,16 @@ Address = tuple[str, int]
 
 
 async def connect_to_any(
-    addresses: Sequence[Address], connect: Callable[[str, int], Awaitable[Connection]]
-) -> tuple[Connection | None, dict[Address, ConnectError]]:
+    addresses: Sequence[Address], connect: Callable[[str, int], Awaitable[PeerConnection]]
+) -> tuple[PeerConnection | None, dict[Address, ConnectError]]:
     """The first connection that succeeds, None if none does, and the errors of the addresses that failed before.
 
     An address that refuses makes room for the next at once, one that does not answer after its head start.
     """
     waiting = list(addresses)
-    attempts: dict[asyncio.Future[Connection], Address] = {}
+    attempts: dict[asyncio.Future[PeerConnection], Address] = {}
     problems: dict[Address, ConnectError] = {}
-    found: Connection | None = None
+    found: PeerConnection | None = None
     try:
         while waiting or attempts:
             if waiting:
@@ -51,7 +51,7 @@ async def connect_to_any(
             raise
 
 
-async def _give_up(attempts: list[asyncio.Future[Connection]]) -> None:
+async def _give_up(attempts: list[asyncio.Future[PeerConnection]]) -> None:
     for attempt in attempts:
         attempt.cancel()
     try:

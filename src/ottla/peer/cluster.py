@@ -19,7 +19,7 @@ from ottla.env.environment import Environment
 from ottla.env.process import process_id
 from ottla.peer.arguments import milliseconds
 from ottla.peer.bootstrap import connect_to_any
-from ottla.peer.connection import Connection, open_connection
+from ottla.peer.connection import PeerConnection, open_connection
 from ottla.peer.errors import (
     BrokerError,
     BrokerUnreachableError,
@@ -75,8 +75,8 @@ class Cluster:
         self.clock = self.environment.clock
         self.metadata = Metadata()
         self._servers = parse_bootstrap_servers(settings.bootstrap_servers)
-        self._connections: dict[tuple[int, str], Connection] = {}
-        self._bootstrap: Connection | None = None
+        self._connections: dict[tuple[int, str], PeerConnection] = {}
+        self._bootstrap: PeerConnection | None = None
         self._opening: dict[tuple[int, str], asyncio.Lock] = {}
         self._refreshing = asyncio.Lock()
         self._refreshed_at_ms = 0.0
@@ -167,7 +167,7 @@ class Cluster:
         return varied(pause_ms, self.environment.randomness)
 
     async def request(self, node_id: int, message: Message, *, purpose: str = PLAIN, **options: Any) -> Any:
-        """Response of one broker; `options` are those of `Connection.request`."""
+        """Response of one broker; `options` are those of `PeerConnection.request`."""
         connection = await self.connection(node_id, purpose)
         return await connection.request(message, **options)
 
@@ -187,7 +187,7 @@ class Cluster:
             self.metadata.controller_id = NOBODY  # it may be gone, and another one in its place
             raise
 
-    async def connection(self, node_id: int, purpose: str = PLAIN) -> Connection:
+    async def connection(self, node_id: int, purpose: str = PLAIN) -> PeerConnection:
         """Open connection to the broker; connects if there is none."""
         key = (node_id, purpose)
         async with self._opening.setdefault(key, asyncio.Lock()):
@@ -217,7 +217,7 @@ class Cluster:
         if (connection := self._connections.pop((node_id, purpose), None)) is not None:
             connection.close()
 
-    async def _open(self, host: str, port: int, *, look_twice: bool = True) -> Connection:
+    async def _open(self, host: str, port: int, *, look_twice: bool = True) -> PeerConnection:
         """Open a connection. During the reconnect backoff of the address its last error is raised again."""
         address = (host, port)
         held_back = self._reconnects.holds_back(address, self.clock.monotonic_ms())
@@ -260,7 +260,7 @@ class Cluster:
             max(next_due_ms, MIN_IDLE_CHECK_MS) / 1000, _close_idle_of, weakref.ref(self)
         )
 
-    async def any_connection(self) -> Connection:
+    async def any_connection(self) -> PeerConnection:
         """Open connection to any broker: an existing one, else a new one to a known broker or a bootstrap server.
 
         Those with a purpose are left alone: behind a fetch or a join that waits, an answer would wait, too.
@@ -273,7 +273,7 @@ class Cluster:
                     return connection
             return await self._open_any()
 
-    async def _open_any(self) -> Connection:
+    async def _open_any(self) -> PeerConnection:
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
         if not self._canonical:
             self._servers, self._canonical = await canonical_servers(self.environment.network, self._servers), True
@@ -296,7 +296,7 @@ class Cluster:
         self._was_reached = True
         return connection
 
-    async def _open_patiently(self, host: str, port: int) -> Connection:
+    async def _open_patiently(self, host: str, port: int) -> PeerConnection:
         """As `_open`, with retries while the first contact is closed at once: networks do that at times, TLS always."""
         for _ in range(0 if self._was_reached else HANG_UPS_OF_STRANGERS):
             try:

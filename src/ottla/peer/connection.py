@@ -64,7 +64,7 @@ class _DirectAnswer:
         self._answered(None, error)
 
 
-class Connection:
+class PeerConnection:
     """A connection with negotiated API versions; made by `open_connection`."""
 
     def __init__(self, address: str, settings: ConnectionSettings, environment: Environment) -> None:
@@ -406,7 +406,7 @@ async def open_connection(
     setup_timeout_ms: int | None = None,
     *,
     look_twice: bool = True,
-) -> Connection:
+) -> PeerConnection:
     """Connect and agree on versions, each within `setup_timeout_ms`. Raises the subclasses of ConnectError.
 
     All addresses of the host are tried in turn, each for its share of the time. Where it hangs up without an answer,
@@ -420,7 +420,7 @@ async def open_connection(
                 environment.network,
                 host,
                 port,
-                lambda: Connection(address, settings, environment),
+                lambda: PeerConnection(address, settings, environment),
                 timeout_ms / 1000,
                 send_buffer_bytes=settings.send_buffer_bytes,
                 receive_buffer_bytes=settings.receive_buffer_bytes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.assign.assignor import PartitionAssignor, TopicMetadata
+from ottla.assign.assignor import PartitionAssignor, SubscribedTopic
 from ottla.assign.consumer_protocol import Partitions
 from ottla.assign.registry import BUILT_IN
 from ottla.assign.simulation import (
@@ -78,7 +78,7 @@ def _cooperative() -> Iterator[str]:
         "consumer1": SimulatedMember(("p",), {"p": (0, 2)}),
         "consumer2": SimulatedMember(("p",), {"p": (1,)}),
     }
-    group = SimulatedGroup({"p": TopicMetadata(3)}, members)
+    group = SimulatedGroup({"p": SubscribedTopic(3)}, members)
     yield "Cooperative members keep consuming while they join. What has to move is first only given up, and given to"
     yield "its new owner in a second rebalance; everything else goes on all the time. consumer3 joins:"
     outcome = _simulated("cooperative-sticky", group, GroupChange(joining={"consumer3": SimulatedMember(("p",))}))
@@ -222,7 +222,7 @@ EXAMPLES: dict[str, Example] = {
 
 def _group(topics: Mapping[str, int], members: Mapping[str, str]) -> SimulatedGroup:
     return SimulatedGroup(
-        {name: TopicMetadata(partitions) for name, partitions in topics.items()},
+        {name: SubscribedTopic(partitions) for name, partitions in topics.items()},
         {name: SimulatedMember(tuple(subscribed.split())) for name, subscribed in members.items()},
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ottla.assign.assignor import TopicMetadata
+from ottla.assign.assignor import SubscribedTopic
 from ottla.assign.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,
@@ -121,7 +121,7 @@ def _members_of(described: DescribedGroup) -> dict[str, SimulatedMember]:
     return found
 
 
-async def _topics(cluster: Cluster, names: list[str]) -> dict[str, TopicMetadata]:
+async def _topics(cluster: Cluster, names: list[str]) -> dict[str, SubscribedTopic]:
     wanted = [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     answer: MetadataResponse = await cluster.request_any(request)
@@ -129,7 +129,7 @@ async def _topics(cluster: Cluster, names: list[str]) -> dict[str, TopicMetadata
     found = {}
     for topic in answer.topics:
         if topic.error_code == ErrorCode.NONE and topic.name is not None:
-            found[topic.name] = TopicMetadata(len(topic.partitions), _racks(topic.partitions, racks))
+            found[topic.name] = SubscribedTopic(len(topic.partitions), _racks(topic.partitions, racks))
     return found
 
 
@@ -140,7 +140,7 @@ def _racks(partitions: list[Any], racks: Mapping[int, str | None]) -> tuple[froz
     return tuple(frozenset(filter(None, (racks.get(node) for node in one.replica_nodes))) for one in ordered)
 
 
-def _topic(name: str, value: Any) -> TopicMetadata:
+def _topic(name: str, value: Any) -> SubscribedTopic:
     racks = None
     if isinstance(value, dict):
         parts = _object(value, f"topic {name}", {"partitions", "racks"})
@@ -152,10 +152,10 @@ def _topic(name: str, value: Any) -> TopicMetadata:
         raise BadSource(f"topic {name} needs its number of partitions, 0 to {MOST_PARTITIONS}, not {_short(value)}")
     if racks is not None and len(racks) != value:
         raise BadSource(f"topic {name} has {value} partitions, but racks of {len(racks)}")
-    return TopicMetadata(value, racks)
+    return SubscribedTopic(value, racks)
 
 
-def _member(name: str, value: Any, topics: Mapping[str, TopicMetadata]) -> SimulatedMember:
+def _member(name: str, value: Any, topics: Mapping[str, SubscribedTopic]) -> SimulatedMember:
     parts = _object(value, f"member {name}", {"topics", "owned", "instance", "rack"})
     subscribed = _texts(parts.get("topics", list(topics)), f"the topics of member {name}")
     owned: Partitions = {}

@@ -20,7 +20,7 @@ from ottla.assign.assignor import (
     MemberSubscription,
     PartitionAssignor,
     RebalanceProtocol,
-    TopicMetadata,
+    SubscribedTopic,
 )
 from ottla.assign.consumer_protocol import (
     HIGHEST_VERSION,
@@ -45,7 +45,7 @@ from ottla.client.consumer.membership import (
 )
 from ottla.client.errors import ConnectionLostError
 from ottla.groups import events
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.peer.errors import COORDINATOR_MOVED
 from ottla.sim.group_wire import event_of, response_of
 from ottla.wire.errors import ErrorCode
@@ -348,7 +348,7 @@ class SimulatedConsumer:
             subscription = decode_subscription(member.metadata)
             assert not isinstance(subscription, Malformed), subscription
             subscriptions[member.member_id] = MemberSubscription(subscription, member.group_instance_id)
-        cluster = ClusterMetadata({TOPIC: TopicMetadata(self._assigned_from)})
+        cluster = ClusterMetadata({TOPIC: SubscribedTopic(self._assigned_from)})
         return encode_assignments(self._assignor.assign(cluster, subscriptions))
 
     def _complete(self, assignment: bytes, now_ms: int) -> None:
@@ -393,7 +393,7 @@ class SimulatedConsumer:
             return
         for one in known:
             self.positions[one] += self._chance.randint(0, MOST_RECORDS_AT_ONCE)
-        offsets = [(TOPIC, one, OffsetAndMetadata(self.positions[one], -1, "", now_ms)) for one in known]
+        offsets = [(TOPIC, one, StoredOffset(self.positions[one], -1, "", now_ms)) for one in known]
         self._commit = self._ask(now_ms + self._times.request_timeout_ms)
         who = (GROUP_ID, self.generation_id, self.member_id, self.group_instance_id)
         self.outbox.append(events.OffsetCommit(self._commit, *who, offsets))

@@ -30,7 +30,7 @@ class OffsetJsonError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange(InputPartition):
+class PartitionRange(InputPartition):
     """What one task reads: the records of one partition from `start` (inclusive) to `end` (exclusive)."""
 
     topic: str
@@ -39,7 +39,7 @@ class OffsetRange(InputPartition):
     end: int
 
     def __repr__(self) -> str:
-        return f"OffsetRange({self.topic}-{self.partition}, {self.start} to {self.end})"
+        return f"PartitionRange({self.topic}-{self.partition}, {self.start} to {self.end})"
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
@@ -112,28 +112,28 @@ def limit_offsets(start: Offsets, latest: Offsets, max_records: int) -> Offsets:
     return {each: start[each] + shares[each] if shares[each] else latest[each] for each in latest}
 
 
-def plan_ranges(start: Offsets, end: Offsets, min_partitions: int | None = None) -> list[OffsetRange]:
+def plan_ranges(start: Offsets, end: Offsets, min_partitions: int | None = None) -> list[PartitionRange]:
     """One range per partition that has records, split further where `min_partitions` asks for more tasks.
 
     Splits are even within a partition and in proportion to size over partitions. Ranges come in the order of topic,
     partition, offset.
     """
     whole = [
-        OffsetRange(each.topic, each.partition, start[each], end[each])
+        PartitionRange(each.topic, each.partition, start[each], end[each])
         for each in sorted(end, key=lambda each: (each.topic, each.partition))
         if end[each] > start[each]
     ]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(each.end - each.start for each in whole)
-    ranges: list[OffsetRange] = []
+    ranges: list[PartitionRange] = []
     for each in whole:
         size = each.end - each.start
         ranges.extend(_split(each, min(size, max(1, -(-min_partitions * size // total)))))
     return ranges
 
 
-def _split(whole: OffsetRange, parts: int) -> Sequence[OffsetRange]:
+def _split(whole: PartitionRange, parts: int) -> Sequence[PartitionRange]:
     size = whole.end - whole.start
     cuts = [whole.start + size * part // parts for part in range(parts + 1)]
-    return [OffsetRange(whole.topic, whole.partition, low, high) for low, high in pairwise(cuts)]
+    return [PartitionRange(whole.topic, whole.partition, low, high) for low, high in pairwise(cuts)]

@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.client.model import TopicPartition
-from ottla.spark.offsets import OffsetRange, Offsets, from_json, limit_offsets, plan_ranges, to_json
+from ottla.spark.offsets import Offsets, PartitionRange, from_json, limit_offsets, plan_ranges, to_json
 from ottla.spark.options import OptionError, ReadOptions, parse_read_options, parse_write_options
 from ottla.spark.partitions import (
     check_not_made_anew,
@@ -186,7 +186,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the topic as it was last seen."""
         return to_json(self._latest) if self._latest else None
 
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[OffsetRange]:
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[PartitionRange]:
         """The ranges of one batch. Raises DataLossError."""
         last = from_json(end)
         first = self._with_new_partitions(from_json(start), last)
@@ -239,11 +239,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_rows(partition: InputPartition, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of one `OffsetRange`, as Arrow batches in the schema Spark expects. Runs in a worker."""
+    """The rows of one `PartitionRange`, as Arrow batches in the schema Spark expects. Runs in a worker."""
     import pyarrow
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if not isinstance(partition, OffsetRange):  # Spark makes up one partition where the plan has none.
+    if not isinstance(partition, PartitionRange):  # Spark makes up one partition where the plan has none.
         return
     schema = to_arrow_schema(source_schema(include_headers=options.include_headers), timezone="UTC")
     source = TopicPartition(partition.topic, partition.partition)

@@ -121,7 +121,7 @@ NO_CHILDREN: frozenset[str] = frozenset()
 """Shared by all nodes without children, which most are: a set of their own would be half of their memory."""
 
 
-class Node:
+class Znode:
     """One znode. Changed by `Tree` only."""
 
     __slots__ = (
@@ -168,7 +168,7 @@ class Node:
         ))  # fmt: skip
 
 
-class Change(NamedTuple):
+class ZnodeChange(NamedTuple):
     """A change that was made, with what is needed to replay it after a restart.
 
     `kind` is create, set, delete, acl, open or close; `version` is the parent's count of created children after a
@@ -190,7 +190,7 @@ class Transaction(NamedTuple):
     zxid: int
     time_ms: int
     results: tuple[Result, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ZnodeChange, ...]
     events: tuple[WatchEvent, ...]
 
 
@@ -221,7 +221,7 @@ def check_path(path: str) -> None:
         raise BadArgumentsError(path, "a path has no empty part, no . or .. as a part, and no unprintable characters")
 
 
-_Before: TypeAlias = tuple[str, Node, bytes | None, int, int, int, int, int, int, AclList]
+_Before: TypeAlias = tuple[str, Znode, bytes | None, int, int, int, int, int, int, AclList]
 """A node before a transaction changed it: path, node, data, mzxid, pzxid, mtime_ms, version, created, aversion, acl. A
 plain tuple, since every change makes one.
 """
@@ -244,7 +244,7 @@ class _Making:
         self.zxid = zxid
         self.now_ms = now_ms
         self.identities = identities
-        self.changes: list[Change] = []
+        self.changes: list[ZnodeChange] = []
         self.events: list[WatchEvent] = []
 
 
@@ -254,7 +254,7 @@ class Tree:
     __slots__ = ("_ephemerals", "_undo", "last_zxid", "nodes", "sessions")
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {"/": Node(b"", 0, 0)}
+        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0)}
         self.sessions: dict[int, SessionRecord] = {}
         self.last_zxid = 0
         self._ephemerals: dict[int, set[str]] = {}
@@ -263,7 +263,7 @@ class Tree:
 
     # Reading
 
-    def get(self, path: str) -> Node:
+    def get(self, path: str) -> Znode:
         """The node at `path`. Raises `NoNodeError`."""
         node = self.nodes.get(path)
         if node is None:
@@ -323,12 +323,12 @@ class Tree:
         """End a session and delete its ephemeral nodes, as one transaction."""
         return self.execute([CloseSession(session_id)], session_id, now_ms)
 
-    def replay(self, zxid: int, time_ms: int, changes: Iterable[Change]) -> None:
+    def replay(self, zxid: int, time_ms: int, changes: Iterable[ZnodeChange]) -> None:
         """Replay the changes of a logged transaction. Changes that do not fit the tree are a bug or a damaged log."""
         for change in changes:
             kind, path, data, version, owner, acl = change
             if kind == "create":
-                self._insert(path, Node(data, zxid, time_ms, owner, acl)).created = version
+                self._insert(path, Znode(data, zxid, time_ms, owner, acl)).created = version
             elif kind == "delete":
                 self._remove(path, zxid).created = version
             elif kind == "set":
@@ -363,7 +363,7 @@ class Tree:
             session_id = operation.session_id
             self._undo.append(_SessionBefore(session_id, self.sessions.get(session_id)))
             self.sessions[session_id] = SessionRecord(operation.password, operation.timeout_ms)
-            making.changes.append(Change("open", "", operation.password, operation.timeout_ms, session_id))
+            making.changes.append(ZnodeChange("open", "", operation.password, operation.timeout_ms, session_id))
         else:
             self._close_session(operation.session_id, making)
         return None
@@ -379,7 +379,7 @@ class Tree:
         self._remember(node, path)
         node.data, node.mzxid, node.mtime_ms = data, making.zxid, making.now_ms
         node.version = version_after(node.version)
-        making.changes.append(new_tuple(Change, ("set", path, data, node.version, node.ephemeral_owner, OPEN_ACL)))
+        making.changes.append(new_tuple(ZnodeChange, ("set", path, data, node.version, node.ephemeral_owner, OPEN_ACL)))
         making.events.append(event_of(EventType.DATA_CHANGED, path, node.acl))
         return node.stat()
 
@@ -410,9 +410,9 @@ class Tree:
             raise SessionExpiredError(path, f"session 0x{owner:x} has ended")
         self._remember(parent, parent_path)
         self._undo.append(path)
-        self._insert(path, Node(data, making.zxid, making.now_ms, owner, acl))
+        self._insert(path, Znode(data, making.zxid, making.now_ms, owner, acl))
         parent.created = version_after(parent.created)
-        making.changes.append(Change("create", path, data, parent.created, owner, acl))
+        making.changes.append(ZnodeChange("create", path, data, parent.created, owner, acl))
         making.events.append(event_of(EventType.CREATED, path, acl))
         making.events.append(event_of(EventType.CHILDREN_CHANGED, parent_path, parent.acl))
         return path
@@ -433,12 +433,12 @@ class Tree:
             raise NotEmptyError(path)
         self._delete(path, node, making)
 
-    def _delete(self, path: str, node: Node, making: _Making) -> None:
+    def _delete(self, path: str, node: Znode, making: _Making) -> None:
         parent_path = parent_of(path)
         self._remember(self.nodes[parent_path], parent_path)
         self._remember(node, path)
         parent = self._remove(path, making.zxid)
-        making.changes.append(Change("delete", path, None, parent.created, node.ephemeral_owner))
+        making.changes.append(ZnodeChange("delete", path, None, parent.created, node.ephemeral_owner))
         making.events.append(event_of(EventType.DELETED, path, node.acl))
         making.events.append(event_of(EventType.CHILDREN_CHANGED, parent_path, parent.acl))
 
@@ -453,7 +453,7 @@ class Tree:
         self._remember(node, path)
         node.acl = acl
         node.aversion = version_after(node.aversion)
-        making.changes.append(Change("acl", path, None, node.aversion, node.ephemeral_owner, acl))
+        making.changes.append(ZnodeChange("acl", path, None, node.aversion, node.ephemeral_owner, acl))
         return node.stat()
 
     def _close_session(self, session_id: int, making: _Making) -> None:
@@ -462,9 +462,9 @@ class Tree:
         record = self.sessions.pop(session_id, None)
         if record is not None:
             self._undo.append(_SessionBefore(session_id, record))
-            making.changes.append(Change("close", "", None, 0, session_id))
+            making.changes.append(ZnodeChange("close", "", None, 0, session_id))
 
-    def _insert(self, path: str, node: Node) -> Node:
+    def _insert(self, path: str, node: Znode) -> Znode:
         """Add a new node to the tree; returns its parent."""
         parent_path, _, name = path.rpartition("/")
         parent = self.get(parent_path or "/")
@@ -475,11 +475,11 @@ class Tree:
             self.own(path, node)
         return parent
 
-    def own(self, path: str, node: Node) -> None:
+    def own(self, path: str, node: Znode) -> None:
         """Register an ephemeral node with its owner."""
         self._ephemerals.setdefault(node.ephemeral_owner, set()).add(path)
 
-    def _remove(self, path: str, zxid: int) -> Node:
+    def _remove(self, path: str, zxid: int) -> Znode:
         """Remove a node from the tree; returns its parent."""
         parent_path, _, name = path.rpartition("/")
         parent = self.get(parent_path or "/")
@@ -498,7 +498,7 @@ class Tree:
 
     # Undoing
 
-    def _remember(self, node: Node, path: str) -> None:
+    def _remember(self, node: Znode, path: str) -> None:
         """Save a node's state before it changes."""
         self._undo.append(
             (

@@ -4,9 +4,9 @@ Both consist of records `length (u32) | crc32c (u32) | payload`, the payload JSO
 each byte is one character (latin-1), so that any data survives and JSON in it stays readable.
 
     log       [zxid, time_ms, [[kind, path, data, version, owner, acl], ...], 2]
-              kind and version as in `tree.Change`; owner and acl are left out at the end if the node has no owner and
-              everybody has all permissions; the end of a session (close) deletes its ephemeral nodes, too, which are
-              not listed
+              kind and version as in `tree.ZnodeChange`; owner and acl are left out at the end if the node has no owner
+              and everybody has all permissions; the end of a session (close) deletes its ephemeral nodes, too, which
+              are not listed
     snapshot  [3, last_zxid, number of nodes], then records [nodes, sessions], and each node
               [path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, created, aversion, owner, acl],
               each session [id, password, timeout_ms]
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from ottla.records.crc import crc32c
 from ottla.zk.acl import OPEN_ACL, Acl, AclList
 from ottla.zk.sessions import FIRST_DURABLE_SESSION
-from ottla.zk.tree import Change, Node, SessionRecord, Tree, ZkError
+from ottla.zk.tree import SessionRecord, Tree, ZkError, Znode, ZnodeChange
 
 LOG_NAME = "ottla-tree.log"
 SNAPSHOT_NAME = "ottla-tree.snapshot"
@@ -52,7 +52,7 @@ class TreeDamaged(Exception):
     """A file of the tree cannot be read; the message says which, why, and what to do."""
 
 
-def transaction_record(zxid: int, time_ms: int, changes: Iterable[Change]) -> bytes:
+def transaction_record(zxid: int, time_ms: int, changes: Iterable[ZnodeChange]) -> bytes:
     """A record of the log. It is formatted by hand: as JSON it would take five times as long."""
     texts = []
     for kind, path, data, version, owner, acl in changes:
@@ -113,7 +113,7 @@ def snapshot_records(found: Captured) -> bytes:
     return b"".join(parts)
 
 
-def logged(changes: Sequence[Change]) -> list[Change]:
+def logged(changes: Sequence[ZnodeChange]) -> list[ZnodeChange]:
     """The changes to replay after a restart, without those implied by the end of a session."""
     ended = changes[-1].owner if changes and changes[-1].kind == "close" else 0
     return [
@@ -229,7 +229,7 @@ def _load_node(
 ) -> None:
     node = tree.nodes.get(path)
     if node is None:
-        node = tree.nodes[path] = Node(None, czxid, ctime_ms, owner)
+        node = tree.nodes[path] = Znode(None, czxid, ctime_ms, owner)
         if owner:
             tree.own(path, node)
     node.data = _bytes(data)
@@ -241,8 +241,8 @@ def _load_node(
 
 def _change(
     kind: str, path: str, data: str | None, version: int, owner: int = 0, acl: Sequence[Sequence[Any]] | None = None
-) -> Change:
-    return Change(kind, path, _bytes(data), version, owner, OPEN_ACL if acl is None else _acl(acl))
+) -> ZnodeChange:
+    return ZnodeChange(kind, path, _bytes(data), version, owner, OPEN_ACL if acl is None else _acl(acl))
 
 
 class ReplayedLog(NamedTuple):

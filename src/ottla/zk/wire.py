@@ -4,7 +4,7 @@ A frame is a size (i32) and as many bytes. The first one of a connection is a `C
 header `xid (i32) | type (i32)`, each response `xid (i32) | zxid (i64) | err (i32)`. Numbers are big-endian, a string or
 buffer is its length (i32, -1 for null) and its bytes, a vector its length and its elements.
 
-Decoders take the received bytes and the range of one frame in them, and raise `WireError` if a record is incomplete
+Decoders take the received bytes and the range of one frame in them, and raise `JuteError` if a record is incomplete
 within it; they never allocate memory by a length field.
 """
 
@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from ottla.zk.acl import OPEN_ACL, Acl, AclList
 from ottla.zk.errors import BadArgumentsError, UnimplementedError, ZkError
-from ottla.zk.tree import Check, Create, Delete, Node, Operation, Result, ServerOperation, Set, SetAcl, Stat
+from ottla.zk.tree import Check, Create, Delete, Operation, Result, ServerOperation, Set, SetAcl, Stat, Znode
 from ottla.zk.watches import EventType, WatchEvent, new_tuple
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ _CREATE_MODES = {0: (False, False), 1: (True, False), 2: (False, True), 3: (True
 _UNIMPLEMENTED_MODES = (4, 5, 6)
 
 
-class WireError(Exception):
+class JuteError(Exception):
     """Bytes that are no valid record of ZooKeeper's protocol."""
 
 
@@ -148,8 +148,8 @@ class Reader:
         self.position = start + size
         return start
 
-    def _too_short(self, size: int) -> WireError:
-        return WireError(f"{size} bytes are wanted where {self.end - self.position} are left")
+    def _too_short(self, size: int) -> JuteError:
+        return JuteError(f"{size} bytes are wanted where {self.end - self.position} are left")
 
     def read_int(self) -> int:
         """An i32."""
@@ -174,7 +174,7 @@ class Reader:
         stop = start + length
         if length < 0:
             if length != -1:
-                raise WireError(f"{length} is no length")
+                raise JuteError(f"{length} is no length")
             self.position = start
             return None
         if stop > self.end:
@@ -186,11 +186,11 @@ class Reader:
         """A string."""
         content = self.read_buffer()
         if content is None:
-            raise WireError("a string is missing")
+            raise JuteError("a string is missing")
         try:
             return content.decode()
         except UnicodeDecodeError as error:
-            raise WireError(f"a string is not UTF-8 ({error})") from error
+            raise JuteError(f"a string is not UTF-8 ({error})") from error
 
     def read_multi_header(self) -> tuple[int, bool, int]:
         """The type of an operation of a multi, whether it is the end of it, and an unused error."""
@@ -208,7 +208,7 @@ class Reader:
         if count == -1:
             return []
         if count < 0 or count > self.end - self.position:
-            raise WireError(f"{count} elements are announced where {self.end - self.position} bytes are left")
+            raise JuteError(f"{count} elements are announced where {self.end - self.position} bytes are left")
         return [element() for _ in range(count)]
 
     def read_acl(self) -> AclList:
@@ -226,7 +226,7 @@ class Reader:
 def request_header(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Xid and type of a request."""
     if end - position < 8:
-        raise WireError("a request without a header")
+        raise JuteError("a request without a header")
     xid, op = _TWO_INTS.unpack_from(data, position)
     return xid, op
 
@@ -234,7 +234,7 @@ def request_header(data: bytes, position: int, end: int) -> tuple[int, int]:
 def connect_request(data: bytes, position: int, end: int) -> ConnectRequest:
     """The first frame."""
     if end - position < _CONNECT.size:
-        raise WireError("a ConnectRequest is longer")
+        raise JuteError("a ConnectRequest is longer")
     version, zxid, timeout_ms, session_id, _ = _CONNECT.unpack_from(data, position)
     reader = Reader(data, position + _CONNECT.size - 4, end)
     password = reader.read_buffer() or b""
@@ -246,7 +246,7 @@ def path_and_watch(data: bytes, position: int, end: int) -> tuple[str, bool]:
     """The request of exists, getData and getChildren."""
     path, position = _path(data, position, end)
     if position >= end:
-        raise WireError("the flag of the watch is missing")
+        raise JuteError("the flag of the watch is missing")
     return path, data[position] != 0
 
 
@@ -258,14 +258,14 @@ def path_only(data: bytes, position: int, end: int) -> str:
 def _path(data: bytes, position: int, end: int) -> tuple[str, int]:
     start = position + 4
     if start > end:
-        raise WireError("a path is missing")
+        raise JuteError("a path is missing")
     stop = start + _INT.unpack_from(data, position)[0]
     if stop < start or stop > end:
-        raise WireError("a path is not whole")
+        raise JuteError("a path is not whole")
     try:
         return data[start:stop].decode(), stop
     except UnicodeDecodeError as error:
-        raise WireError(f"a path is not UTF-8 ({error})") from error
+        raise JuteError(f"a path is not UTF-8 ({error})") from error
 
 
 def _create(reader: Reader) -> Create:
@@ -335,11 +335,11 @@ def multi(data: bytes, position: int, end: int) -> tuple[list[int], list[Operati
             return ops, operations
         decode = _WITHIN_MULTI.get(op)
         if decode is None:
-            raise WireError(f"{op} is no operation of a multi")
+            raise JuteError(f"{op} is no operation of a multi")
         try:
             operations.append(decode(reader))
         except ZkError as error:
-            raise WireError(str(error)) from error
+            raise JuteError(str(error)) from error
         ops.append(op)
 
 
@@ -352,7 +352,7 @@ def multi_read(data: bytes, position: int, end: int) -> list[tuple[int, str]]:
         if is_end:
             return reads
         if op not in (Op.GET_DATA, Op.GET_CHILDREN):
-            raise WireError(f"{op} is no operation of a multiRead")
+            raise JuteError(f"{op} is no operation of a multiRead")
         reads.append((op, reader.read_string()))
         reader.read_bool()
 
@@ -396,7 +396,7 @@ def reply(xid: int, zxid: int, error: int = 0, body: bytes = b"") -> bytes:
     return _REPLY.pack(_REPLY_SIZE + len(body), xid, zxid, error) + body
 
 
-def data_reply(xid: int, zxid: int, node: Node) -> bytes:
+def data_reply(xid: int, zxid: int, node: Znode) -> bytes:
     """The response to getData."""
     data = node.data
     if data is None:
@@ -406,7 +406,7 @@ def data_reply(xid: int, zxid: int, node: Node) -> bytes:
     return _REPLY_WITH_LENGTH.pack(size, xid, zxid, 0, length) + data + node_stat(node)
 
 
-def data_body(node: Node) -> bytes:
+def data_body(node: Znode) -> bytes:
     """A node's data and Stat, as in the response to a multi read."""
     return buffer_body(node.data) + node_stat(node)
 
@@ -426,7 +426,7 @@ def identities_body(known: Sequence[tuple[str, str]]) -> bytes:
     return _INT.pack(len(known)) + b"".join([string_body(scheme) + string_body(user) for scheme, user in known])
 
 
-def node_stat(node: Node) -> bytes:
+def node_stat(node: Znode) -> bytes:
     """A node's Stat."""
     count = len(node.children)
     return _STAT_OF_NODE.pack(

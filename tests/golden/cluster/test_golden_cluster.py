@@ -15,7 +15,7 @@ import pytest
 
 from ottla.broker.control.plane import ClusterSession, ControlPlane
 from ottla.broker.control.startup import Startup
-from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.placement import BrokerRack, assign_replicas
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
@@ -125,7 +125,7 @@ async def with_topics() -> ControlPlane:
     )
     assert await Startup(topics).start() is None
     for name, partitions in (("plain", 2), ("a.b_c", 1)):
-        assert isinstance(await topics.create_topic(TopicSpec(name, partitions, 1)), CreatedTopic)
+        assert isinstance(await topics.create_topic(TopicSpec(name, partitions, 1)), TopicCreated)
     return topics
 
 

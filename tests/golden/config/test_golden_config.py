@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.config.broker import BrokerConfig, ConfigRefusal, parse_broker_config
-from ottla.config.describe import ConfigEntry, describe_broker, describe_topic
+from ottla.config.describe import DescribedConfig, describe_broker, describe_topic
 from ottla.config.settings import BROKER_SETTINGS, INTERNAL_SETTINGS, TOPIC_SETTINGS, TOPIC_SYNONYMS
 from ottla.config.topic import LogConfig
 from support.java import java_tool
@@ -127,7 +127,7 @@ def test_the_messages_are_those_of_kafkas_jars() -> None:
     assert json.loads(java_tool(str(PROGRAM), "messages", stdin=cases).stdout) == [case[-1] for case in MESSAGES]
 
 
-def as_described(entry: ConfigEntry) -> list[Any]:
+def as_described(entry: DescribedConfig) -> list[Any]:
     synonyms = [[synonym.name, synonym.value, SOURCES[synonym.source]] for synonym in entry.synonyms]
     return [entry.value, SOURCES[entry.source], TYPES[entry.type], entry.is_sensitive, entry.read_only, synonyms]
 

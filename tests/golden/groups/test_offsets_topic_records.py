@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import (
     GroupMetadataKey,
     GroupMetadataMember,
@@ -99,8 +99,8 @@ def test_every_version_is_read_and_written_as_apache_kafka_does(name: str):
 def test_what_is_written_today():
     known = recorded()
     assert offset_key("g", "t", 0).hex() == known["written-offset-key"]
-    assert offset_value(OffsetAndMetadata(42, 3, "", 1000)).hex() == known["written-offset-value"]
-    expiring = OffsetAndMetadata(42, -1, "m", 1000, 2000)
+    assert offset_value(StoredOffset(42, 3, "", 1000)).hex() == known["written-offset-value"]
+    expiring = StoredOffset(42, -1, "m", 1000, 2000)
     assert offset_value(expiring).hex() == known["written-offset-value-with-expiry"]
     assert group_key("g").hex() == known["written-group-key"]
     value, _ = expected()["group-value-v3"]
@@ -115,7 +115,7 @@ def test_values_of_every_version_are_loaded(version: int):
     key = bytes.fromhex(known["offset-key-v1"])
     loaded = decode_record(key, bytes.fromhex(known[f"offset-value-v{version}"]))
     expires = 1700000086400 if version == 1 else -1
-    committed = OffsetAndMetadata(1234567890123, 5 if version >= 3 else -1, "where I am", 1700000000000, expires)
+    committed = StoredOffset(1234567890123, 5 if version >= 3 else -1, "where I am", 1700000000000, expires)
     assert loaded == OffsetRecord("group", "tøpic", 7, committed)
     group = decode_record(bytes.fromhex(known["group-key-v2"]), bytes.fromhex(known[f"group-value-v{version}"]))
     assert group == GroupRecord("group", expected()[f"group-value-v{version}"][0])  # type: ignore[arg-type]

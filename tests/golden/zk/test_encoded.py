@@ -135,7 +135,7 @@ def test_names_of_entities(name: str) -> None:
 
 
 BOTH = (("b", 11), ("a", 0))
-STATE = layout.PartitionState(leader=8, leader_epoch=3, isr=(8, 7), controller_epoch=4)
+STATE = layout.LeaderAndIsr(leader=8, leader_epoch=3, isr=(8, 7), controller_epoch=4)
 MOVED = {("b", 11): (3, 4), ("a", 0): (5,)}
 OTHERS: dict[str, tuple[str, bytes, object, Callable[[str, bytes], object]]] = {
     "state": (

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.broker.control.plane import ClusterSession, ControlPlane
 from ottla.broker.control.startup import Startup
-from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
@@ -130,7 +130,7 @@ async def same_life() -> Tree:
         TopicSpec("todelete", 1, 1),
     ):
         made = await topics.create_topic(spec)
-        assert isinstance(made, CreatedTopic)
+        assert isinstance(made, TopicCreated)
     assert await topics.create_partitions("plain", 4) is None
     assert await topics.delete_topic("todelete") is None
     assert await topics.ensure_topic("autocreated") is None

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla.assign.assignor import ClusterMetadata, MemberSubscription, TopicMetadata
+from ottla.assign.assignor import ClusterMetadata, MemberSubscription, SubscribedTopic
 from ottla.assign.consumer_protocol import (
     HIGHEST_VERSION,
     NO_GENERATION,
@@ -78,7 +78,7 @@ class RandomGroup:
         self._ids = 0
         self._generation = 0
         self._common_topics: tuple[str, ...] = ()
-        self.topics: dict[str, TopicMetadata] = {}
+        self.topics: dict[str, SubscribedTopic] = {}
         self.members: dict[str, RandomMember] = {}
         for name in self._random.sample(TOPIC_NAMES, self._random.randint(1, 7)):
             self._make_topic(name)
@@ -200,7 +200,7 @@ class RandomGroup:
 
     def _know(self, name: str, partitions: int, racks: tuple[frozenset[str], ...] | None) -> None:
         self._largest[name] = max(partitions, self._largest.get(name, 0))
-        self.topics[name] = TopicMetadata(partitions, racks)
+        self.topics[name] = SubscribedTopic(partitions, racks)
 
     def _replica_racks(self, partitions: int) -> tuple[frozenset[str], ...] | None:
         if not self.racks:
@@ -226,7 +226,7 @@ class RandomGroup:
     def _move_replicas(self) -> None:
         name = self._random.choice(sorted(self.topics))
         partitions = self.topics[name].partitions
-        self.topics[name] = TopicMetadata(partitions, self._replica_racks(partitions))
+        self.topics[name] = SubscribedTopic(partitions, self._replica_racks(partitions))
 
 
 def subscription_of(assignor: str, member: RandomMember) -> MemberSubscription:

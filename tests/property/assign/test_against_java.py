@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from ottla.assign.assignor import PartitionAssignor, TopicMetadata
+from ottla.assign.assignor import PartitionAssignor, SubscribedTopic
 from ottla.assign.consumer_protocol import encode_assignment
 from ottla.assign.range import RangeAssignor
 from ottla.assign.roundrobin import RoundRobinAssignor
@@ -69,7 +69,7 @@ def test_racks_of_co_partitioned_topics(assignor_oracle: AssignorOracle):
             racks = tuple(
                 frozenset(chance.choices(["rack-a", "rack-b", "rack-c"], k=chance.randint(0, 2))) for _ in range(size)
             )
-            group.topics[name] = TopicMetadata(size, racks)
+            group.topics[name] = SubscribedTopic(size, racks)
         compare(RangeAssignor(), assignor_oracle, group, steps=1)
 
 
@@ -79,7 +79,7 @@ def test_names_in_java_s_order(assignor_oracle: AssignorOracle):
     for count in (11, 12, 13, 24, 25, 100):
         group = RandomGroup(count, equal_subscriptions=True, racks=False)
         names = ["".join(chance.choices("AaBb", k=6)) for _ in range(count)]
-        group.topics = {name: TopicMetadata(chance.randint(1, 3)) for name in names}
+        group.topics = {name: SubscribedTopic(chance.randint(1, 3)) for name in names}
         for member in group.members.values():
             chance.shuffle(names)
             member.topics = tuple(dict.fromkeys(names[: chance.randint(1, count)]))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.assign.assignor import ClusterMetadata, MemberSubscription, TopicMetadata
+from ottla.assign.assignor import ClusterMetadata, MemberSubscription, SubscribedTopic
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, Partitions, Subscription
 from property.assign.random_groups import ASSIGNOR_NAMES, RandomGroup
 from support.assignor_oracle import AssignorOracle, OracleError
 
 by_java = pytest.mark.needs_kafka
 
-COUNTED = ClusterMetadata({"t": TopicMetadata(4)})
-RACKED = ClusterMetadata({"t": TopicMetadata(2, (frozenset({"b"}), frozenset({"a"})))})
+COUNTED = ClusterMetadata({"t": SubscribedTopic(4)})
+RACKED = ClusterMetadata({"t": SubscribedTopic(2, (frozenset({"b"}), frozenset({"a"})))})
 
 
 def member(rack: str | None = None, instance: str | None = None) -> MemberSubscription:

@@ -13,7 +13,7 @@ from itertools import dropwhile
 
 import pytest
 
-from ottla.assign.assignor import GroupMetadata, MemberSubscription, TopicMetadata
+from ottla.assign.assignor import GroupMetadata, MemberSubscription, SubscribedTopic
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, encode_assignment
 from ottla.assign.cooperative import CooperativeStickyAssignor
 from ottla.assign.java_order import hash_map_order
@@ -119,7 +119,7 @@ def test_large_groups(
     group = RandomGroup(9, equal_subscriptions=equal, racks=racks)
     names = [f"topic-{number}" for number in range(30)]
     group.topics = {
-        name: TopicMetadata(40, tuple(frozenset(chance.sample(RACKS, 2)) for _ in range(40)) if racks else None)
+        name: SubscribedTopic(40, tuple(frozenset(chance.sample(RACKS, 2)) for _ in range(40)) if racks else None)
         for name in names
     }
     group.members = {

@@ -24,7 +24,7 @@ from ottla.groups.events import (
     TopicsDeleted,
 )
 from ottla.groups.group import GroupLimits
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
 from scenarios.groups.world import GROUP, World
@@ -150,7 +150,7 @@ class Churn:
 
     def commit(self, member: Member) -> None:
         simple = self.rng.random() < 0.3
-        value = OffsetAndMetadata(self.sequence, 0, "", self.world.now_ms)
+        value = StoredOffset(self.sequence, 0, "", self.world.now_ms)
         topic = self.rng.choice(["t", "other"])
         self.world.submit(
             OffsetCommit(

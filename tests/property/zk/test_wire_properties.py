@@ -1,4 +1,4 @@
-"""Bytes of any kind are a request or a WireError, and cost no more memory than there are bytes."""
+"""Bytes of any kind are a request or a JuteError, and cost no more memory than there are bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_any_bytes(decode: Callable[[bytes, int, int], object], parts: list[byte
     for data, start, end in ((content, 0, len(content)), (framed, before, before + len(content))):
         try:
             outcomes.append(repr(decode(data, start, end)))
-        except (wire.WireError, ZkError) as refused:
+        except (wire.JuteError, ZkError) as refused:
             outcomes.append(type(refused).__name__)
     assert outcomes[0] == outcomes[1], "what lies around a frame is none of its business"
 
@@ -58,7 +58,7 @@ def test_creations(path: str, data: bytes | None, flags: int) -> None:
     assert made == (path, data, flags in (1, 3), flags in (2, 3), wire.OPEN_ACL)
     assert made[4] is wire.OPEN_ACL
     for end in range(len(encoded)):
-        with pytest.raises(wire.WireError):
+        with pytest.raises(wire.JuteError):
             wire.operation(Op.CREATE, encoded, 0, end)
 
 
@@ -75,5 +75,5 @@ def test_changes_of_data(path: str, data: bytes | None, version: int, behind: by
     made = wire.operation(Op.SET_DATA, behind + encoded + behind, len(behind), len(behind) + len(encoded))
     assert (type(made), made) == (Set, (path, data, version))
     for end in range(len(encoded)):
-        with pytest.raises(wire.WireError):
+        with pytest.raises(wire.JuteError):
             wire.operation(Op.SET_DATA, encoded, 0, end)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ottla.assign.assignor import ClusterMetadata, MemberSubscription, TopicMetadata
+from ottla.assign.assignor import ClusterMetadata, MemberSubscription, SubscribedTopic
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, Partitions
 from ottla.assign.threads import THREAD_ASSIGNORS, ConsumerThread, UnequalSubscriptionsError, consumer_threads
 from property.assign.random_groups import RandomMember, subscription_of
@@ -37,7 +37,7 @@ class Group:
 
     def __init__(self, assign: Assign) -> None:
         self._assign = assign
-        self.topics: dict[str, TopicMetadata] = {}
+        self.topics: dict[str, SubscribedTopic] = {}
         self.members: dict[str, RandomMember] = {}
         self.threads: dict[str, list[ConsumerThread]] = {}
         self.owners: dict[tuple[str, int], str] = {}
@@ -50,7 +50,7 @@ class Group:
         match plain:
             case ["topic", name, count]:
                 racks = [frozenset(each.split("+")) for each in options["racks"].split(",")] if options else None
-                self.topics[name] = TopicMetadata(int(count), tuple(racks) if racks else None)
+                self.topics[name] = SubscribedTopic(int(count), tuple(racks) if racks else None)
             case ["join", name, topics]:
                 member = RandomMember((), options.get("instance"), options.get("rack"), HIGHEST_VERSION, False)
                 self.members.setdefault(name, member).topics = tuple(topics.split(","))

@@ -243,7 +243,7 @@ def delta_texts(delta: ImageDelta) -> list[str]:
 def result_text(result: object) -> str:
     if result is None:
         return "done"
-    if isinstance(result, events.CreatedTopic):
+    if isinstance(result, events.TopicCreated):
         return f"created {result.topic.name}"
     if isinstance(result, TopicRefusal):
         return f"{result.error.name} {result.message}"

@@ -45,7 +45,7 @@ from ottla.groups.events import (
 )
 from ottla.groups.evidence import Evidence
 from ottla.groups.group import GroupLimits
-from ottla.groups.offsets import NO_EXPIRY, OffsetAndMetadata
+from ottla.groups.offsets import NO_EXPIRY, StoredOffset
 from ottla.groups.records import LogRecord, OffsetRecord
 from ottla.wire.errors import ErrorCode
 from scenarios.groups.world import GROUP, World
@@ -219,7 +219,7 @@ class Transcript:
         offsets = []
         for where, offset in options.items():
             topic, index = where.split(":")
-            offsets.append((topic, int(index), OffsetAndMetadata(int(offset), -1, metadata, now_ms, expires)))
+            offsets.append((topic, int(index), StoredOffset(int(offset), -1, metadata, now_ms, expires)))
         self.world.submit(OffsetCommit(self.token(client, "commit"), GROUP, gen, member_id, instance, offsets))
         return []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.assign.assignor import ClusterMetadata, MemberSubscription, PartitionAssignor, TopicMetadata
+from ottla.assign.assignor import ClusterMetadata, MemberSubscription, PartitionAssignor, SubscribedTopic
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Partitions, Subscription
 from ottla.assign.range import RangeAssignor, even_ranges
 from ottla.assign.roundrobin import RoundRobinAssignor
@@ -17,7 +17,7 @@ def member(*topics: str, rack: str | None = None, instance: str | None = None) -
 
 
 def assign(assignor: PartitionAssignor, topics: dict[str, int], **members: MemberSubscription) -> dict[str, Partitions]:
-    cluster = ClusterMetadata({name: TopicMetadata(count) for name, count in topics.items()})
+    cluster = ClusterMetadata({name: SubscribedTopic(count) for name, count in topics.items()})
     return {member_id: one.partitions for member_id, one in assignor.assign(cluster, members).items()}
 
 
@@ -63,7 +63,7 @@ def test_static_members_come_first_by_instance_id(assignor: PartitionAssignor):
 @pytest.mark.spec("A1")
 def test_racks_decide_within_the_shares():
     racks = tuple(frozenset(there) for there in ("b", "b", "a", "a", "c"))
-    cluster = ClusterMetadata({"t": TopicMetadata(5, racks)})
+    cluster = ClusterMetadata({"t": SubscribedTopic(5, racks)})
     members = {"c0": member("t", rack="a"), "c1": member("t", rack="b"), "c2": member("t", rack="b")}
     given = {member_id: one.partitions for member_id, one in RangeAssignor().assign(cluster, members).items()}
     assert given == {"c0": {"t": (2, 3)}, "c1": {"t": (0, 1)}, "c2": {"t": (4,)}}
@@ -73,7 +73,7 @@ def test_racks_decide_within_the_shares():
 def test_co_partitioned_topics_keep_together():
     """Partition 0 of both goes to the one member that is near both; it would not, if each topic were on its own."""
     t, u = (tuple(map(frozenset, racks)) for racks in (("ab", "b"), ("b", "ab")))
-    cluster = ClusterMetadata({"t": TopicMetadata(2, t), "u": TopicMetadata(2, u)})
+    cluster = ClusterMetadata({"t": SubscribedTopic(2, t), "u": SubscribedTopic(2, u)})
     members = {"c0": member("t", "u", rack="a"), "c1": member("t", "u", rack="b")}
     given = {member_id: one.partitions for member_id, one in RangeAssignor().assign(cluster, members).items()}
     assert given == {"c0": {"t": (1,), "u": (1,)}, "c1": {"t": (0,), "u": (0,)}}

@@ -10,7 +10,7 @@ from ottla.assign.assignor import (
     AbstractPartitionAssignor,
     MemberSubscription,
     RebalanceProtocol,
-    TopicMetadata,
+    SubscribedTopic,
 )
 from ottla.assign.consumer_protocol import Partitions
 from ottla.assign.registry import BUILT_IN
@@ -31,7 +31,7 @@ from ottla.assign.simulation import (
 def group_of(topics: Mapping[str, int], *members: str) -> SimulatedGroup:
     """All members subscribe to all topics and own nothing yet."""
     return SimulatedGroup(
-        {name: TopicMetadata(count) for name, count in topics.items()},
+        {name: SubscribedTopic(count) for name, count in topics.items()},
         {name: SimulatedMember(tuple(topics)) for name in members},
     )
 
@@ -64,7 +64,7 @@ def test_sticky_keeps_what_it_can_when_a_member_leaves() -> None:
 @pytest.mark.spec("A4")
 def test_cooperative_members_stop_only_what_moves() -> None:
     members = {"consumer1": SimulatedMember(("p",), {"p": (0, 2)}), "consumer2": SimulatedMember(("p",), {"p": (1,)})}
-    group = SimulatedGroup({"p": TopicMetadata(3)}, members)
+    group = SimulatedGroup({"p": SubscribedTopic(3)}, members)
     change = GroupChange(joining={"consumer3": SimulatedMember(("p",))})
     outcome = outcome_of(group, change, "cooperative-sticky")
     first, second = (owners(assigned) for assigned in outcome.rounds)
@@ -122,7 +122,7 @@ class Restless(AbstractPartitionAssignor):
 
 def test_who_never_settles_is_found_out() -> None:
     group = SimulatedGroup(
-        {"t": TopicMetadata(1)}, {"a": SimulatedMember(("t",), {"t": (0,)}), "b": SimulatedMember(("t",))}
+        {"t": SubscribedTopic(1)}, {"a": SimulatedMember(("t",), {"t": (0,)}), "b": SimulatedMember(("t",))}
     )
     outcome = simulate(group, GroupChange(), Restless)
     assert isinstance(outcome, Outcome)

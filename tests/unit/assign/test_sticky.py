@@ -12,7 +12,7 @@ from ottla.assign.assignor import (
     MemberSubscription,
     PartitionAssignor,
     RebalanceProtocol,
-    TopicMetadata,
+    SubscribedTopic,
 )
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Assignment, Partitions, Subscription
 from ottla.assign.cooperative import CooperativeStickyAssignor
@@ -26,7 +26,7 @@ class Group:
 
     def __init__(self, assignor: type[PartitionAssignor], topics: Mapping[str, int]) -> None:
         self._assignor = assignor
-        self._cluster = ClusterMetadata({name: TopicMetadata(count) for name, count in topics.items()})
+        self._cluster = ClusterMetadata({name: SubscribedTopic(count) for name, count in topics.items()})
         self._generation = 0
         self._members: dict[str, PartitionAssignor] = {}
         self._topics: dict[str, tuple[str, ...]] = {}

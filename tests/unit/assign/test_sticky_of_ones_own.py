@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.assign.assignor import ClusterMetadata, MemberSubscription, TopicMetadata
+from ottla.assign.assignor import ClusterMetadata, MemberSubscription, SubscribedTopic
 from ottla.assign.consumer_protocol import HIGHEST_VERSION, Partitions, Subscription
 from ottla.assign.sticky_base import AbstractStickyAssignor
 from ottla.assign.sticky_partitions import MemberData
@@ -26,7 +26,7 @@ def wish(partition: int, owned: Partitions | None = None) -> MemberSubscription:
 @pytest.mark.spec("A6")
 def test_it_keeps_what_it_says():
     members = {"a": wish(3), "b": wish(0, {"t": (3,)}), "c": wish(1)}
-    assigned = RackSticky().assign(ClusterMetadata({"t": TopicMetadata(4)}), members)
+    assigned = RackSticky().assign(ClusterMetadata({"t": SubscribedTopic(4)}), members)
     assert assigned["a"].partitions["t"][0] == 3
     assert assigned["b"].partitions["t"][0] == 0
     assert assigned["c"].partitions["t"][0] == 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.broker.loggers import change_levels, logger_levels
-from ottla.cluster.configs import DELETE, SET, Change
+from ottla.cluster.configs import DELETE, SET, ConfigChange
 
 
 @pytest.fixture
@@ -33,16 +33,19 @@ def test_levels_are_told_by_kafkas_names(name: str) -> None:
 
 def test_a_level_is_set_and_taken_away(name: str) -> None:
     inherited = logger_levels()[name]
-    assert change_levels([Change(name, SET, "ERROR")], validate_only=True) is None
+    assert change_levels([ConfigChange(name, SET, "ERROR")], validate_only=True) is None
     assert logger_levels()[name] == inherited
-    assert change_levels([Change(name, SET, "ERROR")], validate_only=False) is None
+    assert change_levels([ConfigChange(name, SET, "ERROR")], validate_only=False) is None
     assert not logging.getLogger(name).isEnabledFor(logging.WARNING)
-    assert change_levels([Change(name, DELETE, None)], validate_only=False) is None
+    assert change_levels([ConfigChange(name, DELETE, None)], validate_only=False) is None
     assert logger_levels()[name] == inherited
 
 
 def test_a_refusal_changes_nothing(name: str) -> None:
     inherited = logger_levels()[name]
-    assert change_levels([Change(name, SET, "ERROR"), Change("nobody", SET, "ERROR")], validate_only=False) is not None
+    assert (
+        change_levels([ConfigChange(name, SET, "ERROR"), ConfigChange("nobody", SET, "ERROR")], validate_only=False)
+        is not None
+    )
     assert logger_levels()[name] == inherited
     assert "nobody" not in logger_levels()

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.broker.server import Broker
 from ottla.cluster.adoption import UNLIMITED_RETENTION
-from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import RealDisk
@@ -189,7 +189,7 @@ def test_folders_in_another_order_are_refused_where_the_topics_settings_would_be
         broker = Broker(config(tmp_path, log_dirs=f"{first},{second}"))
         assert await broker.start() is None
         kept = TopicSpec("orders", 2, 1, configs={"retention.ms": "-1"})
-        assert isinstance(await broker.control.create_topic(kept), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(kept), TopicCreated)
         await broker.stop()
 
     async def refused() -> None:
@@ -233,7 +233,7 @@ def test_lost_coordination_metadata_costs_no_records(tmp_path: Path, beside: boo
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         for name, configs in kept.items():
-            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1, 1, configs=configs)), CreatedTopic)
+            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1, 1, configs=configs)), TopicCreated)
             await old_records(broker, name)
         await broker.stop()
 
@@ -268,7 +268,7 @@ def test_settings_beside_the_records_follow_those_of_the_topic(tmp_path: Path) -
     async def scenario() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 2)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 2)), TopicCreated)
         refused = await broker.control.change_configs("t", lambda _: {"retention.ms": "5"}, validate_only=False)
         assert refused is None
         topic_id = broker.image.topics["t"].topic_id
@@ -285,7 +285,7 @@ def test_stray_folders_are_kept_and_not_served(tmp_path: Path, caplog: pytest.Lo
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         for name in ("stray", "t"):
-            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1)), CreatedTopic)
+            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1)), TopicCreated)
         await old_records(broker, "stray")
         await broker.stop()
         (tmp_path / "stray-0").rename(tmp_path / "other-0")
@@ -380,7 +380,7 @@ def test_partitions_that_could_not_all_be_added_are_not_there(tmp_path: Path) ->
         broker = Broker(config(tmp_path), disk=disk)
         assert await broker.start() is None
         try:
-            assert isinstance(await broker.control.create_topic(TopicSpec("t", 1)), CreatedTopic)
+            assert isinstance(await broker.control.create_topic(TopicSpec("t", 1)), TopicCreated)
             disk.fail("open", "*/t-2", errno.ENOSPC)
             refusal = await broker.control.create_partitions("t", 4)
             assert refusal is not None
@@ -440,7 +440,7 @@ def test_the_folder_of_another_topic_of_that_name_is_not_served(tmp_path: Path) 
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
         for name in ("t", "u"):
-            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1)), CreatedTopic)
+            assert isinstance(await broker.control.create_topic(TopicSpec(name, 1)), TopicCreated)
             assert appended(broker, name) == 0
         await broker.stop()
         own = named.read_text()
@@ -470,7 +470,7 @@ def test_a_folder_that_names_no_topic_id_gets_that_of_its_topic(tmp_path: Path) 
         named = tmp_path / "t-0" / "partition.metadata"
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 1)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 1)), TopicCreated)
         assert appended(broker, "t") == 0
         await broker.stop()
         own = named.read_bytes()
@@ -515,7 +515,7 @@ def test_a_partition_whose_folder_cannot_be_opened_is_offline_alone(
     async def scenario() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 3)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 3)), TopicCreated)
         await broker.stop()
         (tmp_path / "t-1" / f"{99:020}.log").mkdir()
         again = Broker(config(tmp_path))

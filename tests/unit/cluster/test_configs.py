@@ -10,7 +10,7 @@ from ottla.cluster.configs import (
     SET,
     SUBTRACT,
     TOPIC,
-    Change,
+    ConfigChange,
     Resource,
     changed,
     logger_problem,
@@ -24,17 +24,19 @@ from ottla.wire.errors import ErrorCode
 PRESENT = {"retention.ms": "1000", "cleanup.policy": "compact"}
 
 
-def after(*changes: Change) -> dict[str, str] | TopicRefusal:
+def after(*changes: ConfigChange) -> dict[str, str] | TopicRefusal:
     return changed(PRESENT, changes, TOPIC_SETTINGS)
 
 
 def test_single_settings_are_set_and_removed() -> None:
-    assert after(Change("retention.ms", SET, "5"), Change("segment.ms", SET, "6")) == {
+    assert after(ConfigChange("retention.ms", SET, "5"), ConfigChange("segment.ms", SET, "6")) == {
         "retention.ms": "5",
         "cleanup.policy": "compact",
         "segment.ms": "6",
     }
-    assert after(Change("retention.ms", DELETE, None), Change("flush.ms", DELETE, "x")) == {"cleanup.policy": "compact"}
+    assert after(ConfigChange("retention.ms", DELETE, None), ConfigChange("flush.ms", DELETE, "x")) == {
+        "cleanup.policy": "compact"
+    }
     assert PRESENT == {"retention.ms": "1000", "cleanup.policy": "compact"}
 
 
@@ -54,13 +56,13 @@ def test_single_settings_are_set_and_removed() -> None:
     ],
 )
 def test_lists_grow_and_shrink(operation: int, value: str, expected: str) -> None:
-    found = after(Change("cleanup.policy", operation, value))
+    found = after(ConfigChange("cleanup.policy", operation, value))
     assert isinstance(found, dict)
     assert found["cleanup.policy"] == expected
 
 
 def test_a_list_that_was_not_set_grows_from_its_default() -> None:
-    assert changed({}, [Change("cleanup.policy", APPEND, "compact")], TOPIC_SETTINGS) == {
+    assert changed({}, [ConfigChange("cleanup.policy", APPEND, "compact")], TOPIC_SETTINGS) == {
         "cleanup.policy": "delete,compact"
     }
 
@@ -68,13 +70,13 @@ def test_a_list_that_was_not_set_grows_from_its_default() -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (Change("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
-        (Change("nonsense", SUBTRACT, "1"), ErrorCode.INVALID_CONFIG),
-        (Change("retention.ms", 4, "1"), ErrorCode.INVALID_REQUEST),
-        (Change("retention.ms", -1, "1"), ErrorCode.INVALID_REQUEST),
+        (ConfigChange("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (ConfigChange("nonsense", SUBTRACT, "1"), ErrorCode.INVALID_CONFIG),
+        (ConfigChange("retention.ms", 4, "1"), ErrorCode.INVALID_REQUEST),
+        (ConfigChange("retention.ms", -1, "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_done_to_a_setting(change: Change, error: ErrorCode) -> None:
+def test_what_cannot_be_done_to_a_setting(change: ConfigChange, error: ErrorCode) -> None:
     found = after(change)
     assert isinstance(found, TopicRefusal)
     assert found.error == error
@@ -83,7 +85,7 @@ def test_what_cannot_be_done_to_a_setting(change: Change, error: ErrorCode) -> N
 
 def test_an_empty_list_grows() -> None:
     present = {"follower.replication.throttled.replicas": ""}
-    grown = changed(present, [Change("follower.replication.throttled.replicas", APPEND, "0:1")], TOPIC_SETTINGS)
+    grown = changed(present, [ConfigChange("follower.replication.throttled.replicas", APPEND, "0:1")], TOPIC_SETTINGS)
     assert grown == {"follower.replication.throttled.replicas": "0:1"}
 
 
@@ -91,16 +93,17 @@ def test_an_empty_list_grows() -> None:
     ("changes", "told"),
     [
         ([], None),
-        ([Change("root", SET, "DEBUG"), Change("ottla.broker", DELETE, None)], None),
-        ([Change("root", DELETE, None)], "Removing the log level of the root logger is not allowed"),
-        ([Change("root", APPEND, "INFO")], "APPEND operation is not allowed for the BROKER_LOGGER resource"),
-        ([Change("root", 4, "INFO")], "Unknown operation type 4 for logger: root"),
-        ([Change("other", SET, "INFO")], "Logger other does not exist!"),
-        ([Change("root", SET, "info")], "Cannot set the log level of root to info as it is not a supported log level. "
+        ([ConfigChange("root", SET, "DEBUG"), ConfigChange("ottla.broker", DELETE, None)], None),
+        ([ConfigChange("root", DELETE, None)], "Removing the log level of the root logger is not allowed"),
+        ([ConfigChange("root", APPEND, "INFO")], "APPEND operation is not allowed for the BROKER_LOGGER resource"),
+        ([ConfigChange("root", 4, "INFO")], "Unknown operation type 4 for logger: root"),
+        ([ConfigChange("other", SET, "INFO")], "Logger other does not exist!"),
+        ([ConfigChange("root", SET, "info")],
+         "Cannot set the log level of root to info as it is not a supported log level. "
          "Valid log levels are DEBUG, WARN"),
     ],
 )  # fmt: skip
-def test_levels_of_loggers(changes: list[Change], told: str | None) -> None:
+def test_levels_of_loggers(changes: list[ConfigChange], told: str | None) -> None:
     refusal = logger_problem(changes, ("root", "ottla.broker"), ("WARN", "DEBUG"))
     assert (refusal.message if refusal is not None else None) == told
 
@@ -128,7 +131,7 @@ def test_resources_named_more_than_once() -> None:
     ],
 )
 def test_resources_that_have_settings(resource: Resource, told: str | None) -> None:
-    problem = request_problem(resource, [Change("retention.ms", SET, "5")], 7, loggers=True)
+    problem = request_problem(resource, [ConfigChange("retention.ms", SET, "5")], 7, loggers=True)
     assert (problem.message if problem is not None else None) == told
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.groups.offsets import GroupOffsets, OffsetAndMetadata, metadata_size
+from ottla.groups.offsets import StoredOffset, StoredOffsets, metadata_size
 from ottla.records.control import TransactionMarker
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 
 
-def at(offset: int, timestamp: int = 0, expires: int = -1) -> OffsetAndMetadata:
-    return OffsetAndMetadata(offset, -1, "", timestamp, expires)
+def at(offset: int, timestamp: int = 0, expires: int = -1) -> StoredOffset:
+    return StoredOffset(offset, -1, "", timestamp, expires)
 
 
 def test_served_only_once_committed():
-    offsets = GroupOffsets()
+    offsets = StoredOffsets()
     assert not offsets
     offsets.replay(T0, at(1), 10)
     offsets.replay(T0, at(2), 12)
@@ -31,7 +31,7 @@ def test_served_only_once_committed():
 
 
 def test_a_tombstone_removes():
-    offsets = GroupOffsets()
+    offsets = StoredOffsets()
     offsets.replay(T0, at(1), 0)
     offsets.replay(T1, at(1), 1)
     offsets.commit_up_to(2)
@@ -42,7 +42,7 @@ def test_a_tombstone_removes():
 
 
 def test_offsets_of_transactions_count_when_they_commit():
-    offsets = GroupOffsets()
+    offsets = StoredOffsets()
     offsets.replay_transactional(T0, at(1), 0, producer_id=5)
     offsets.replay_transactional(T1, at(1), 0, producer_id=5)
     assert offsets
@@ -68,7 +68,7 @@ def test_offsets_of_transactions_count_when_they_commit():
 
 
 def test_a_removed_offset_does_not_come_back_with_a_transaction():
-    offsets = GroupOffsets()
+    offsets = StoredOffsets()
     offsets.replay_transactional(T0, at(1), 0, producer_id=5)
     offsets.replay(T0, None, 1)
     offsets.commit_up_to(2)
@@ -78,7 +78,7 @@ def test_a_removed_offset_does_not_come_back_with_a_transaction():
 
 
 def test_markers_and_records_count_in_the_order_of_the_log():
-    offsets = GroupOffsets()
+    offsets = StoredOffsets()
     offsets.replay_transactional(T0, at(1), 0, producer_id=5)
     offsets.replay_transactional(T1, at(1), 0, producer_id=5)
     offsets.replay(T0, None, 1)
@@ -91,7 +91,7 @@ def test_markers_and_records_count_in_the_order_of_the_log():
 
 
 def test_expiry():
-    offsets = GroupOffsets()
+    offsets = StoredOffsets()
     for number, (key, value) in enumerate([(T0, at(1, 100)), (T1, at(1, 100, 150)), (U0, at(1, 200))]):
         offsets.replay(key, value, number)
     offsets.commit_up_to(3)

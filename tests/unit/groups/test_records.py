@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import (
     GroupRecord,
     MalformedRecord,
@@ -34,7 +34,7 @@ names = st.text(max_size=40).filter(lambda text: text.isprintable())
 def test_offsets_come_back(group, topic, partition, offset, epoch, metadata, timestamp, expires):
     if expires != -1:
         epoch = -1
-    record = OffsetRecord(group, topic, partition, OffsetAndMetadata(offset, epoch, metadata, timestamp, expires))
+    record = OffsetRecord(group, topic, partition, StoredOffset(offset, epoch, metadata, timestamp, expires))
     assert decode_record(*encode_record(record)) == record
 
 
@@ -43,7 +43,7 @@ def test_what_is_written_in_line_is_what_is_declared(group, topic, partition, of
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
     assert offset_key(group, topic, partition) == b"\x00\x01" + encode(key, 1)
     value = OffsetCommitValue(offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=timestamp)
-    committed = OffsetAndMetadata(offset, epoch, metadata, timestamp)
+    committed = StoredOffset(offset, epoch, metadata, timestamp)
     assert offset_value(committed) == b"\x00\x03" + encode(value, 3)
     for version in (0, 2, 3, 4):
         read = decode_record(b"\x00\x00" + encode(key, 0), version.to_bytes(2, "big") + encode(value, version))
@@ -53,7 +53,7 @@ def test_what_is_written_in_line_is_what_is_declared(group, topic, partition, of
 
 @given(st.data())
 def test_cut_or_lengthened_records_are_refused(data):
-    key, value = encode_record(OffsetRecord("group", "topic", 1, OffsetAndMetadata(1, 1, "metadata", 1)))
+    key, value = encode_record(OffsetRecord("group", "topic", 1, StoredOffset(1, 1, "metadata", 1)))
     assert value is not None
     cut = data.draw(st.integers(2, len(key) - 1))
     with pytest.raises(MalformedRecord):

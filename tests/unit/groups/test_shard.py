@@ -25,14 +25,14 @@ from ottla.groups.events import (
     TopicsDeleted,
 )
 from ottla.groups.group import GroupLimits
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import GroupRecord, OffsetRecord
 from ottla.groups.shard import GroupShard, refused, refused_while_loading
 from ottla.groups.states import GroupState
 from ottla.records.control import TransactionMarker
 from ottla.wire.errors import ErrorCode
 
-VALUE = OffsetAndMetadata(1, -1, "", 0)
+VALUE = StoredOffset(1, -1, "", 0)
 MEMBER = LeavingMember("m")
 REQUESTS = [
     (

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import GroupMetadataValue, GroupRecord, OffsetRecord, encode_record
 from ottla.inspection.internal_topics import (
     Decoder,
@@ -28,7 +28,7 @@ def test_topics_have_their_decoders() -> None:
 
 
 def test_committed_offsets() -> None:
-    key, value = encode_record(OffsetRecord("g", "t", 3, OffsetAndMetadata(17, 2, "so far", 1_000)))
+    key, value = encode_record(OffsetRecord("g", "t", 3, StoredOffset(17, 2, "so far", 1_000)))
     fields = decode_internal(Decoder.OFFSETS, key, value)
     assert fields == {
         "kind": "offset",

@@ -13,7 +13,7 @@ from ottla.inspection import repair
 from ottla.inspection.batch_rows import RecordWish
 from ottla.inspection.directories import NothingThere
 from ottla.inspection.dump import DumpWish, dump
-from ottla.inspection.findings import Finding, Severity, Tally
+from ottla.inspection.findings import LogFinding, Severity, Tally
 from ottla.inspection.repair import LogDirectoryInUse, carry_out, make_plan
 from ottla.inspection.verify import VerifyWish, verify
 from support.inspected_logs import fill, starts, transactional
@@ -36,7 +36,7 @@ def mend(path: Path) -> repair.Plan:
     return carry_out(RealDisk(), str(path), VerifyWish(), interval=300)
 
 
-def severe(path: Path) -> list[Finding]:
+def severe(path: Path) -> list[LogFinding]:
     return [one for one in verify(RealDisk(), str(path), VerifyWish(), Tally()) if one.severity is Severity.DAMAGE]
 
 

@@ -18,7 +18,7 @@ from ottla.env.disk import DiskError, RealDisk
 from ottla.env.file_reader import ReadableFile, is_locked_elsewhere
 from ottla.inspection import verify as verify_module
 from ottla.inspection.directories import NothingThere
-from ottla.inspection.findings import Finding, Severity, Tally
+from ottla.inspection.findings import LogFinding, Severity, Tally
 from ottla.inspection.verify import VerifyWish, verify
 from ottla.records.batch import frame_batch, parse_batch_header
 from ottla.records.compression import Compression
@@ -31,11 +31,11 @@ from support.storage_logs import NOW_MS
 pytestmark = pytest.mark.spec("L9")
 
 
-def findings(path: Path, wish: VerifyWish | None = None) -> list[Finding]:
+def findings(path: Path, wish: VerifyWish | None = None) -> list[LogFinding]:
     return list(verify(RealDisk(), str(path), wish or VerifyWish(), Tally()))
 
 
-def damage(path: Path, wish: VerifyWish | None = None) -> list[Finding]:
+def damage(path: Path, wish: VerifyWish | None = None) -> list[LogFinding]:
     return [each for each in findings(path, wish) if each.severity is Severity.DAMAGE]
 
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.client.model import TopicPartition
 from ottla.spark.offsets import (
     OffsetJsonError,
-    OffsetRange,
+    PartitionRange,
     from_json,
     limit_offsets,
     parse_assignment,
@@ -98,7 +98,7 @@ def test_a_partition_that_was_made_anew_ends_where_it_ends() -> None:
 
 def test_one_range_per_partition_with_records() -> None:
     ranges = plan_ranges({A0: 0, A1: 5, B0: 2}, {B0: 4, A1: 5, A0: 10})
-    assert ranges == [OffsetRange("a", 0, 0, 10), OffsetRange("b", 0, 2, 4)]
+    assert ranges == [PartitionRange("a", 0, 0, 10), PartitionRange("b", 0, 2, 4)]
 
 
 @pytest.mark.parametrize("wanted", [2, 3, 5, 10, 400])
@@ -115,4 +115,4 @@ def test_more_tasks_split_partitions_without_gap_or_overlap(wanted: int) -> None
 
 
 def test_a_range_travels_to_a_worker() -> None:
-    assert pickle.loads(pickle.dumps(OffsetRange("a", 1, 2, 3))) == OffsetRange("a", 1, 2, 3)
+    assert pickle.loads(pickle.dumps(PartitionRange("a", 1, 2, 3))) == PartitionRange("a", 1, 2, 3)

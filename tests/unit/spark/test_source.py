@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.client.model import TopicPartition
-from ottla.spark.offsets import OffsetRange
+from ottla.spark.offsets import PartitionRange
 from ottla.spark.options import OptionError
 from ottla.spark.partitions import DataLossError
 from ottla.spark.source import OttlaDataSource, StreamReader, source_schema
@@ -53,7 +53,7 @@ def test_overwriting_is_refused() -> None:
 def test_a_batch_read_plans_the_topic_as_it_is(cluster) -> None:
     cluster.holds("a", (5, 10), (0, 0), (0, 3))
     reader = OttlaDataSource(BASE).reader(source_schema(include_headers=False))
-    assert reader.partitions() == [OffsetRange("a", 0, 5, 10), OffsetRange("a", 2, 0, 3)]
+    assert reader.partitions() == [PartitionRange("a", 0, 5, 10), PartitionRange("a", 2, 0, 3)]
     assert cluster.clients == 0, "the connection is closed"
     pickle.dumps(reader)
 
@@ -64,7 +64,7 @@ def test_rows_are_arrow_in_exactly_spark_s_schema(cluster) -> None:
     reader = OttlaDataSource(BASE | {"rowsPerBatch": "4", "includeHeaders": "true"}).reader(
         source_schema(include_headers=True)
     )
-    batches = list(reader.read(OffsetRange("a", 1, 3, 9)))
+    batches = list(reader.read(PartitionRange("a", 1, 3, 9)))
     assert [batch.num_rows for batch in batches] == [4, 2]
     assert batches[0].schema == to_arrow_schema(source_schema(include_headers=True), timezone="UTC")
     assert [each for batch in batches for each in batch.column("offset").to_pylist()] == list(range(3, 9))
@@ -81,9 +81,9 @@ def test_reading_without_a_range_gives_nothing(cluster) -> None:
 def test_a_range_whose_start_was_deleted_is_read_from_what_is_left(cluster) -> None:
     cluster.holds("a", (6, 10))
     reader = OttlaDataSource(BASE | {"failOnDataLoss": "false"}).reader(source_schema(include_headers=False))
-    rows = [each for batch in reader.read(OffsetRange("a", 0, 3, 9)) for each in batch.column("offset").to_pylist()]
+    rows = [each for batch in reader.read(PartitionRange("a", 0, 3, 9)) for each in batch.column("offset").to_pylist()]
     assert rows == [6, 7, 8]
-    assert list(reader.read(OffsetRange("a", 0, 3, 6))) == []
+    assert list(reader.read(PartitionRange("a", 0, 3, 6))) == []
 
 
 def test_a_stream_goes_from_its_start_to_the_latest(cluster) -> None:
@@ -93,7 +93,7 @@ def test_a_stream_goes_from_its_start_to_the_latest(cluster) -> None:
     assert start == {"a": {"0": 5, "1": 0}}
     end = reader.latestOffset(start, ALL)
     assert end == {"a": {"0": 10, "1": 20}}
-    assert reader.partitions(start, end) == [OffsetRange("a", 0, 5, 10), OffsetRange("a", 1, 0, 20)]
+    assert reader.partitions(start, end) == [PartitionRange("a", 0, 5, 10), PartitionRange("a", 1, 0, 20)]
     assert reader.reportLatestOffset() == end
     assert reader.partitions(end, end) == []
 
@@ -114,7 +114,7 @@ def test_new_partitions_are_read_from_their_beginning(cluster) -> None:
     start = {"a": {"0": 10}}
     assert reader.latestOffset(start, ALL) == {"a": {"0": 10, "1": 9}}
     assert reader.latestOffset(start, ReadMaxRows(3)) == {"a": {"0": 10, "1": 7}}
-    assert reader.partitions(start, {"a": {"0": 10, "1": 9}}) == [OffsetRange("a", 1, 4, 9)]
+    assert reader.partitions(start, {"a": {"0": 10, "1": 9}}) == [PartitionRange("a", 1, 4, 9)]
 
 
 def test_a_topic_that_is_gone_or_made_anew_stops_the_stream(cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -134,7 +134,7 @@ def test_lost_records_stop_the_stream(cluster) -> None:
     with pytest.raises(DataLossError):
         _stream().partitions({"a": {"0": 2}}, {"a": {"0": 10}})
     lenient = _stream(failOnDataLoss="false")
-    assert lenient.partitions({"a": {"0": 2}}, {"a": {"0": 10}}) == [OffsetRange("a", 0, 2, 10)]
+    assert lenient.partitions({"a": {"0": 2}}, {"a": {"0": 10}}) == [PartitionRange("a", 0, 2, 10)]
 
 
 def test_available_now_ends_at_what_was_there(cluster) -> None:

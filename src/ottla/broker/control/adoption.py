@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.cluster.adoption import UNLIMITED_RETENTION, FoundPartition
+from ottla.cluster.adoption import UNLIMITED_RETENTION, AdoptablePartition
 
 if TYPE_CHECKING:
     from ottla.config.listeners import Endpoint
@@ -20,7 +20,7 @@ NAMES_SHOWN = 10
 class PartitionDirectories:
     """The partition directories that a broker found at its start; this one has none."""
 
-    found: Sequence[FoundPartition] = ()
+    found: Sequence[AdoptablePartition] = ()
 
     def settings_of(self, topic: str, topic_id: UUID | None, partitions: Iterable[int]) -> Mapping[str, str] | None:
         """See `cluster.adoption.SettingsOf`."""
@@ -41,7 +41,9 @@ class FoundPartitionDirectories(PartitionDirectories):
     """The partition directories of an opened `LogManager`."""
 
     def __init__(self, logs: LogManager, mark: AdoptionMark) -> None:
-        self.found = [FoundPartition(one.topic, one.topic_id, one.partition, one.leader_epoch) for one in logs.found]
+        self.found = [
+            AdoptablePartition(one.topic, one.topic_id, one.partition, one.leader_epoch) for one in logs.found
+        ]
         self._logs = logs
         self._mark = mark
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.slices import LoopSlices
-    from ottla.cluster.adoption import FoundPartition
+    from ottla.cluster.adoption import AdoptablePartition
     from ottla.cluster.controller_events import FoundTopic, PartitionKey
     from ottla.cluster.image import ImageDelta, TopicImage
     from ottla.config.topic import LogConfig
@@ -75,7 +75,7 @@ class LogsFound:
         self._logs = logs
         self._replicas = replicas
 
-    def set_strays_aside(self, strays: Sequence[FoundPartition]) -> None:
+    def set_strays_aside(self, strays: Sequence[AdoptablePartition]) -> None:
         """See `FoundLogs.set_strays_aside`."""
         for stray in strays:
             self._logs.set_stray_aside(stray.topic, stray.partition)

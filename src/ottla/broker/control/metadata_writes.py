@@ -30,7 +30,7 @@ from ottla.zk.client import in_transactions
 from ottla.zk.layout import (
     ControllerEpochZnode,
     DeleteTopicZnode,
-    PartitionState,
+    LeaderAndIsr,
     PartitionStateZnode,
     TopicAssignment,
     TopicConfigZnode,
@@ -187,10 +187,10 @@ def _topic_data(topic: TopicImage) -> bytes:
 
 
 def _state(state: PartitionImage, epoch: int) -> bytes:
-    return _encoded_state(PartitionState(state.leader, state.leader_epoch, state.isr, epoch))
+    return _encoded_state(LeaderAndIsr(state.leader, state.leader_epoch, state.isr, epoch))
 
 
 @lru_cache(maxsize=256)
-def _encoded_state(state: PartitionState) -> bytes:
+def _encoded_state(state: LeaderAndIsr) -> bytes:
     """Encode a partition state; cached, since the partitions of a topic share few states."""
     return PartitionStateZnode.encode(state)

@@ -26,7 +26,6 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.controller_events import (
     BrokersChanged,
     ConfigsChanged,
-    CreatedTopic,
     DeletionAsked,
     DeletionsMarked,
     Elected,
@@ -38,6 +37,7 @@ from ottla.cluster.controller_events import (
     ReplicasOffline,
     Resigned,
     TopicAsked,
+    TopicCreated,
     TopicsFound,
     Unapplied,
 )
@@ -265,13 +265,13 @@ class ControlPlane:
 
     # Changes requested by clients
 
-    async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> CreatedTopic | TopicRefusal:
+    async def create_topic(self, spec: TopicSpec, *, validate_only: bool = False) -> TopicCreated | TopicRefusal:
         """Create a topic. It has leaders and logs when this returns without a refusal."""
         brokers = max(1, len(self.image.brokers))
         chance = Chance(self._randomness.below(brokers), self._randomness.below(brokers))
         topic_id = self.new_uuid()
         made = await self.controller.ask(lambda token: TopicAsked(token, spec, chance, topic_id, validate_only))
-        assert isinstance(made, CreatedTopic | TopicRefusal)
+        assert isinstance(made, TopicCreated | TopicRefusal)
         return made
 
     async def ensure_topic(self, name: str) -> TopicRefusal | None:

@@ -14,7 +14,7 @@ from ottla.broker.control.znodes import (
     read_topics,
     write_persistent_paths,
 )
-from ottla.cluster.adoption import Adoption, FoundPartition, plan_adoption, stray_partitions
+from ottla.cluster.adoption import AdoptablePartition, Adoption, plan_adoption, stray_partitions
 from ottla.cluster.controller_events import (
     CreateTopic,
     DeletionsMarked,
@@ -43,7 +43,7 @@ log = logging.getLogger("ottla.topics")
 class FoundLogs(Protocol):
     """The logs that the broker found at its start, before they are matched with the metadata."""
 
-    def set_strays_aside(self, strays: Sequence[FoundPartition]) -> None:
+    def set_strays_aside(self, strays: Sequence[AdoptablePartition]) -> None:
         """Set aside the logs of partitions not placed on this broker. Raises `DiskError`."""
         ...
 
@@ -58,7 +58,7 @@ class FoundLogs(Protocol):
 class NoLogs:
     """A broker without logs."""
 
-    def set_strays_aside(self, strays: Sequence[FoundPartition]) -> None:
+    def set_strays_aside(self, strays: Sequence[AdoptablePartition]) -> None:
         """See `FoundLogs.set_strays_aside`."""
 
     def unservable(self, replicas: Sequence[tuple[FoundTopic, int]]) -> list[PartitionKey]:
@@ -83,7 +83,7 @@ class Startup:
         self._directories = directories if directories is not None else PartitionDirectories()
         self._logs: FoundLogs = logs if logs is not None else NoLogs()
         #: Partition directories not placed on this broker; known after `start`.
-        self.strays: list[FoundPartition] = []
+        self.strays: list[AdoptablePartition] = []
 
     async def resolve_cluster_id(self) -> str | TopicRefusal:
         """The cluster's id: from the znode, else from meta.properties, else a new one; the znode has it afterwards.
@@ -187,7 +187,7 @@ class Startup:
         adoption = self._plan_adoption([one for one in self._directories.found if one.topic in ending])
         return [_as_found(topic) for topic in adoption.topics]
 
-    def _plan_adoption(self, found: Sequence[FoundPartition]) -> Adoption:
+    def _plan_adoption(self, found: Sequence[AdoptablePartition]) -> Adoption:
         plane = self._plane
         return plan_adoption(
             found,

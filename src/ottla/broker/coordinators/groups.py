@@ -21,7 +21,7 @@ from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import ExpireOffsets, GroupEvent, GroupRequest, PartitionsChanged, Step, TopicsDeleted
 from ottla.groups.group import GroupLimits
 from ottla.groups.machine import GroupMachine
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import partition_of
 from ottla.groups.shard import GroupShard, refused, refused_while_loading
 from ottla.groups.states import GroupState
@@ -42,7 +42,7 @@ PARTITION_CACHE_LIMIT = 100_000
 """Most group ids whose partition is cached."""
 MS_PER_MINUTE = 60_000
 
-CommittedOffset = tuple[str, int, OffsetAndMetadata | None, ErrorCode]
+CommittedOffset = tuple[str, int, StoredOffset | None, ErrorCode]
 """Topic, partition, committed offset (None for none), and UNSTABLE_OFFSET_COMMIT while a transaction may change it."""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, on_cluster, on_topic
 from ottla.broker.config_changes import CHANGES_LIMIT, Asked, change_all
-from ottla.cluster.configs import SET, TOPIC, Change, Resource, changed
+from ottla.cluster.configs import SET, TOPIC, ConfigChange, Resource, changed
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -61,10 +61,10 @@ def _result(item: tuple[Resource, TopicRefusal | None]) -> AlterConfigsResourceR
 
 
 def _asked(resource: AlterConfigsResource) -> Asked:
-    changes = [Change(each.name, SET, each.value) for each in islice(resource.configs, CHANGES_LIMIT + 1)]
+    changes = [ConfigChange(each.name, SET, each.value) for each in islice(resource.configs, CHANGES_LIMIT + 1)]
     settle = partial(_replaced, changes=changes)
     return Asked(Resource(resource.resource_type, resource.resource_name), changes, settle)
 
 
-def _replaced(_: Mapping[str, str], changes: list[Change]) -> dict[str, str] | TopicRefusal:
+def _replaced(_: Mapping[str, str], changes: list[ConfigChange]) -> dict[str, str] | TopicRefusal:
     return changed({}, changes, {})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic
 from ottla.broker.config_changes import CHANGES_LIMIT
-from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.describe import describe_topic
@@ -72,7 +72,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
         if context.is_gone:
             return
         if not creates_all and not context.permits(Operation.CREATE, ResourceType.TOPIC, topic.name):
-            made: CreatedTopic | TopicRefusal = TopicRefusal(
+            made: TopicCreated | TopicRefusal = TopicRefusal(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
             )
         elif len(topic.assignments) > ASSIGNMENTS_LIMIT or len(topic.configs) > CHANGES_LIMIT:
@@ -82,7 +82,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
         else:
             made = await context.broker.control.create_topic(_spec(topic), validate_only=request.validate_only)
         result = _result(topic.name, made, request.validate_only, context.api_version)
-        if isinstance(made, CreatedTopic) and context.api_version >= CONFIGS_SINCE:
+        if isinstance(made, TopicCreated) and context.api_version >= CONFIGS_SINCE:
             if made.log_config not in described:
                 described[made.log_config] = _configs(made.log_config, context.broker.config)
             result.configs = described[made.log_config]
@@ -100,7 +100,7 @@ def _spec(topic: CreatableTopic) -> TopicSpec:
     )
 
 
-def _result(name: str, made: CreatedTopic | TopicRefusal, validate_only: bool, version: int) -> CreatableTopicResult:
+def _result(name: str, made: TopicCreated | TopicRefusal, validate_only: bool, version: int) -> CreatableTopicResult:
     if isinstance(made, TopicRefusal):
         return CreatableTopicResult(name=name, error_code=int(made.error), error_message=made.response_message)
     result = CreatableTopicResult(name=name, error_code=0)

@@ -15,7 +15,7 @@ from ottla.cluster.topics import topic_name_problem
 from ottla.config.describe import (
     DEFAULT_CONFIG,
     DYNAMIC_BROKER_LOGGER_CONFIG,
-    ConfigEntry,
+    DescribedConfig,
     describe_broker,
     describe_broker_defaults,
     describe_loggers,
@@ -110,7 +110,7 @@ class _Description:
         return encoded
 
 
-def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[ConfigEntry] | TopicRefusal:
+def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[DescribedConfig] | TopicRefusal:
     if asked.resource_type == TOPIC:
         return _topic_entries(broker, asked.resource_name)
     if asked.resource_type == BROKER:
@@ -122,7 +122,7 @@ def _entries(broker: Broker, asked: DescribeConfigsResource) -> list[ConfigEntry
     return TopicRefusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
 
 
-def _topic_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusal:
+def _topic_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
     problem = topic_name_problem(name)
     if problem is not None:
         return TopicRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
@@ -131,7 +131,7 @@ def _topic_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusa
     return describe_topic(broker.control.log_config(name), broker.config)
 
 
-def _broker_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusal:
+def _broker_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return describe_broker_defaults(broker.config)
     number = node_id(name)
@@ -145,7 +145,7 @@ def _broker_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefus
     return describe_broker(broker.config)
 
 
-def _logger_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefusal:
+def _logger_entries(broker: Broker, name: str) -> list[DescribedConfig] | TopicRefusal:
     if not name:
         return TopicRefusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     number = node_id(name)
@@ -158,7 +158,7 @@ def _logger_entries(broker: Broker, name: str) -> list[ConfigEntry] | TopicRefus
     return describe_loggers(logger_levels())
 
 
-def _setting(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
+def _setting(entry: DescribedConfig, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
     result = DescribeConfigsResourceResult(
         name=entry.name, value=entry.value, read_only=entry.read_only, is_sensitive=entry.is_sensitive
     )

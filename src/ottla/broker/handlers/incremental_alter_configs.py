@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, on_cluster, on_topic
 from ottla.broker.config_changes import CHANGES_LIMIT, Asked, change_all
-from ottla.cluster.configs import TOPIC, Change, Resource, changed
+from ottla.cluster.configs import TOPIC, ConfigChange, Resource, changed
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -62,7 +62,8 @@ def _result(item: tuple[Resource, TopicRefusal | None]) -> AlterConfigsResourceR
 
 def _asked(resource: AlterConfigsResource) -> Asked:
     changes = [
-        Change(each.name, each.config_operation, each.value) for each in islice(resource.configs, CHANGES_LIMIT + 1)
+        ConfigChange(each.name, each.config_operation, each.value)
+        for each in islice(resource.configs, CHANGES_LIMIT + 1)
     ]
     known = TOPIC_SETTINGS if resource.resource_type == TOPIC else BROKER_SETTINGS
     settle = partial(changed, changes=changes, known=known)

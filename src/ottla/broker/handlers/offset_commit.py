@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, on_group, on_topics
 from ottla.groups.events import CommitResult, OffsetCommit
-from ottla.groups.offsets import NO_EXPIRY, OffsetAndMetadata, metadata_size
+from ottla.groups.offsets import NO_EXPIRY, StoredOffset, metadata_size
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -66,7 +66,7 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None
     now_ms = broker.groups.now_ms()
     retention_ms = request.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else min(now_ms + retention_ms, LATEST_TIMESTAMP)
-    offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
+    offsets: dict[tuple[str, int], StoredOffset] = {}
     refused = False
     left = PARTITIONS_PER_STEP
     for topic in request.topics:
@@ -88,7 +88,7 @@ async def _commit(context: RequestContext, request: OffsetCommitRequest) -> None
                 refused = True
                 continue
             timestamp = partition.commit_timestamp
-            offsets[name, index] = OffsetAndMetadata(
+            offsets[name, index] = StoredOffset(
                 partition.committed_offset,
                 partition.committed_leader_epoch,
                 partition.committed_metadata or "",
@@ -107,7 +107,7 @@ class _Commits:
     __slots__ = ("_context", "_errors", "_offsets", "_parts_left", "_request")
 
     def __init__(
-        self, context: RequestContext, request: OffsetCommitRequest, offsets: list[tuple[str, int, OffsetAndMetadata]]
+        self, context: RequestContext, request: OffsetCommitRequest, offsets: list[tuple[str, int, StoredOffset]]
     ) -> None:
         self._context = context
         self._request = request
@@ -136,7 +136,7 @@ class _Commits:
             )
             await self._context.broker.slices.point()
 
-    def _take(self, part: list[tuple[str, int, OffsetAndMetadata]], result: CommitResult) -> None:
+    def _take(self, part: list[tuple[str, int, StoredOffset]], result: CommitResult) -> None:
         self._errors.update({(name, index): error for (name, index, _), error in zip(part, result.errors, strict=True)})
         self._parts_left -= 1
         if not self._parts_left:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.authorization import Access
     from ottla.broker.context import RequestContext
     from ottla.broker.coordinators.groups import CommittedOffset
-    from ottla.groups.offsets import OffsetAndMetadata
+    from ottla.groups.offsets import StoredOffset
 
 MIN_VERSION = 0
 MAX_VERSION = 9
@@ -197,7 +197,7 @@ def _topics(
     return mapped(asked, topic)
 
 
-def _partition(cls: type[Any], index: int, committed: OffsetAndMetadata | None, error: ErrorCode) -> Any:
+def _partition(cls: type[Any], index: int, committed: StoredOffset | None, error: ErrorCode) -> Any:
     if committed is None:
         return cls(
             partition_index=index,

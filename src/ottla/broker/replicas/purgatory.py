@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ottla.broker.context import ClientState, Pending
+from ottla.broker.context import ConnectionState, Pending
 from ottla.broker.replicas.awaited import AwaitedOffsets
 from ottla.broker.replicas.partition import Partition
 from ottla.wire.errors import ErrorCode
@@ -27,7 +27,7 @@ class DelayedFetch(Pending):
 
     def __init__(
         self,
-        client: ClientState,
+        client: ConnectionState,
         partitions: Sequence[Partition],
         missing_bytes: int,
         max_wait_ms: int,
@@ -82,7 +82,7 @@ class DelayedProduce(Pending):
 
     def __init__(
         self,
-        client: ClientState,
+        client: ConnectionState,
         uncommitted: Sequence[tuple[AwaitedOffsets, int, PartitionProduceResponse]],
         timeout_ms: int,
         respond: Callable[[], None],

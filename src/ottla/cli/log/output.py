@@ -14,7 +14,7 @@ from ottla.cli.terminal import Column as TableColumn
 from ottla.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from ottla.inspection.findings import Finding, Tally
+    from ottla.inspection.findings import LogFinding, Tally
 
 Row = dict[str, Any]
 
@@ -47,7 +47,7 @@ def write_table(rows: Iterable[Row], terminal: Terminal) -> None:
         shown = kind
 
 
-def finding_row(finding: Finding) -> Row:
+def finding_row(finding: LogFinding) -> Row:
     """A finding as an object."""
     row: Row = {"type": "finding", "severity": str(finding.severity), "kind": finding.kind, "path": finding.path}
     if finding.position >= 0:
@@ -58,14 +58,14 @@ def finding_row(finding: Finding) -> Row:
     return row | {"remedy": None if finding.remedy is None else str(finding.remedy.kind)}
 
 
-def finding_lines(finding: Finding) -> str:
+def finding_lines(finding: LogFinding) -> str:
     """A finding in words: where and what, and what it means."""
     place = f" at position {finding.position}, {finding.length} bytes" if finding.position >= 0 else ""
     meaning = f"  {finding.meaning}\n" if finding.meaning else ""
     return f"{finding.severity.upper()}  {finding.path}{place}: {finding.message}\n{meaning}"
 
 
-def remedy_line(finding: Finding) -> str:
+def remedy_line(finding: LogFinding) -> str:
     """The remedy of a finding, in one line."""
     remedy = finding.remedy
     if remedy is None:

@@ -16,7 +16,7 @@ from ottla.assign.assignor import (
     MemberSubscription,
     PartitionAssignor,
     RebalanceProtocol,
-    TopicMetadata,
+    SubscribedTopic,
 )
 from ottla.assign.consumer_protocol import (
     HIGHEST_VERSION,
@@ -45,7 +45,7 @@ BUILT_IN_COOPERATIVE = "cooperative-sticky"
 MAX_LOGGED = 20
 """Limit of partitions listed in one log line."""
 
-Snapshot = dict[str, TopicMetadata]
+Snapshot = dict[str, SubscribedTopic]
 """What an assignment was based on: the topics with their partitions."""
 
 
@@ -269,13 +269,13 @@ class Rebalance:
         passing = self._missing.passing([topic for topic in before if topic in wanted], found)
         return {**found, **{topic: before[topic] for topic in passing}}
 
-    def _topic(self, name: str) -> TopicMetadata:
+    def _topic(self, name: str) -> SubscribedTopic:
         metadata = self._cluster.metadata
         partitions = metadata.topics[name].partitions
         racks = {node_id: node.rack for node_id, node in metadata.nodes.items() if node.rack}
         if not racks:
-            return TopicMetadata(len(partitions))
-        return TopicMetadata(
+            return SubscribedTopic(len(partitions))
+        return SubscribedTopic(
             len(partitions),
             tuple(frozenset(racks[node] for node in each.replicas if node in racks) for each in partitions),
         )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.client.errors import ClientError
 from ottla.client.producer.batch import ProducerBatch
 from ottla.peer.cluster import PRODUCE, Cluster
-from ottla.peer.connection import Connection
+from ottla.peer.connection import PeerConnection
 from ottla.peer.versions import choose_version
 from ottla.wire.apis import ApiKey
 
@@ -39,7 +39,7 @@ class BrokerLink:
     def __init__(self, cluster: Cluster, node_id: int, wake: Callable[[], None], now_ms: float) -> None:
         self.node_id = node_id
         self.in_flight: deque[SentRequest] = deque()
-        self.connection: Connection | None = None
+        self.connection: PeerConnection | None = None
         self.error: ClientError | None = None
         self.throttled_until_ms = 0.0
         self._connects_from_ms = 0.0

@@ -130,7 +130,7 @@ def _by_number(replicas: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ..
     return {int(index): tuple(map(int, brokers)) for index, brokers in replicas.items()}
 
 
-class PartitionState(NamedTuple):
+class LeaderAndIsr(NamedTuple):
     """Leader and in-sync replicas of a partition."""
 
     leader: int
@@ -158,7 +158,7 @@ class PartitionStateZnode:
         return f"/brokers/topics/{topic}/partitions/{partition}/state"
 
     @staticmethod
-    def encode(state: PartitionState) -> bytes:
+    def encode(state: LeaderAndIsr) -> bytes:
         """The JSON as Kafka writes it."""
         return dump(
             {
@@ -171,12 +171,12 @@ class PartitionStateZnode:
         )
 
     @staticmethod
-    def decode(topic: str, partition: int, data: bytes | None) -> PartitionState:
+    def decode(topic: str, partition: int, data: bytes | None) -> LeaderAndIsr:
         """Raises `ZnodeDataError`."""
         path = PartitionStateZnode.path(topic, partition)
         value = load(path, data)
         with expected(path, "is no partition's state"):
-            return PartitionState(
+            return LeaderAndIsr(
                 int(value["leader"]),
                 int(value["leader_epoch"]),
                 tuple(map(int, value["isr"])),

@@ -39,7 +39,7 @@ _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
 
 
-class Service(Protocol):
+class ZkService(Protocol):
     """The server interface that a connection uses."""
 
     store: TreeStore
@@ -111,7 +111,7 @@ class ClientConnection(RemoteWatcher):
         "zxid",
     )
 
-    def __init__(self, loop: EventLoop, stream: StreamSocket, service: Service) -> None:
+    def __init__(self, loop: EventLoop, stream: StreamSocket, service: ZkService) -> None:
         self._loop = loop
         self._socket = stream
         self._service = service

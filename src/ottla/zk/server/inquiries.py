@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ottla.zk.server.connection import ClientConnection
     from ottla.zk.store import TreeStore
-    from ottla.zk.tree import Node
+    from ottla.zk.tree import Znode
 
 #: ZooKeeper's `WatcherType`: watches on children, on data, or either.
 CHILDREN_WATCHES, DATA_WATCHES, ANY_WATCHES = 1, 2, 3
@@ -36,7 +36,7 @@ class Inquiries:
             Op.MULTI_READ: self._multi_read,
         }
 
-    def _readable(self, connection: ClientConnection, path: str) -> Node:
+    def _readable(self, connection: ClientConnection, path: str) -> Znode:
         node = self._tree.nodes.get(path)
         if node is None:
             raise NoNodeError(path)
@@ -103,5 +103,5 @@ def _meant(data: bytes, position: int, end: int) -> tuple[str, bool, bool]:
     """The path of the watches in a request, whether it covers those on data, and those on children."""
     path, which = wire.path_and_number(data, position, end)
     if which not in (CHILDREN_WATCHES, DATA_WATCHES, ANY_WATCHES):
-        raise wire.WireError(f"{which} is no kind of watches")
+        raise wire.JuteError(f"{which} is no kind of watches")
     return path, which != CHILDREN_WATCHES, which != DATA_WATCHES

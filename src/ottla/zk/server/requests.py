@@ -18,7 +18,7 @@ from ottla.zk.errors import (
     codes_of_failed,
 )
 from ottla.zk.server.inquiries import Inquiries
-from ottla.zk.tree import CloseSession, Node, Transaction
+from ottla.zk.tree import CloseSession, Transaction, Znode
 from ottla.zk.watches import EventType, WatchEvent
 from ottla.zk.wire import Op
 
@@ -66,7 +66,7 @@ class Requests:
         """Handle one request and queue its response."""
         try:
             xid, op = wire.request_header(data, start, end)
-        except wire.WireError:
+        except wire.JuteError:
             connection.close()
             return
         handler = self._handlers.get(op)
@@ -78,7 +78,7 @@ class Requests:
             return
         try:
             handler(connection, xid, data, start + 8, end)
-        except wire.WireError:
+        except wire.JuteError:
             connection.answer(xid, 0, MARSHALLING_ERROR_CODE)
         except ZkError as error:
             # The state that led to the error may not be flushed yet.
@@ -92,7 +92,7 @@ class Requests:
 
     # Reading
 
-    def _node(self, connection: ClientConnection, path: str, wanted: int = READ) -> Node:
+    def _node(self, connection: ClientConnection, path: str, wanted: int = READ) -> Znode:
         node = self._tree.nodes.get(path)
         if node is None:
             raise NoNodeError(path)

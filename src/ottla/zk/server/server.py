@@ -253,7 +253,7 @@ class ZooKeeperServer:
             return
         try:
             request = wire.connect_request(data, start, end)
-        except wire.WireError as error:
+        except wire.JuteError as error:
             self.refused(connection, f"no ZooKeeper client ({error})")
             connection.close()
             return

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.broker.control.metadata_writes import MOST_OPERATIONS
 from ottla.broker.server import Broker
-from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -70,7 +70,7 @@ class Turns:
 async def create(broker: Broker, count: int) -> None:
     for number in range(count):
         # A dot, so that names are compared with those of all topics.
-        assert isinstance(await broker.control.create_topic(TopicSpec(f"topic.{number}")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec(f"topic.{number}")), TopicCreated)
 
 
 async def delete(broker: Broker, count: int) -> None:
@@ -84,11 +84,11 @@ async def on_demand(broker: Broker, count: int) -> None:
 
 
 async def partitions(broker: Broker, count: int) -> None:
-    assert isinstance(await broker.control.create_topic(TopicSpec("topic.0", count)), CreatedTopic)
+    assert isinstance(await broker.control.create_topic(TopicSpec("topic.0", count)), TopicCreated)
 
 
 async def more_partitions(broker: Broker, count: int) -> None:
-    assert isinstance(await broker.control.create_topic(TopicSpec("topic.0", 1)), CreatedTopic)
+    assert isinstance(await broker.control.create_topic(TopicSpec("topic.0", 1)), TopicCreated)
     assert await broker.control.create_partitions("topic.0", count) is None
 
 

@@ -11,8 +11,8 @@ import pytest
 from ottla.broker.control.adoption import PartitionDirectories
 from ottla.broker.control.plane import ClusterSession, ControlPlane, NoHost
 from ottla.broker.control.startup import Startup, generate_broker_id
-from ottla.cluster.adoption import UNLIMITED_RETENTION, FoundPartition
-from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.adoption import UNLIMITED_RETENTION, AdoptablePartition
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.image import HostAction, ImageDelta, PartitionImage, hosted_changes
 from ottla.cluster.refusal import TopicRefusal
@@ -99,7 +99,7 @@ class Cluster:
         self.store = TreeStore.open(disk if disk is not None else MemoryDisk(), "/t", CLOCK)
         self.zk = LocalClient(self.store)
         self.directories = directories or Folders()
-        self.directories.found = [FoundPartition(*one) for one in found]
+        self.directories.found = [AdoptablePartition(*one) for one in found]
         self.control = ControlPlane(
             ClusterSession(self.zk, is_shared=is_shared),
             config,
@@ -119,7 +119,7 @@ class Cluster:
         return self
 
     async def made(self, name: str, partitions: int = 1) -> None:
-        assert isinstance(await self.control.create_topic(TopicSpec(name, partitions)), CreatedTopic)
+        assert isinstance(await self.control.create_topic(TopicSpec(name, partitions)), TopicCreated)
 
     def nodes(self, prefix: str) -> list[str]:
         return sorted(path for path in self.store.tree.nodes if path.startswith(prefix))
@@ -151,7 +151,7 @@ def test_a_topic_is_usable_when_it_was_made() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
         made = await cluster.control.create_topic(TopicSpec("t", 2, 1, configs={"retention.ms": "5"}))
-        assert isinstance(made, CreatedTopic)
+        assert isinstance(made, TopicCreated)
         assert made.log_config.retention_ms == 5
         topic = cluster.control.image.topics["t"]
         assert topic.partitions == (PartitionImage(7, 0, (7,), (7,)),) * 2
@@ -371,7 +371,7 @@ def test_validating_only_changes_nothing() -> None:
         cluster = await Cluster().started()
         before = dict(cluster.store.tree.nodes)
         made = await cluster.control.create_topic(TopicSpec("t", 2, 1), validate_only=True)
-        assert isinstance(made, CreatedTopic)
+        assert isinstance(made, TopicCreated)
         assert len(made.topic.partitions) == 2
         assert cluster.store.tree.nodes == before
         assert len(cluster.topics) == 1
@@ -511,7 +511,7 @@ def test_changes_at_the_same_time_do_not_mix() -> None:
     async def scenario() -> None:
         cluster = await Cluster().started()
         results = await asyncio.gather(*(cluster.control.create_topic(TopicSpec("t")) for _ in range(5)))
-        assert sum(isinstance(result, CreatedTopic) for result in results) == 1
+        assert sum(isinstance(result, TopicCreated) for result in results) == 1
         ids = await asyncio.gather(*(cluster.control.producer_ids.next() for _ in range(2500)))
         assert sorted(ids) == list(range(2500))
 

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.control.coordination import Coordination
 from ottla.broker.server import Broker
-from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import GROUP_METADATA_TOPIC, TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -88,7 +88,7 @@ def test_one_is_the_controller_and_each_serves_the_partitions_that_it_leads(tmp_
         assert cluster.controllers() == [1]
         await cluster.until(lambda: all(len(broker.image.brokers) == 3 for broker in cluster.brokers.values()))
         made = await cluster.brokers[1].control.create_topic(TopicSpec("t", 6, 1))
-        assert isinstance(made, CreatedTopic)
+        assert isinstance(made, TopicCreated)
         await cluster.until(lambda: all(len(indexes) == 2 for indexes in cluster.hosted("t").values()))
         for broker_id, indexes in cluster.hosted("t").items():
             states = cluster.brokers[broker_id].image.topics["t"].partitions
@@ -109,7 +109,7 @@ def test_another_is_elected_when_the_controller_stops(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         control = cluster.brokers[1].control
         await cluster.until(lambda: len(control.image.brokers) == 3)
-        assert isinstance(await control.create_topic(TopicSpec("t", 3, 1)), CreatedTopic)
+        assert isinstance(await control.create_topic(TopicSpec("t", 3, 1)), TopicCreated)
         await cluster.until(lambda: all(cluster.hosted("t").values()))
         lost = cluster.hosted("t")[1]
         await cluster.stop(1)
@@ -117,7 +117,7 @@ def test_another_is_elected_when_the_controller_stops(tmp_path: Path) -> None:
         [controller] = cluster.controllers()
         elected = cluster.brokers[controller].control
         await cluster.until(lambda: elected.image.topics["t"].partitions[lost[0]].leader == -1)
-        assert isinstance(await elected.create_topic(TopicSpec("u", 2, 1)), CreatedTopic)
+        assert isinstance(await elected.create_topic(TopicSpec("u", 2, 1)), TopicCreated)
         await cluster.until(lambda: all(cluster.hosted("u").values()))
         # It comes back, not as the controller, and leads what it led.
         await cluster.start(1)

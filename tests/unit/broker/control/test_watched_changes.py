@@ -14,7 +14,7 @@ from ottla.broker.control.plane import ClusterSession, ControlPlane
 from ottla.broker.control.startup import Startup
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.zookeeper_offsets import OffsetZnodes
-from ottla.cluster.controller_events import CreatedTopic
+from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -155,7 +155,7 @@ def test_after_an_expiry_it_is_a_member_again_and_takes_up_what_was_changed() ->
         await broker.until(lambda: broker.partitions("new") == 1)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
         assert broker.control.membership.term.epoch == 2
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         await broker.other.create("/brokers/topics/newer", b'{"version":1,"partitions":{"0":[7]}}')
         await broker.until(lambda: broker.partitions("newer") == 1)
         assert not broker.fatal
@@ -172,7 +172,7 @@ def test_a_registration_whose_answer_was_lost_is_recognized() -> None:
         broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: broker.control.membership.term.epoch == 2)
         assert broker.store.tree.get("/brokers/ids/7").ephemeral_owner == 2
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         assert not broker.fatal
 
     run(body)
@@ -185,7 +185,7 @@ def test_an_election_whose_answer_was_lost_is_recognized() -> None:
         await broker.until(lambda: not broker.zk.answers_lost)
         broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: broker.control.membership.term.epoch == 2)
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
 
     run(body)
 
@@ -204,7 +204,7 @@ def test_a_topic_whose_answer_was_lost_is_taken_up_from_the_tree() -> None:
 
 def test_changes_while_the_tree_is_away_are_refused_and_what_is_due_is_looked_at_later() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         await broker.until(lambda: "t" in broker.changes._watched)
         broker.zk.lost = True
         await broker.other.create("/brokers/topics/new", b'{"version":1,"partitions":{"0":[7]}}')
@@ -259,7 +259,7 @@ def test_the_controller_s_node_is_deleted_to_have_an_election() -> None:
     async def body(broker: Broker) -> None:
         await broker.other.delete("/controller")
         await broker.until(lambda: broker.control.membership.term.epoch == 2)
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         await broker.other.delete("/controller")
         await broker.until(lambda: broker.control.membership.term.epoch == 3)
 
@@ -282,7 +282,7 @@ def test_another_broker_in_the_tree_keeps_us_out() -> None:
 
 def test_a_deletion_that_was_interrupted_goes_on_with_the_connection() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 3)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 3)), TopicCreated)
         broker.zk.answers_lost = 1  # of the mark
         refusal = await broker.control.delete_topic("t")
         assert refusal is not None
@@ -296,7 +296,7 @@ def test_a_deletion_that_was_interrupted_goes_on_with_the_connection() -> None:
 def test_large_changes_are_made_in_several_transactions() -> None:
     async def body(broker: Broker) -> None:
         before = broker.store.tree.last_zxid
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 100)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 100)), TopicCreated)
         assert broker.store.tree.last_zxid > before + 5
         assert len(broker.store.tree.get("/brokers/topics/t/partitions").children) == 100
 
@@ -336,7 +336,7 @@ def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, an
         topics = broker.control
         before = {"create": 0, "grow": 10, "delete": 40}[change]
         if before:
-            assert isinstance(await topics.create_topic(TopicSpec("t", before)), CreatedTopic)
+            assert isinstance(await topics.create_topic(TopicSpec("t", before)), TopicCreated)
             await broker.until(lambda: not broker.changes._due and "t" in broker.changes._watched)
         broker.zk.left = transactions
         broker.zk.answers_lost = 0
@@ -361,7 +361,7 @@ def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, an
         await broker.until(lambda: not topics.controller.controller.deleting)
         if not wanted:
             # Its name may be used again.
-            assert isinstance(await topics.create_topic(TopicSpec("t")), CreatedTopic)
+            assert isinstance(await topics.create_topic(TopicSpec("t")), TopicCreated)
         return True
 
     def is_whole(broker: Broker, count: int) -> bool:
@@ -385,7 +385,7 @@ def test_a_large_change_that_is_interrupted_anywhere_is_finished(change: str, an
 
 def test_old_notifications_are_removed_and_those_of_others_not_followed() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         await broker.other.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
         for entity in ("users/u", "brokers/99", "topics/t"):
             data = b'{"version":2,"entity_path":"%s"}' % entity.encode()
@@ -409,7 +409,7 @@ def test_old_notifications_are_removed_and_those_of_others_not_followed() -> Non
 
 def test_a_topic_that_a_tool_of_old_has_grown_keeps_its_id() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         topic_id = broker.control.image.topics["t"].topic_id
         await broker.other.set("/brokers/topics/t", b'{"version":1,"partitions":{"1":[7],"0":[7]}}')
         await broker.until(lambda: broker.partitions("t") == 2)
@@ -421,7 +421,7 @@ def test_a_topic_that_a_tool_of_old_has_grown_keeps_its_id() -> None:
 
 def test_tools_are_answered_by_removing_their_nodes(caplog: pytest.LogCaptureFixture) -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         for _ in range(2):
             moved = ReassignPartitionsZnode.encode({("t", 0): [8, 9], ("t", 1): [7], ("t", -1): [7], ("none", 0): [7]})
             await broker.other.create(ReassignPartitionsZnode.PATH, moved)
@@ -472,7 +472,7 @@ def test_a_deletion_interrupted_between_its_transactions_is_finished_by_the_next
 
     async def whole() -> None:
         broker = await Broker().started()
-        assert isinstance(await broker.control.create_topic(TopicSpec("t", 100)), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", 100)), TopicCreated)
         await broker.changes.stop()
         losing(broker, lambda count: count > done + 1)  # the first makes the mark
         refusal = await broker.control.delete_topic("t")
@@ -500,7 +500,7 @@ def test_a_deletion_interrupted_between_its_transactions_is_finished_by_the_next
 
 def test_a_deletion_that_a_tool_asked_for_goes_on_with_the_connection() -> None:
     async def body(broker: Broker) -> None:
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         losing(broker, lambda count: count == 1)
         await broker.other.create("/admin/delete_topics/t")
         await broker.until(lambda: broker.partitions("t") == 0)
@@ -508,7 +508,7 @@ def test_a_deletion_that_a_tool_asked_for_goes_on_with_the_connection() -> None:
         broker.notify(SessionEvent.CONNECTED)
         await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
         assert "/brokers/topics/t" not in broker.store.tree.nodes
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
 
     run(body)
 
@@ -545,7 +545,7 @@ def test_an_election_that_another_disturbs_is_tried_again() -> None:
         await broker.other.delete("/controller")
         await broker.until(lambda: broker.control.membership.term.epoch == 13)
         await broker.until(lambda: "/controller" in broker.store.tree.nodes)
-        assert isinstance(await broker.control.create_topic(TopicSpec("t")), CreatedTopic)
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
         assert not broker.fatal
 
     run(body)

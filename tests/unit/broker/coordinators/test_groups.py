@@ -16,7 +16,7 @@ from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.cluster.refusal import TopicRefusal
 from ottla.groups.events import DeleteGroup, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, OffsetCommit, SyncGroup
 from ottla.groups.machine import GroupMachine
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import OffsetRecord, encode_record
 from ottla.groups.states import GroupState
 from ottla.records.batch import split_batches
@@ -73,7 +73,7 @@ def sync(broker: FakeBroker, joined: Any, group: str = "g") -> Answers:
 
 def commit(broker: FakeBroker, offset: int, group: str = "g", **more: Any) -> Answers:
     answers = Answers()
-    value = OffsetAndMetadata(offset, -1, "", broker.groups.now_ms())
+    value = StoredOffset(offset, -1, "", broker.groups.now_ms())
     event = OffsetCommit(answers, group, -1, "", None, [("t", 0, value)])
     for name, given in more.items():
         setattr(event, name, given)
@@ -116,7 +116,7 @@ def test_answers_wait_until_the_record_is_committed():
 def test_a_record_that_cannot_be_written_is_refused_and_stops_nobody_else():
     async def test(broker: FakeBroker) -> None:
         broker.begin()
-        value = OffsetAndMetadata(1, -1, "m" * 40_000, broker.groups.now_ms())
+        value = StoredOffset(1, -1, "m" * 40_000, broker.groups.now_ms())
         (refused,) = commit(broker, 1, offsets=[("t", 0, value)])
         assert list(refused.errors) == [ErrorCode.UNKNOWN_SERVER_ERROR]
         (taken,) = commit(broker, 2)
@@ -234,7 +234,7 @@ def test_answers_while_loading():
 
 def test_loading_does_not_hold_up_the_loop():
     log = FakeLog()
-    value = OffsetAndMetadata(1, -1, "metadata", 1)
+    value = StoredOffset(1, -1, "metadata", 1)
     for batch in range(40):
         records = [Record(0, 1, *encode_record(OffsetRecord(f"g{batch}", "t", number, value))) for number in range(500)]
         log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch(records)), 0)
@@ -261,14 +261,14 @@ def test_loading_does_not_hold_up_the_loop():
 
 def test_unreadable_records_are_reported_and_skipped(caplog: pytest.LogCaptureFixture):
     log = FakeLog()
-    good = encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(5, -1, "", 1)))
+    good = encode_record(OffsetRecord("g", "t", 0, StoredOffset(5, -1, "", 1)))
     bad = [(b"\x00\x01\x00", None), (b"\x00\x63key", b"x"), (good[0], b"\x00\x09"), good]
     for key, value in bad:
         log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, key, value)])), 0)
     broken = bytearray(encode_batch([Record(0, 1, *good)]))
     broken[-3] ^= 0xFF
     log.batches[OFFSETS_TOPIC, 0].append(bytes(broken[:-1]))
-    newer = encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(6, -1, "", 1)))
+    newer = encode_record(OffsetRecord("g", "t", 0, StoredOffset(6, -1, "", 1)))
     log.append(OFFSETS_TOPIC, 0, bytearray(encode_batch([Record(0, 1, *newer)])), 0)
 
     async def after(broker: FakeBroker) -> None:
@@ -287,7 +287,7 @@ def test_offsets_of_transactions_are_loaded_by_their_markers():
     log = FakeLog()
 
     def write(producer_id: int, partition: int, marker: ControlRecordType | None) -> None:
-        record = OffsetRecord("g", "t", partition, OffsetAndMetadata(producer_id, -1, "", 1))
+        record = OffsetRecord("g", "t", partition, StoredOffset(producer_id, -1, "", 1))
         transactional = {"producer_id": producer_id, "producer_epoch": 0, "is_transactional": True}
         batch = encode_batch([Record(0, 1, *encode_record(record))], base_sequence=0, **transactional)
         log.append(OFFSETS_TOPIC, 0, bytearray(batch), 0)
@@ -344,7 +344,7 @@ def test_offsets_expire_in_the_background():
     async def test(broker: FakeBroker) -> None:
         broker.begin()
         minute_ago = broker.groups.now_ms() - 61_000
-        offsets = [("t", 0, OffsetAndMetadata(1, -1, "", minute_ago))]
+        offsets = [("t", 0, StoredOffset(1, -1, "", minute_ago))]
         broker.groups.submit(OffsetCommit(Answers(), "old", -1, "", None, offsets))
         commit(broker, 1, group="new")
         await until(lambda: broker.groups.metrics.expired_offsets, "the expiry run")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.context import ClientState, RequestContext
+from ottla.broker.context import ConnectionState, RequestContext
 from ottla.broker.handlers import fetch
 from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
@@ -31,7 +31,7 @@ class Client:
     def __init__(self) -> None:
         self.peer_host = "1.2.3.4"
         self.listener_name = "PLAINTEXT"
-        self.state = ClientState()
+        self.state = ConnectionState()
         self.record_bytes: list[int] = []
         self.closed = False
 

@@ -17,7 +17,7 @@ from ottla.broker.metrics.endpoint import MOST_CONNECTIONS, MOST_REQUEST_BYTES, 
 from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
 from ottla.groups.events import OffsetCommit
-from ottla.groups.offsets import OffsetAndMetadata
+from ottla.groups.offsets import StoredOffset
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
 from unit.broker.test_server import config
@@ -74,7 +74,7 @@ def test_every_metric_has_a_value(tmp_path: Path) -> None:
         broker.partitions.append(partition, memoryview(batch), CLIENT)
         assert await broker.groups.ensure_offsets_topic() == 0
         answers: list[Any] = []
-        value = OffsetAndMetadata(1, -1, "", broker.groups.now_ms())
+        value = StoredOffset(1, -1, "", broker.groups.now_ms())
         broker.groups.submit(OffsetCommit(answers.append, "g", -1, "", None, [("t", 0, value)]))
         values = await scrape(broker)
         names = {name for name, _ in values}

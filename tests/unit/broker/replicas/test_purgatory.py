@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.context import ClientState
+from ottla.broker.context import ConnectionState
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.purgatory import DelayedFetch
 
@@ -23,8 +23,8 @@ def partitions(count: int = 2) -> list[Partition]:
 
 async def waiting(
     hosted: list[Partition], missing: int, max_wait_ms: int
-) -> tuple[DelayedFetch, ClientState, list[int], asyncio.Event]:
-    client = ClientState()
+) -> tuple[DelayedFetch, ConnectionState, list[int], asyncio.Event]:
+    client = ConnectionState()
     answers: list[int] = []
     answered = asyncio.Event()
 
