@@ -366,7 +366,7 @@ def start_with_reads_failing(broker: EmbeddedBroker, pattern: str) -> None:
         ("write", "*/ottla-tree.log"),
         ("open", "*/half-2*"),
         ("open", "*/half-0*"),
-        ("write", "*/half-1/partition.metadata"),
+        ("open", "*/half-1/*.log"),
     ],
 )
 def test_a_topic_that_cannot_be_made_is_not_there_by_half(
@@ -383,6 +383,19 @@ def test_a_topic_that_cannot_be_made_is_not_there_by_half(
         assert after.create_topic("half", 3) == 0
         assert after.produce("half", 2, batch_of(b"x")).error_code == 0
         assert folders_of(broker, "half") == ["half-0", "half-1", "half-2"]
+
+
+@both_errors
+def test_a_partition_whose_topic_id_cannot_be_written_takes_no_records_until_it_can(
+    broker: EmbeddedBroker, client: RawClient, error: int
+) -> None:
+    broker.disk.fail("write", "*/t-1/partition.metadata", error, times=1)
+    assert client.create_topic("t", 2) == 0
+    assert client.produce("t", 0, batch_of(b"x")).error_code == 0
+    assert client.produce("t", 1, batch_of(b"x")).error_code == STORAGE_ERROR
+    broker.disk.heal()
+    if error == errno.ENOSPC:
+        assert client.produce("t", 1, batch_of(b"x")).error_code == 0
 
 
 @both_errors
