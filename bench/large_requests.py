@@ -53,6 +53,8 @@ PROBE_EVERY_S = 0.001
 #: Processor time below which the broker counts as idle, of a second.
 IDLE_SHARE = 0.25
 TOPIC = "t0"
+#: Thousands of topics that were made take a while to be closed.
+STOP_TIMEOUT_S = 120.0
 
 
 class Probe:
@@ -228,7 +230,7 @@ class Broker:
     def stop(self) -> float:
         """Stop it; returns the seconds that it took."""
         began = time.monotonic()
-        self._server.stop()
+        self._server.stop(STOP_TIMEOUT_S)
         return time.monotonic() - began
 
     def measure(self, case: Case) -> Outcome:
@@ -296,7 +298,11 @@ def main() -> int:
                 continue
             broker = Broker(folder / str(key))
             outcomes = []
-            for case in cases(key, arguments.quick):
+            for number, case in enumerate(cases(key, arguments.quick)):
+                if key == ApiKey.CREATE_TOPICS and number:
+                    # Topics of the request before, thousands of them, would be measured with it.
+                    broker.stop()
+                    broker = Broker(folder / f"{key}-{number}")
                 outcomes.append(broker.measure(case))
                 say(outcomes[-1].row())
             slowest = max(outcomes, key=lambda outcome: outcome.seconds)

@@ -16,6 +16,7 @@ import pytest
 
 from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.env.collector import tune_collector
 from ottla.wire.apis import API
 from support.large_requests import RequestMaker, shapes
 
@@ -28,12 +29,13 @@ LONGEST_OF_ALL_S = 0.5
 
 
 @pytest.fixture(autouse=True)
-def earlier_objects() -> Iterator[None]:
-    """The garbage collector passes over what was there before, as in `ottla serve`: here it is the other tests'."""
-    gc.collect()
-    gc.freeze()
+def collector() -> Iterator[None]:
+    """The garbage collector as in `ottla serve`; it passes over what was there before, the objects of other tests."""
+    thresholds = gc.get_threshold()
+    tune_collector()
     yield
     gc.unfreeze()
+    gc.set_threshold(*thresholds)
 
 
 class Probe:
@@ -138,6 +140,42 @@ def test_settings_of_one_topic_asked_for_very_often_are_described_once(tmp_path:
             size, probe = await measured(broker.listening[0].port, frame)
             assert size > 20_000 * 1_000
             assert probe.percentile(0.99) < LONGEST_TURN_S
+        finally:
+            await broker.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize(
+    ("key", "version", "path"),
+    [(14, 5, ("assignments",)), (21, 2, ("topics", "partitions"))],
+    ids=["SyncGroup", "DeleteRecords"],
+)
+def test_elements_that_name_the_same_thing_are_worked_on_in_slices(
+    tmp_path: Path, key: int, version: int, path: tuple[str, ...]
+) -> None:
+    """Decoding looks at the clock for every 16 elements; whoever works on them afterwards has to do so, too."""
+
+    async def run() -> None:
+        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
+        assert isinstance(config, BrokerConfig), config
+        broker = Broker(config)
+        assert await broker.start() is None
+        looks = 0
+        monotonic_ms = broker.slices._monotonic_ms
+
+        def counted() -> float:
+            nonlocal looks
+            looks += 1
+            return monotonic_ms()
+
+        broker.slices._monotonic_ms = counted
+        try:
+            frame = RequestMaker(version, "t", same=True).frame(key, path, (1,) * (len(path) - 1) + (ELEMENTS,))
+            size, _ = await measured(broker.listening[0].port, frame)
+            assert size > 0
+            assert looks > ELEMENTS / 16 + ELEMENTS / 128
         finally:
             await broker.stop()
 

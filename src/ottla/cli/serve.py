@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -252,6 +251,7 @@ async def _start(broker: Broker, stop: asyncio.Event) -> str | None:
 
 async def _serve(config: BrokerConfig, started_s: float) -> int:
     from ottla.broker.server import Broker
+    from ottla.env.collector import tune_collector
 
     stop = asyncio.Event()
     on_stop_signal(stop.set)
@@ -275,9 +275,7 @@ async def _serve(config: BrokerConfig, started_s: float) -> int:
     print(f"durability: {durability(config)}", flush=True)
     if not records_are_checked():
         print(NOT_COMPILED, flush=True)
-    # What stands now stays: collections need not look at it again.
-    gc.collect()
-    gc.freeze()
+    tune_collector()
     await stop.wait()
     await broker.stop(lambda size: print(f"stopping: forcing {size / 1e6:.1f} MB to disk", flush=True))
     for message in fatal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -49,6 +48,7 @@ def run(options: ZooKeeperOptions) -> int:
 
 async def _serve(options: ZooKeeperOptions) -> int:
     from ottla.env.clock import SystemClock
+    from ottla.env.collector import tune_collector
     from ottla.env.disk import DiskError, RealDisk
     from ottla.env.executor import DiskExecutor
     from ottla.env.network import NetworkError
@@ -80,8 +80,7 @@ async def _serve(options: ZooKeeperOptions) -> int:
         f"{len(store.tree.sessions)} sessions)",
         flush=True,
     )
-    gc.collect()
-    gc.freeze()
+    tune_collector()
     await stop.wait()
     await server.stop()
     try:

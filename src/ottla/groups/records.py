@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from ottla.assign.java_order import string_hash
 from ottla.groups.offsets import NO_EXPIRY, StoredOffset
 from ottla.wire.codec import WireError, decode, encode
 from ottla.wire.schema import BYTES, INT32, INT64, STRING, Message, Struct, array, field, message
@@ -32,6 +33,7 @@ _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")
 _TIMESTAMP = struct.Struct(">q")
+_SIGN_BIT = 1 << 31
 
 
 @message(versions=(0, 1))
@@ -178,19 +180,11 @@ def group_value(value: GroupMetadataValue) -> bytes:
     return _VERSION.pack(GROUP_VALUE_VERSION) + encode(value, GROUP_VALUE_VERSION)
 
 
-def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 units, as a signed int32."""
-    result = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        result = (31 * result + (high << 8 | low)) & 0xFFFFFFFF
-    return result - (1 << 32) if result >= 1 << 31 else result
-
-
 def partition_of(group_id: str, partitions: int) -> int:
     """The partition of the offsets topic that holds a group, as Apache Kafka computes it (`Utils.abs`)."""
-    hashed = java_string_hash(group_id)
-    return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
+    hashed = string_hash(group_id)
+    magnitude = hashed if hashed < _SIGN_BIT else 2 * _SIGN_BIT - hashed
+    return (0 if hashed == _SIGN_BIT else magnitude) % partitions
 
 
 def _decode_offset_key(key: bytes) -> tuple[str, str, int]:

@@ -45,11 +45,11 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> None:
 async def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> None:
     asked: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        for partition in topic.partitions:
+        for number, partition in enumerate(topic.partitions):
             # As in Apache Kafka, a topic without partitions is not in the answer.
             offsets = asked.setdefault(topic.name, {})
             offsets[partition.partition_index] = partition.offset
-            if len(offsets) % PARTITIONS_PER_STEP == 0:
+            if number % PARTITIONS_PER_STEP == 0:
                 await context.broker.slices.point()
         await context.broker.slices.point()
     await context.replied(DeleteRecordsResponse(topics=mapped(asked.items(), lambda item: _topic(context, *item))))

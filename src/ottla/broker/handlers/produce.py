@@ -96,8 +96,9 @@ class Rewriting:
         self.is_done = True
 
 
-#: Result for a partition's batch; a `Rewriting` is not done yet.
-Done = AppendInfo | PartitionProduceResponse | Rewriting
+#: Result for a partition's batch; an error that needs no more than its code is only that, since a request may have very
+#: many of them. A `Rewriting` is not done yet.
+Done = AppendInfo | PartitionProduceResponse | ErrorCode | Rewriting
 
 
 def accesses(context: RequestContext, request: ProduceRequest) -> Iterable[Access]:
@@ -151,7 +152,8 @@ async def _append_all(
             if refusal is None:
                 answers.append((data.index, _append(context, topic.name, data, request.acks)))
             else:
-                answers.append((data.index, _refused(data.index, *refusal)))
+                error, message = refusal
+                answers.append((data.index, error if message is None else _refused(data.index, error, message)))
             await point()
         await point()
         found.append((topic.name, answers))
@@ -202,7 +204,7 @@ def _answer_all(
             DelayedProduce(context.client_state, uncommitted, timeout_ms, lambda: _reply(context, found))
         else:
             _reply(context, found)
-    elif any(isinstance(done, PartitionProduceResponse) and done.error_code for _, all_ in found for _, done in all_):
+    elif any(not isinstance(done, AppendInfo) for _, all_ in found for _, done in all_):
         # The only way to report an error to a client that expects no response, as in Kafka.
         log.info("closing the connection of %s: its produce request with acks=0 failed", context.client_host)
         context.disconnect()
@@ -225,7 +227,7 @@ def _uncommitted(
             if not isinstance(done, AppendInfo) or done is NOTHING_APPENDED or partition is None:
                 continue
             if partition.leader is None or partition.leader.epoch != done.leader_epoch:
-                answers[place] = (index, _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                answers[place] = (index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
             reached, awaited = partition.log.high_watermark, partition.committed
             if acks != -1:
@@ -262,24 +264,24 @@ def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[E
 
 
 def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> Done:
-    """Append one partition's batch; return what was appended, the error response, or the rewriting to be done first."""
+    """Append one partition's batch; return what was appended, the error, or the rewriting to be done first."""
     if context.permitted is not None and not context.permits(Operation.WRITE, ResourceType.TOPIC, topic):
-        return _refused(data.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     partitions = context.broker.partitions
     partition = partitions.get(topic, data.index)
     if partition is None:
-        return _refused(data.index, partitions.missing(topic, data.index))
+        return partitions.missing(topic, data.index)
     leader = partition.leader
     if leader is None:
-        return _refused(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
-        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     records = data.records
     version = context.api_version
     if not records:
-        return _refused(data.index, ErrorCode.INVALID_RECORD) if version >= BATCHES_SINCE else NOTHING_APPENDED
+        return ErrorCode.INVALID_RECORD if version >= BATCHES_SINCE else NOTHING_APPENDED
     if version < ZSTD_SINCE and version >= BATCHES_SINCE and _is_zstd(records):
-        return _refused(data.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     config = partition.log.config
     if acks == -1 and not (leader.is_alone or leader.has_enough(config.min_insync_replicas)):
         answer = _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -310,16 +312,16 @@ def _rewriting(context: RequestContext, partition: Partition, records: memoryvie
     return rewriting
 
 
-def _append_rewritten(context: RequestContext, index: int, done: Done) -> AppendInfo | PartitionProduceResponse:
+def _append_rewritten(context: RequestContext, index: int, done: Done) -> Done:
     """Append a rewritten batch, unless the partition's role or epoch has changed; return other results as they are."""
     if not isinstance(done, Rewriting):
         return done
     outcome, partition = done.outcome, done.partition
     partitions = context.broker.partitions
     if partitions.get(partition.topic, partition.index) is not partition:
-        return _refused(index, partitions.missing(partition.topic, index))
+        return partitions.missing(partition.topic, index)
     if partition.term != done.term:
-        return _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if outcome is None:
         return NOTHING_APPENDED
     if not isinstance(outcome, AppendRefusal):
@@ -333,6 +335,8 @@ def _append_rewritten(context: RequestContext, index: int, done: Done) -> Append
 def _answer(index: int, done: Done) -> PartitionProduceResponse:
     if isinstance(done, PartitionProduceResponse):
         return done
+    if isinstance(done, ErrorCode):
+        return _refused(index, done)
     assert isinstance(done, AppendInfo), "a batch that was not rewritten has no answer"
     return PartitionProduceResponse(
         index=index,

@@ -47,9 +47,9 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> None:
 
 async def _sync(context: RequestContext, request: SyncGroupRequest) -> None:
     assignments: dict[str, bytes] = {}
-    for entry in request.assignments:
+    for number, entry in enumerate(request.assignments):
         assignments[entry.member_id] = entry.assignment
-        if len(assignments) % ASSIGNMENTS_PER_STEP == 0:
+        if number % ASSIGNMENTS_PER_STEP == 0:
             await context.broker.slices.point()
     context.broker.groups.submit(
         SyncGroup(
