@@ -37,7 +37,10 @@ def demo(
         float, typer.Option(help="Seconds over which the events are sent.", min=0.0, max=3_600.0)
     ] = DEFAULT_PACE_S,
 ) -> None:
-    """Show it all: a broker, three Spark pipelines, a consumer group that rebalances, checks, and a report."""
+    """Run the demo on this machine and write a report.
+
+    It starts brokers, three Spark pipelines and a consumer group that rebalances, and checks the results.
+    """
 
     def work() -> int:
         if input_file is None and (key is not None or time is not None):

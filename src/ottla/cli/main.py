@@ -38,11 +38,13 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Host name or address to listen on [127.0.0.1].")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one [9092].")] = None,
     data: Annotated[
-        str | None, typer.Option(help="Log directory, or several (a,b), made if need be [ottla-data].")
+        str | None,
+        typer.Option(metavar="DIRECTORY,…", help="Log directories (log.dirs), created if missing [ottla-data]."),
     ] = None,
     broker_id: Annotated[int | None, typer.Option("--id", help="The broker's id (broker.id).")] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="A setting by its Kafka name; may be repeated.")
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting by its Kafka name; may be repeated."),
     ] = None,
     durable: Annotated[
         bool, typer.Option("--durable", help="Acknowledge records only once they are on the disk.")
@@ -59,7 +61,10 @@ def serve(
         typer.Option(help="Serve the broker's own znodes to other processes: ZooKeeper's protocol on this port."),
     ] = None,
     properties: Annotated[
-        str | None, typer.Option(help="A server.properties file, as Apache Kafka's; -c and flags win over it.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A server.properties file of Kafka's; -c and options take precedence over it."
+        ),
     ] = None,
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C."""
@@ -74,7 +79,9 @@ def serve(
 def zookeeper(
     host: Annotated[str, typer.Option(help="Host name or address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 2181,
-    data: Annotated[str, typer.Option(help="Directory for the znode tree, made if need be.")] = "ottla-zookeeper",
+    data: Annotated[
+        str, typer.Option(help="Directory of the znode tree's files, created if missing.")
+    ] = "ottla-zookeeper",
     tick_time: Annotated[
         int,
         typer.Option(
@@ -84,11 +91,12 @@ def zookeeper(
     unclean_start: Annotated[
         bool,
         typer.Option(
-            "--unclean-start", help="Go on where changes are missing that were on the disk once: they are lost then."
+            "--unclean-start",
+            help="Start even if durable changes are missing from the files; they are lost then.",
         ),
     ] = False,
 ) -> None:
-    """Run a ZooKeeper server until SIGTERM or Ctrl-C; a change is on the disk when it is acknowledged."""
+    """Run a ZooKeeper server until SIGTERM or Ctrl-C. A change is on the disk when it is acknowledged."""
     from ottla.cli.zookeeper import ZooKeeperOptions, run
 
     sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start)))

@@ -39,11 +39,14 @@ def pipeline(
     servers: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap-server", "-b", help="The cluster, where the file names none.", envvar="OTTLA_BOOTSTRAP_SERVER"
+            "--bootstrap-server",
+            "-b",
+            help="Brokers, host:port, if the file names none.",
+            envvar="OTTLA_BOOTSTRAP_SERVER",
         ),
     ] = None,
 ) -> None:
-    """Run one pipeline on a local Spark until Ctrl-C, or until it is done where its file says `once = true`."""
+    """Run one pipeline on a local Spark until Ctrl-C. With `once = true` in its file it ends when it is done."""
 
     def work() -> int:
         require("pipelines", ("pyspark", "pyarrow"), "spark")

@@ -152,7 +152,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
             if member.sync_token is not None and self._recorder is not None:
                 self._recorder.answered(member.member_id, staged.now_ms)
             member.sync_token = None
-            # The leader's SyncGroup renews every member's session (requirement G3).
+            # The leader's SyncGroup renews every member's session.
             self._renew_session(member, staged.now_ms)
         self._enter(GroupState.STABLE, staged.now_ms)
         if self._recorder is not None:

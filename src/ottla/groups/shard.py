@@ -164,7 +164,7 @@ def refused(request: GroupRequest, error: ErrorCode) -> Result:
 def refused_while_loading(request: GroupRequest) -> Result:
     """The response while the partition loads, in a form that old clients can handle.
 
-    A member goes on with its heartbeats undisturbed (G11); one that sends SyncGroup has to rejoin, since the generation
+    A member goes on with its heartbeats undisturbed; one that sends SyncGroup has to rejoin, since the generation
     that it joined is not in the log.
     """
     if isinstance(request, Heartbeat):

@@ -52,7 +52,8 @@ def make_plan(disk: Disk, path: str, wish: VerifyWish) -> Plan:
     """Check a directory. Raises DiskError, and NothingThere, also for a single file."""
     if not disk.is_dir(path):
         raise NothingThere(
-            f"{path}: repair takes a directory, of a partition or of log.dirs: files depend on each other"
+            f"{path} is a file; repair takes the directory of a partition or a log directory, since its files depend "
+            "on each other"
         )
     plan = Plan(path, in_use=is_locked_elsewhere(f"{_log_directory(disk, path)}/{LOCK_FILE}"))
     plan.findings = [each for each in verify(disk, path, wish, Tally()) if each.severity is not Severity.NOTICE]

@@ -11,6 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ottla.records.extras import require_extra
+
+require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
+
 from pyspark.sql.datasource import InputPartition
 
 from ottla.client.model import TopicPartition

@@ -18,6 +18,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ottla.records.extras import require_extra
+
+require_extra("ottla.spark", "spark", "pyspark", "pyarrow")
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,

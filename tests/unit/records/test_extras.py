@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 import sys
 
 import pytest
@@ -76,3 +78,11 @@ def test_spark(lacks, entry):
     lacks("pyspark")
     with pytest.raises(MissingExtraError, match=SPARK):
         entry()
+
+
+@pytest.mark.parametrize("module", ["source", "sink", "offsets", "partitions"])
+def test_modules_of_spark(module):
+    """In a process of its own: the modules are imported once."""
+    code = f"import sys; sys.modules['pyspark'] = None; import ottla.spark.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert re.search(SPARK.removeprefix("^"), done.stderr.rstrip()), done.stderr

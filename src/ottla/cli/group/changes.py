@@ -45,7 +45,9 @@ def reset_offsets(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Set the committed offsets of groups, after the new ones are shown.
+    """Set the committed offsets of groups.
+
+    The new offsets are shown first.
 
     Ends with 0, with 1 where a group has members at work and nothing was done, with 2 where it could not be done.
     """
@@ -71,7 +73,9 @@ def delete_groups(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Delete groups that have no members, with all offsets that they have committed, after they are shown.
+    """Delete groups without members, and their offsets.
+
+    The groups and offsets are shown first.
 
     Ends with 0, with 1 where a group was not deleted (members, no such group, not confirmed); the others are deleted
     all the same.
@@ -94,7 +98,9 @@ def delete_offsets(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Delete what a group has committed for topics that no member subscribes to, after the offsets are shown.
+    """Delete the offsets of a group for some topics.
+
+    No member may subscribe to them. The offsets are shown first.
 
     Ends with 0, with 1 where an offset was not deleted; the others are deleted all the same.
     """

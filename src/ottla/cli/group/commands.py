@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 LAGS_AT_A_TIME = 16
 
-app = make_app(
-    "group", "Consumer groups: what they do, how far they are, why they rebalanced; set, delete their offsets."
-)
+app = make_app("group", "Show consumer groups, and change their offsets.")
 
 
 @app.command("list")
@@ -35,7 +33,7 @@ def list_groups(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """List the groups of the cluster: state, members, assignor, coordinator."""
+    """List groups: state, members, assignor, coordinator."""
     from ottla.cli.group.views import list_row, show_list
     from ottla.client.groups import Groups
 
@@ -61,7 +59,9 @@ def describe(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Show groups with their members, and of each partition committed offset, end, lag in records and in time.
+    """Show groups: members, committed offsets, lag.
+
+    The lag of each partition is shown in records and in time.
 
     Ends with 0, with 1 where a group is not there, with 2 where the cluster could not be asked.
     """
@@ -100,7 +100,9 @@ def why(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Say why a group rebalanced: cause, member, how long it took, what moved, the pause of each member.
+    """Show why a group rebalanced.
+
+    Of each rebalance: cause, member, duration, moved partitions, the pause of each member.
 
     Reads the evidence that ottla keeps in the topic __ottla_rebalances; Apache Kafka keeps none. Ends with 1 where
     nothing is recorded of the group.
@@ -142,7 +144,10 @@ def watch(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Follow groups live: each change of state, and each rebalance with its cause and cost as soon as it is over."""
+    """Follow groups live.
+
+    Shows each change of state, and each rebalance with its cause and cost as soon as it is over.
+    """
     from ottla.cli.group.watch import JsonWatcher, TextWatcher, follow
 
     async def work(cluster: Cluster) -> int:

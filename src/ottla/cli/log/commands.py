@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.inspection.dump import DumpWish
     from ottla.inspection.verify import VerifyWish
 
-app = make_app("log", "Look into log directories of ottla or Apache Kafka, check them, repair them.")
+app = make_app("log", "Show, check and repair log directories, also of Apache Kafka.")
 
 
 class BytesFormat(StrEnum):
@@ -65,7 +65,9 @@ def dump(
     as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
-    """Show what log directories and files hold: batches, records, index entries, producers, checkpoints.
+    """Show the contents of log directories and files.
+
+    Shows batches, records, index entries, producers, checkpoints.
 
     Ends with 0, with 1 where something was damaged, with 2 where something could not be read at all.
     """
@@ -122,7 +124,9 @@ def verify(
     as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
-    """Check log directories and files to the last byte, and say of each damage which records it concerns.
+    """Check log directories and files to the last byte.
+
+    The report of each damage names the records that it affects.
 
     Ends with 0 where everything is intact, with 1 where something is damaged, with 2 where it could not be read.
     """
@@ -159,7 +163,9 @@ def repair(
         int, typer.Option(help="Bytes of a log between two entries of a new index, index.interval.bytes.", min=1)
     ] = 4096,
 ) -> None:
-    """Repair log directories: batch headers, indexes, small files; damaged batches are cut out and kept beside the log.
+    """Repair log directories that no broker uses.
+
+    Repairs batch headers, indexes and small files; damaged batches are moved to files beside the log.
 
     Ends with 0 where nothing is left to repair, with 1 where there is something to do, with 2 where it could not be
     done.

@@ -32,7 +32,7 @@ MOST_NEWCOMERS = 100_000
 MOST_MEMBERS, MOST_PARTITIONS, MOST_TURNS = 500, 10_000, 1_000
 """Limits of a comparison, which simulates every message."""
 
-app = make_app("rebalance", "What a change of a group would move, under each assignor; and rebalances step by step.")
+app = make_app("rebalance", "Simulate and explain rebalances of consumer groups.")
 
 
 class _ChangeOptions(NamedTuple):
@@ -62,7 +62,10 @@ def simulate(
     as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
-    """Show what would move under each assignor if members came or went or partitions were added. Changes nothing."""
+    """Show what a change of a group would move. Changes nothing.
+
+    The change: members join or leave, or a topic gets partitions. The result is shown for each assignor.
+    """
     from ottla.rebalance.group_source import BadSource, read_file, read_live
 
     def show(before: SimulatedGroup) -> int:
@@ -121,7 +124,7 @@ def compare(
     as_json: Json = False,
     output: Format = OutputFormat.table,
 ) -> None:
-    """Play the same churn on the group design of ZooKeeper and on the coordinator's, in virtual time, and compare."""
+    """Compare ZooKeeper's group design with the coordinator's. Both get the same churn, in virtual time."""
     from ottla.rebalance.comparison import ComparisonRequest, UnknownAssignor, run
 
     request = ComparisonRequest(
@@ -154,7 +157,7 @@ def compare(
 def example(
     name: Annotated[str | None, typer.Argument(help="Which example; without, they are listed.")] = None,
 ) -> None:
-    """Play an example of a rebalance step by step, on the coordinator's state machine and the shipped assignors."""
+    """Play an example rebalance step by step. It runs on the coordinator's state machine and the assignors."""
     from ottla.rebalance.examples import EXAMPLES, play
 
     def work() -> int:
