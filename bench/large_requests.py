@@ -305,6 +305,9 @@ def main() -> int:
                     broker = Broker(folder / f"{key}-{number}")
                 outcomes.append(broker.measure(case))
                 say(outcomes[-1].row())
+            if not outcomes:
+                broker.stop()
+                continue
             slowest = max(outcomes, key=lambda outcome: outcome.seconds)
             stopped_s = broker.stop_during(slowest.case)
             stops.append(f"| {slowest.case.name} | {stopped_s:.1f} |")

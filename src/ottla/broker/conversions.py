@@ -62,7 +62,9 @@ class Conversions:
     def _submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         def finished(result: object, error: BaseException | None) -> None:
             self._running -= 1
-            done(result, error)
-            self._start()
+            try:
+                done(result, error)
+            finally:
+                self._start()
 
         self._executor.call(work, finished)

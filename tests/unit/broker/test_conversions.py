@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from ottla.broker.conversions import RUNNING_LIMIT, WAITING_BYTES_LIMIT, Conversions
 from ottla.env.executor import NoThread
 
@@ -99,3 +101,21 @@ def test_what_waits_is_bounded() -> None:
     while executor.works:
         executor.finish()
     assert done == [1, 1, 1, 1, 2, 3]
+
+
+def test_a_result_that_cannot_be_handled_does_not_stop_the_queue() -> None:
+    executor = HandExecutor()
+    line = Conversions(executor)
+    results: list[int | None] = []
+
+    def broken(_result: int | None, _error: BaseException | None) -> None:
+        raise RuntimeError("for a test")
+
+    for _ in range(RUNNING_LIMIT):
+        line.run(lambda: 0, broken)
+    line.run(lambda: 1, lambda result, _error: results.append(result))
+    for _ in range(RUNNING_LIMIT):
+        with pytest.raises(RuntimeError, match="for a test"):
+            executor.finish()
+    executor.finish()
+    assert results == [1]

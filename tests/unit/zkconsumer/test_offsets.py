@@ -7,11 +7,16 @@ import asyncio
 import pytest
 
 from ottla.client.errors import ClientError
+from ottla.client.group_offsets import GroupOffsets
 from ottla.client.model import OffsetAndMetadata, TopicPartition
-from ottla.sim.virtual_loop import run_in_virtual_time
+from ottla.env.environment import Environment
+from ottla.peer.cluster import Cluster
+from ottla.peer.settings import ConnectionSettings
+from ottla.sim.virtual_loop import LoopClock, run_in_virtual_time
+from ottla.wire.messages.offset_commit import OffsetCommitResponse
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
 from ottla.zkconsumer.commits import OffsetCommits, OffsetsNotCommittedError
-from ottla.zkconsumer.offset_stores import DualOffsets, ZooKeeperOffsets
+from ottla.zkconsumer.offset_stores import DualOffsets, KafkaOffsets, ZooKeeperOffsets
 from support.zk_groups import GROUP, World
 
 pytestmark = pytest.mark.spec("Z5")
@@ -113,6 +118,52 @@ def test_commits_are_tried_again_as_the_settings_say(failures, retry, succeeds):
             with pytest.raises(OffsetsNotCommittedError, match="for a test"):
                 await commits.commit(lambda: {P: 1}, retry_on_failure=retry)
             assert store.calls == (6 if retry else 1)
+
+    run_in_virtual_time(scenario())
+
+
+class SilentCoordinator:
+    """A coordinator whose first responses never come."""
+
+    def __init__(self, silences):
+        self.silences = silences
+        self.asked_at_s = []
+        self.offsets = {}
+
+    async def ask(self, request):
+        self.asked_at_s.append(asyncio.get_running_loop().time())
+        if len(self.asked_at_s) <= self.silences:
+            await asyncio.Event().wait()
+        (topic,) = request.topics
+        for each in topic.partitions:
+            self.offsets[topic.name, each.partition_index] = each.committed_offset
+        return OffsetCommitResponse()
+
+
+@pytest.mark.parametrize(("silences", "retry", "succeeds"), [(5, True, True), (6, True, False), (1, False, False)])
+def test_a_broker_that_does_not_answer_in_time_is_asked_again(silences, retry, succeeds):
+    """`offsets.channel.socket.timeout.ms` is 30 ms here, of virtual time, and the pause between two attempts 1 s."""
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        coordinator = SilentCoordinator(silences)
+        cluster = Cluster(ConnectionSettings("127.0.0.1:1"), Environment(clock=LoopClock(loop, 0)))
+        offsets = GroupOffsets(cluster, GROUP, coordinator)
+
+        async def group_offsets():
+            return offsets
+
+        commits = OffsetCommits(KafkaOffsets(group_offsets, 30), 5, 1000, asyncio.sleep)
+        if succeeds:
+            await commits.commit_all(committed(p0=1), retry_on_failure=retry)
+            assert coordinator.offsets == {P: 1}
+        else:
+            with pytest.raises(OffsetsNotCommittedError, match="30 ms"):
+                await commits.commit_all(committed(p0=1), retry_on_failure=retry)
+            assert coordinator.offsets == {}
+        attempts = [round(at - begun, 3) for at in coordinator.asked_at_s]
+        assert attempts == [round(number * 1.03, 3) for number in range(silences + succeeds)]
 
     run_in_virtual_time(scenario())
 

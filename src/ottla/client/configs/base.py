@@ -121,14 +121,20 @@ def _settle_longest(given: GivenSettings, first: str, longest: str) -> None:
         values[first] = values[longest]
 
 
+#: Client ids generated in this process, by kind of client. As in Java they are counted per process, so that its clients
+#: can be told apart in a broker's log; a simulation, which must give equal histories, names its clients.
 _numbers: dict[str, count[int]] = {}
 
 
-def settle_client_id(given: GivenSettings, prefix: str, suffix: str | None = None) -> None:
-    """Generate a `client.id` if none is given: `prefix` and `suffix`, or `prefix` and a number counted per process."""
+def settle_client_id(given: GivenSettings, kind: str, *, group: str | None = None, instance: str | None = None) -> None:
+    """Generate a `client.id` if none is given: `producer-1`, `consumer-GROUP-1`, or `consumer-GROUP-INSTANCE`.
+
+    Consumers of all groups are counted together. Source: `ConsumerConfig.maybeOverrideClientId`, which names a consumer
+    without group `consumer-null-1`; here it is `consumer-1`.
+    """
     if not given.values["client.id"] and not given.problems:
-        number = suffix if suffix is not None else next(_numbers.setdefault(prefix, count(1)))
-        given.values["client.id"] = f"{prefix}-{number}"
+        last = instance if instance is not None else next(_numbers.setdefault(kind, count(1)))
+        given.values["client.id"] = "-".join(str(part) for part in (kind, group, last) if part is not None)
 
 
 def made(config: type[C], given: GivenSettings) -> C:

@@ -68,7 +68,7 @@ def parse_consumer_config(config: Mapping[str, Any] | None, keywords: Mapping[st
         _settle_session(given)
         _settle_fetch(given)
     group, instance = given.values["group.id"], given.values["group.instance.id"]
-    settle_client_id(given, "consumer" if group is None else f"consumer-{group}", instance)
+    settle_client_id(given, "consumer", group=group, instance=instance)
     return made(ConsumerConfig, given)
 
 

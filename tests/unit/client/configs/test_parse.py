@@ -281,11 +281,14 @@ def test_what_has_no_effect_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_client_ids_are_made_as_java_makes_them() -> None:
+    """Counted in the process for each kind of client; consumers of all groups together."""
     first, second = producer().client_id, producer().client_id
     assert first.startswith("producer-")
     assert second == f"producer-{int(first.split('-')[1]) + 1}"
     assert consumer(group_id="g", group_instance_id="i").client_id == "consumer-g-i"
-    assert consumer(group_id="never-used").client_id == "consumer-never-used-1"
+    number = int(consumer(group_id="g").client_id.removeprefix("consumer-g-"))
+    assert consumer(group_id="never-used").client_id == f"consumer-never-used-{number + 1}"
+    assert consumer().client_id == f"consumer-{number + 2}"
     assert admin().client_id.startswith("adminclient-")
     assert admin(client_id="mine").client_settings.client_id == "mine"
 
