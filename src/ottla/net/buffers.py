@@ -58,7 +58,7 @@ class ReceiveBuffer:
     Frames are memoryviews into the buffer: a caller must not use one after it has called `consume`.
     """
 
-    __slots__ = ("_capacity", "_end", "_memory", "_pool", "_start", "_view")
+    __slots__ = ("_capacity", "_end", "_memory", "_pool", "_start", "_view", "is_followed")
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
@@ -67,6 +67,8 @@ class ReceiveBuffer:
         self._view = memoryview(self._memory)
         self._start = 0
         self._end = 0
+        #: Whether bytes of another frame follow the one that `next_frame` returned.
+        self.is_followed = False
 
     @property
     def capacity(self) -> int:
@@ -98,6 +100,7 @@ class ReceiveBuffer:
             return None
         (size,) = _SIZE.unpack_from(self._view, self._start)
         if 0 <= size <= arrived and size <= limit:
+            self.is_followed = size < arrived
             return self._view[begin : begin + size]
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ottla.env.disk import DiskError, FileSlice
 from ottla.env.network import MORE_FOLLOWS, EventLoop, StreamSocket
@@ -29,6 +30,9 @@ PARTS_PER_CALL = 512
 #: While a request is in work, this many bytes of further ones may wait in the buffer before reading stops.
 WAITING_BYTES_LIMIT = 64 * 1024
 
+#: A response of up to so many bytes waits for those to the requests that are here already, to be sent in one call.
+HELD_RESPONSE_BYTES = 2048
+
 NOT_KEPT = -1
 _NOT_IN_MEMORY = (FileSlice, MadePart)
 
@@ -41,6 +45,7 @@ class PlaintextConnection:
         "_buffer",
         "_close_when_sent",
         "_done_muted",
+        "_held",
         "_in_turn",
         "_in_work",
         "_kept_bytes",
@@ -83,6 +88,8 @@ class PlaintextConnection:
         self._service = service
         self._buffer = ReceiveBuffer(pool)
         self._outgoing: deque[Part] = deque()
+        #: Responses of this turn to be sent together at its end at the latest.
+        self._held: list[bytes] = []
         self._in_work = False
         self._in_turn = False
         self._answered = False
@@ -164,6 +171,12 @@ class PlaintextConnection:
             self._reading = False
 
     def _work(self) -> None:
+        """Handle the complete frames within this turn's budget, and send what is left of the responses."""
+        self._handle_frames()
+        if self._held:
+            self._send_held()
+
+    def _handle_frames(self) -> None:
         """Handle the complete frames, one at a time, within this turn's budget."""
         buffer = self._buffer
         service = self._service
@@ -201,7 +214,8 @@ class PlaintextConnection:
                     self._limit_waiting()
                     return
             if self._close_when_sent:
-                self.close()
+                if not self._held:
+                    self.close()
                 return
             if not more:
                 break
@@ -300,6 +314,8 @@ class PlaintextConnection:
         if self.closed:
             _release(parts)
             return
+        if self._held:
+            self._outgoing.append(self._take_held())
         self._outgoing.extend(parts)
         self._flush()
         if self._outgoing:
@@ -308,9 +324,22 @@ class PlaintextConnection:
             self.complete()
 
     def send_bytes(self, data: bytes) -> None:
-        """Send a response of one part: a shorter path, which most responses take."""
+        """Send a response of one part: a shorter path, which most responses take.
+
+        If further requests have arrived, their responses are sent together with it (`HELD_RESPONSE_BYTES`).
+        """
         if self.closed:
             return
+        if self._in_turn and self._buffer.is_followed and len(data) <= HELD_RESPONSE_BYTES:
+            self._held.append(data)
+            self._in_work = False
+            return
+        if self._outgoing:
+            self.send((data,))
+            return
+        if self._held:
+            self._held.append(data)
+            data = self._take_held()
         try:
             sent = self._socket.send(data, 0)
         except (BlockingIOError, InterruptedError):
@@ -327,6 +356,19 @@ class PlaintextConnection:
             self._in_work = False
         else:
             self.complete()
+
+    def _take_held(self) -> bytes:
+        data = b"".join(self._held)
+        self._held.clear()
+        return data
+
+    def _send_held(self) -> None:
+        """Send the held responses; if the client does not take them at once, further requests wait."""
+        self._outgoing.append(self._take_held())
+        self._flush()
+        if self._outgoing and not self._in_work:
+            self._in_work = self._answered = True
+            self._limit_waiting()
 
     def complete(self) -> None:
         """Finish the request in work, answered or not (Produce with acks=0 has no response)."""
@@ -346,7 +388,7 @@ class PlaintextConnection:
     def close_when_sent(self) -> None:
         """Take no further request, and close once the response given to `send` is sent."""
         self._close_when_sent = True
-        if not self._outgoing:
+        if not self._outgoing and not self._held:
             self.close()
 
     def _flush(self) -> None:
@@ -533,6 +575,8 @@ class PlaintextConnection:
         """Close now: drop unsent parts and release their file ranges. A second call has no effect."""
         if self.closed:
             return
+        if self._held:
+            self._send_before_close()
         self.closed = True
         if self._reading:
             self._loop.remove_reader(self._socket.fd)
@@ -548,6 +592,11 @@ class PlaintextConnection:
         # A handler, or a thread that works for it, may still read a kept frame.
         self._buffer.release(reuse=self._kept_bytes == NOT_KEPT)
         self._service.connection_closed(self)
+
+    def _send_before_close(self) -> None:
+        """Send the held responses as far as the socket takes them: the cause of the end came after their requests."""
+        with suppress(OSError):
+            self.bytes_out += self._socket.send(self._take_held(), 0)
 
 
 def _release(parts: Sequence[Part] | deque[Part]) -> None:

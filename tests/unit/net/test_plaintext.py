@@ -156,6 +156,100 @@ def test_requests_are_answered_in_order(wired: Wired) -> None:
     assert wired.connection.is_idle
 
 
+class ShortResponses:
+    """Answers through `send_bytes`: each frame with itself, `big…` by parts, `later…` not at all; counts the calls."""
+
+    def __init__(self, wired: Wired, times: int = 1) -> None:
+        self._connection = wired.connection
+        self._times = times
+        wired.service.answer = self._answer
+        self.calls = 0
+        stream = wired.connection._socket
+        for name in ("send", "sendmsg"):
+            setattr(stream, name, self._counted(getattr(stream, name)))
+
+    def _counted(self, call: Callable[..., int]) -> Callable[..., int]:
+        def counted(*arguments: object) -> int:
+            self.calls += 1
+            return call(*arguments)
+
+        return counted
+
+    def _answer(self, frame: bytes) -> list[object] | None:
+        if frame.startswith(b"big"):
+            return [frame, b"+", b"parts"]
+        if not frame.startswith(b"later"):
+            self._connection.send_bytes(frame * self._times)
+        return None
+
+
+def test_responses_of_one_turn_are_sent_together(wired: Wired) -> None:
+    short = ShortResponses(wired)
+    wired.send(b"one", b"two", b"", b"three")
+    assert wired.received() == b"onetwothree"
+    assert short.calls == 1
+    wired.send(b"four")
+    assert wired.received() == b"four"
+    assert short.calls == 2
+    assert wired.connection.is_idle
+
+
+def test_responses_sent_together_keep_their_order(wired: Wired) -> None:
+    long = b"l" * (connection_module.HELD_RESPONSE_BYTES + 1)
+    ShortResponses(wired)
+    wired.send(b"one", b"big", b"two", b"three", long, b"four", b"big")
+    assert wired.received() == b"onebig+partstwothree" + long + b"fourbig+parts"
+    assert wired.connection.bytes_out == len(b"onebig+partstwothree" + long + b"fourbig+parts")
+
+
+def test_a_response_does_not_wait_for_a_request_that_stays_in_work(wired: Wired) -> None:
+    ShortResponses(wired)
+    wired.send(b"one", b"later", b"two")
+    assert wired.received() == b"one"
+    wired.connection.send_bytes(b"answer")
+    assert wired.received() == b"answertwo"
+
+
+def test_a_refused_frame_takes_no_earlier_response_along(wired: Wired) -> None:
+    ShortResponses(wired)
+    wired.client.sendall(b"\0\0\0\3one\0\0\0\3two\xff\xff\xff\xff")
+    assert wired.received() == b"onetwo"
+    assert wired.service.closed == 1
+
+
+def test_the_last_response_is_sent_with_those_before_it(wired: Wired) -> None:
+    short = ShortResponses(wired)
+
+    def answer(frame: bytes) -> None:
+        wired.connection.send_bytes(frame)
+        if frame == b"last":
+            wired.connection.close_when_sent()
+
+    wired.service.answer = answer
+    wired.send(b"one", b"last", b"no more")
+    assert wired.received() == b"onelast"
+    assert wired.service.closed == 1
+    assert wired.service.frames == [b"one", b"last"]
+    assert short.calls == 1
+
+
+@pytest.mark.parametrize("last", [b"r", b"later"])
+def test_a_client_that_does_not_read_gets_the_responses_sent_together_in_order(wired: Wired, last: bytes) -> None:
+    wired.connection._socket._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # type: ignore[attr-defined]
+    ShortResponses(wired, times=2000)
+    payloads = [bytes([number]) for number in range(40)]
+    wired.send(*payloads, last)
+    wired.loop.turn()
+    assert wired.connection.unsent_parts == 1
+    assert not wired.connection.is_idle
+    if last == b"later":
+        wired.connection.send_bytes(last * 2000)
+    assert wired.received() == b"".join(payload * 2000 for payload in [*payloads, last])
+    assert wired.connection.is_idle
+    wired.send(b"again")
+    assert wired.received() == b"again" * 2000
+
+
 def test_one_request_is_in_work_at_a_time(wired: Wired) -> None:
     wired.service.answer = lambda frame: None
     wired.send(b"first", b"second")
