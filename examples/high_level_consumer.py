@@ -60,7 +60,7 @@ class Application:
         self.commit()
 
     def before_starting_fetchers(self, consumer: str, assignment: dict[str, dict[int, str]]) -> None:
-        """Tell which partitions are this process's now."""
+        """Print which partitions this process owns now."""
         mine = [number for of_topic in assignment.values() for number, thread in of_topic.items() if consumer in thread]
         print(f"{consumer} owns {sorted(mine)}", file=sys.stderr)
 

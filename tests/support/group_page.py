@@ -44,7 +44,7 @@ def groups_page() -> str:
         "## The coordinator of a group\n",
         "A group's coordinator is the leader of its partition of `__consumer_offsets`. How far it is has a name and a "
         "number: `GroupCoordinatorService.coordinator_state` gives it for a group, `coordinator_states` counts by it, "
-        "and the logger `ottla.groups` tells every change, of partitions at INFO, of groups at DEBUG (`kafka-configs "
+        "and the logger `ottla.groups` logs every change, of partitions at INFO, of groups at DEBUG (`kafka-configs "
         "--entity-type broker-loggers` turns that on while the broker runs).\n",
         "| state | value of the metric | meaning |\n|---|---|---|",
         *(f"| {state.label} | {state.value} | {meaning} |" for state, meaning in _coordinator_states()),

@@ -10,7 +10,7 @@ def metrics_page(made_by: str) -> str:
     """What is served, how to switch it on, and each metric."""
     rows = [
         f"# Metrics of the broker\n\n{made_by}",
-        "A broker counts as it works, in plain integers, and serves them where it is told to:\n",
+        "A broker counts as it works, in plain integers, and serves them on a port if asked to:\n",
         "```\npip install 'ottla[metrics]'\nottla serve -c ottla.metrics.port=9404\n"
         f"curl http://127.0.0.1:9404{PATH}\n```\n",
         "The format is Prometheus's text format. It is off by default, and listens on the loopback unless "
