@@ -14,6 +14,7 @@ import resource
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from mmap import PAGESIZE
 from typing import Final, Protocol
 
 #: The most parts given to one `pwritev` (IOV_MAX of Linux).
@@ -298,13 +299,15 @@ class RealFile:
             raise _disk_error("read", self.path, error) from None
 
     def is_warm(self, position: int, length: int) -> bool | None:
-        """See `DiskFile.is_warm`. One byte proves one page, so both ends are probed."""
+        """See `DiskFile.is_warm`. One byte proves one page, so both ends are probed if they are in two."""
         if not _RWF_NOWAIT or length <= 0:
             return None if length > 0 else True
         probe = [bytearray(1)]
         try:
             os.preadv(self._descriptor, probe, position, _RWF_NOWAIT)
-            os.preadv(self._descriptor, probe, position + length - 1, _RWF_NOWAIT)
+            last = position + length - 1
+            if position // PAGESIZE != last // PAGESIZE:
+                os.preadv(self._descriptor, probe, last, _RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError as error:

@@ -32,6 +32,8 @@ WAITING_BYTES_LIMIT = 64 * 1024
 
 #: A response of up to so many bytes waits for those to the requests that are here already, to be sent in one call.
 HELD_RESPONSE_BYTES = 2048
+#: A response of up to so many bytes whose file ranges are in the page cache is read and sent in one call.
+READ_RESPONSE_BYTES = 4096
 
 NOT_KEPT = -1
 _NOT_IN_MEMORY = (FileSlice, MadePart)
@@ -46,6 +48,7 @@ class PlaintextConnection:
         "_close_when_sent",
         "_done_muted",
         "_held",
+        "_held_bytes",
         "_in_turn",
         "_in_work",
         "_kept_bytes",
@@ -90,6 +93,7 @@ class PlaintextConnection:
         self._outgoing: deque[Part] = deque()
         #: Responses of this turn to be sent together at its end at the latest.
         self._held: list[bytes] = []
+        self._held_bytes = 0
         self._in_work = False
         self._in_turn = False
         self._answered = False
@@ -194,13 +198,13 @@ class PlaintextConnection:
                 return
             size = len(frame)
             requests_left -= 1
-            sent_before = self.bytes_out
+            sent_before = self.bytes_out + self._held_bytes
             self._in_work = self._in_turn = True
             service.handle_frame(self, frame)
             self._in_turn = False
             if self.closed:
                 return
-            bytes_left -= size + self.bytes_out - sent_before
+            bytes_left -= size + self.bytes_out + self._held_bytes - sent_before
             if self._kept_bytes != NOT_KEPT:
                 self._keep(size)
                 if self._in_work:
@@ -314,6 +318,11 @@ class PlaintextConnection:
         if self.closed:
             _release(parts)
             return
+        if not self._outgoing:
+            short = _read_short(parts)
+            if short is not None:
+                self.send_bytes(short)
+                return
         if self._held:
             self._outgoing.append(self._take_held())
         self._outgoing.extend(parts)
@@ -332,6 +341,7 @@ class PlaintextConnection:
             return
         if self._in_turn and self._buffer.is_followed and len(data) <= HELD_RESPONSE_BYTES:
             self._held.append(data)
+            self._held_bytes += len(data)
             self._in_work = False
             return
         if self._outgoing:
@@ -360,6 +370,7 @@ class PlaintextConnection:
     def _take_held(self) -> bytes:
         data = b"".join(self._held)
         self._held.clear()
+        self._held_bytes = 0
         return data
 
     def _send_held(self) -> None:
@@ -597,6 +608,31 @@ class PlaintextConnection:
         """Send the held responses as far as the socket takes them: the cause of the end came after their requests."""
         with suppress(OSError):
             self.bytes_out += self._socket.send(self._take_held(), 0)
+
+
+def _read_short(parts: Sequence[Part]) -> bytes | None:
+    """The bytes of a short response, its file ranges released; None if it is not short, or not all in memory."""
+    left = READ_RESPONSE_BYTES
+    pieces: list[bytes | bytearray | memoryview] = []
+    for part in parts:
+        if isinstance(part, FileSlice):
+            left -= part.length
+            if left < 0 or not part.file.is_warm(part.position, part.length):
+                return None
+            try:
+                data = part.read()
+            except DiskError:
+                return None
+            if len(data) < part.length:
+                return None
+            pieces.append(data)
+        elif isinstance(part, MadePart) or len(part) > left:
+            return None
+        else:
+            left -= len(part)
+            pieces.append(part)
+    _release(parts)
+    return b"".join(pieces)
 
 
 def _release(parts: Sequence[Part] | deque[Part]) -> None:

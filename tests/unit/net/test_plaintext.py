@@ -17,6 +17,7 @@ from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, C
 from ottla.net.parts import MadePart
 from ottla.net.plaintext import REQUESTS_PER_TURN, WAITING_BYTES_LIMIT, PlaintextConnection
 from ottla.net.queued import QueuedBytes
+from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 
 
@@ -248,6 +249,35 @@ def test_a_client_that_does_not_read_gets_the_responses_sent_together_in_order(w
     assert wired.connection.is_idle
     wired.send(b"again")
     assert wired.received() == b"again" * 2000
+
+
+@pytest.mark.parametrize("length", [100, connection_module.READ_RESPONSE_BYTES + 1])
+def test_a_short_range_of_a_file_is_sent_with_its_head_in_one_call(wired: Wired, tmp_path: Path, length: int) -> None:
+    short = ShortResponses(wired)
+    content = bytes(range(256)) * 20
+    released: list[int] = []
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    file.append([content])
+    part = FileSlice(file, 7, length, lambda: released.append(1), active=True)
+    wired.service.answer = lambda frame: [b"head", part, b"tail"]
+    wired.send(b"fetch")
+    assert wired.received() == b"head" + content[7 : 7 + length] + b"tail"
+    assert released == [1]
+    assert (short.calls == 1) == (length == 100)
+    file.close()
+
+
+def test_a_short_range_that_cannot_be_read_closes_the_connection_once(wired: Wired) -> None:
+    released: list[int] = []
+    disk = FaultyDisk(MemoryDisk())
+    file = disk.open("f", create=True)
+    file.append([b"0123456789"])
+    disk.fail("read")
+    wired.service.answer = lambda frame: [b"head", FileSlice(file, 0, 5, lambda: released.append(1))]
+    wired.send(b"fetch")
+    wired.received()
+    assert wired.service.closed == 1
+    assert released == [1]
 
 
 def test_one_request_is_in_work_at_a_time(wired: Wired) -> None:

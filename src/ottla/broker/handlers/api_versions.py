@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ottla.broker.served import SERVED
@@ -47,7 +48,10 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> None:
             return
         context.client_state.software_name = name
         context.client_state.software_version = version
-    context.reply(ApiVersionsResponse(error_code=0, api_keys=_table(), finalized_features_epoch=FEATURES_EPOCH))
+    if context.throttle_ms:
+        context.reply(_served())
+    else:
+        context.reply_body(_encoded(context.api_version))
 
 
 def unsupported_version(header: RequestHeader) -> bytes:
@@ -61,8 +65,15 @@ def unsupported_version(header: RequestHeader) -> bytes:
     return _HEAD.pack(len(body) + 4, header.correlation_id) + body
 
 
-def _table() -> list[ApiVersion]:
-    return [
+@cache
+def _encoded(version: int) -> bytes:
+    """The response body, which is the same for all clients."""
+    return encode(_served(), version)
+
+
+def _served() -> ApiVersionsResponse:
+    table = [
         ApiVersion(api_key=key, min_version=served.min_version, max_version=served.max_version)
         for key, served in SERVED.items()
     ]
+    return ApiVersionsResponse(error_code=0, api_keys=table, finalized_features_epoch=FEATURES_EPOCH)
