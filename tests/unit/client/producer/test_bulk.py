@@ -324,6 +324,15 @@ def test_arrow_partitions_without_keys(fake, producer):
         producer.send_arrow(pyarrow.table({"value": ["a"], "partition": [1.5]}), "t")
 
 
+def test_rows_without_partition_stay_on_the_sticky_one_until_it_has_a_batch(fake, producer):
+    partitions = fake.topic("t", 0, 0, 0, 0, 0)
+    for _ in range(20):
+        columns = {"value": ["v"] * 4, "key": ["k", None, None, None]}
+        producer.send_arrow(pyarrow.table(columns), "t").result(5)
+    without_key = [sum(key is None for key, _ in written(fake, each)) for each in partitions]
+    assert sorted(without_key) == [0, 0, 0, 0, 60]
+
+
 def test_rows_that_were_sent_before_an_error_are_told_of(fake, producer):
     [p] = fake.topic("t", 0)
     table = pyarrow.table({"value": [b"a", bytes(2_000_000), b"b"]})

@@ -15,8 +15,9 @@ from ottla.client.errors import (
     RecordTooLargeError,
     UnknownTopicError,
 )
+from ottla.client.producer.accumulator import RECORD_OVERHEAD
 from ottla.client.sync import Producer
-from ottla.records.batch import parse_batch_header
+from ottla.records.batch import BATCH_OVERHEAD, parse_batch_header
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from support.fake_cluster import DROP, SILENT
@@ -143,6 +144,16 @@ def test_what_cannot_be_sent_is_refused_at_once(fake):
     with pytest.raises(ClientClosedError, match="closed"):
         producer.send("t", b"v")
     producer.close()
+
+
+@pytest.mark.parametrize("key", [None, bytes(10)])
+def test_a_record_may_be_just_as_large_as_a_request(fake, key):
+    fake.topic("t", 0)
+    overhead = BATCH_OVERHEAD + RECORD_OVERHEAD + 2 + (-1 if key is None else len(key))
+    with Producer(bootstrap_servers=fake.bootstrap, max_request_size=1000, **QUICK) as producer:
+        assert producer.send("t", bytes(1000 - overhead), key).result(5).offset == 0
+        with pytest.raises(RecordTooLargeError, match="1001"):
+            producer.send("t", bytes(1001 - overhead), key)
 
 
 @pytest.mark.slow
