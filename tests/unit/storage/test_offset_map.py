@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -89,6 +90,23 @@ def test_both_kinds_agree() -> None:
             assert left[:2] == right[:2]
             assert left.retained == 0 or left.largest_delta == right.largest_delta
             assert stretches_of(payload, left) == stretches_of(payload, right)
+
+
+@pytest.mark.slow
+def test_a_dictionary_takes_as_much_memory_as_it_says() -> None:
+    """Just after CPython's dict has grown, with the new table beside the old one."""
+    count, per_batch = 44_000, 1_000
+    keys_of = [[b"%016d" % (start + n) for n in range(per_batch)] for start in range(0, count, per_batch)]
+    batches = [encoded(*[(key, b"") for key in each]) for each in keys_of]
+    offsets = DictMap(1 << 30)
+    tracemalloc.start()
+    try:
+        for number, each in enumerate(batches):
+            offsets.put(each, per_batch, number * per_batch, 0)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.8 * offsets.memory_bytes < most_bytes < 1.1 * offsets.memory_bytes
 
 
 @BOTH

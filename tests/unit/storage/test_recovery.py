@@ -112,6 +112,13 @@ def test_the_high_watermark_begins_with_its_checkpoint(
     assert load_log(LogResources(ground[0]), at, NOW_MS).high_watermark == begins_with
 
 
+def test_leader_epochs_begin_with_the_log(ground: tuple[Disk, str]) -> None:
+    log = filled(ground)
+    log.close()
+    again = open_log(*ground, log.config, clean=True, recovery_point=90, log_start_offset=75)
+    assert again.epochs.entries == [(1, 75)]
+
+
 @pytest.mark.spec("L9")
 def test_after_a_clean_stop(ground: tuple[Disk, str]) -> None:
     log = filled(ground)
