@@ -156,6 +156,19 @@ def test_an_api_that_is_not_served(fake):
     connected(fake.ports[0], work)
 
 
+def test_requests_sent_together_of_which_one_cannot_be_expressed(fake):
+    async def work(connection):
+        together = [HeartbeatRequest(group_id="g"), HeartbeatRequest(group_id="g", group_instance_id="static")]
+        with pytest.raises(ProtocolError, match="cannot be sent"):
+            await connection._exchange_together(together, [0, 0])
+        # The first has its number, and no response will ever come for it.
+        with pytest.raises(ProtocolError, match="cannot be sent"):
+            await connection.request(MetadataRequest(topics=None))
+
+    connected(fake.ports[0], work)
+    assert not fake.asked(ApiKey.HEARTBEAT)
+
+
 def test_a_message_that_its_version_cannot_express(fake):
     async def work(connection):
         with pytest.raises(ProtocolError, match="cannot be sent"):

@@ -26,3 +26,27 @@ def test_not_served_at_all():
 def test_all_used_versions_are_declared():
     for api_key, (oldest, newest) in USED.items():
         assert API[api_key].min_version <= oldest <= newest <= API[api_key].max_version
+
+
+#: What Apache Kafka 1.1 serves, of the APIs that clients use.
+KAFKA_1_1 = {
+    ApiKey.PRODUCE: (0, 5), ApiKey.FETCH: (0, 7), ApiKey.LIST_OFFSETS: (0, 2), ApiKey.METADATA: (0, 5),
+    ApiKey.OFFSET_COMMIT: (0, 3), ApiKey.OFFSET_FETCH: (0, 3), ApiKey.FIND_COORDINATOR: (0, 1), ApiKey.JOIN_GROUP: (0, 2),
+    ApiKey.HEARTBEAT: (0, 1), ApiKey.LEAVE_GROUP: (0, 1), ApiKey.SYNC_GROUP: (0, 1), ApiKey.DESCRIBE_GROUPS: (0, 1),
+    ApiKey.LIST_GROUPS: (0, 1), ApiKey.API_VERSIONS: (0, 1), ApiKey.CREATE_TOPICS: (0, 2), ApiKey.DELETE_TOPICS: (0, 1),
+    ApiKey.DELETE_RECORDS: (0, 0), ApiKey.INIT_PRODUCER_ID: (0, 0), ApiKey.OFFSET_FOR_LEADER_EPOCH: (0, 0),
+    ApiKey.DESCRIBE_CONFIGS: (0, 1), ApiKey.ALTER_CONFIGS: (0, 0), ApiKey.DESCRIBE_LOG_DIRS: (0, 0),
+    ApiKey.CREATE_PARTITIONS: (0, 0), ApiKey.DELETE_GROUPS: (0, 0),
+}  # fmt: skip
+NEWER_THAN_1_1 = {ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.OFFSET_DELETE}
+
+
+@pytest.mark.parametrize("api_key", sorted(USED.keys() - NEWER_THAN_1_1))
+def test_older_brokers_are_asked_in_their_newest_version(api_key):
+    assert choose_version(api_key, KAFKA_1_1) == KAFKA_1_1[api_key][1]
+
+
+@pytest.mark.parametrize("api_key", sorted(NEWER_THAN_1_1))
+def test_what_older_brokers_do_not_serve_is_refused(api_key):
+    with pytest.raises(UnsupportedVersionError):
+        choose_version(api_key, KAFKA_1_1)

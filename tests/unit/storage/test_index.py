@@ -4,7 +4,7 @@ import pytest
 
 from ottla.env.disk import Disk, DiskError
 from ottla.storage.files import OpenFiles
-from ottla.storage.index import SPILL_BYTES, IndexMemory, OffsetIndex, TimeIndex
+from ottla.storage.index import OFFSET_ENTRY, SPILL_BYTES, IndexMemory, OffsetIndex, TimeIndex
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 
@@ -154,6 +154,18 @@ def test_memory_is_bounded_and_given_back() -> None:
     for index in indexes:
         index.drop()
     assert memory.used_bytes == 0
+
+
+def test_indexes_of_many_segments_fit_into_the_default_memory() -> None:
+    disk = MemoryDisk()
+    disk.mkdirs("/i")
+    files, memory = OpenFiles(disk), IndexMemory()
+    indexes = [OffsetIndex(files, memory, "/i", base) for base in range(0, 20_000, 1000)]
+    for index in indexes:
+        for number in range(1, 1000):
+            index.append(index.base_offset + number, number)
+        assert lookup(index, index.base_offset + 30) == 30
+    assert memory.used_bytes == 20 * 999 * OFFSET_ENTRY.size
 
 
 def test_entries_that_cannot_be_written_wait() -> None:

@@ -232,6 +232,23 @@ def test_interceptors_see_records_before_the_caller(fake, facade):
         assert consumer.position(p) == 14
 
 
+def test_close_closes_the_deserializers(fake, facade):
+    class Counted:
+        closed = 0
+
+        def deserialize(self, topic, data, headers=None):
+            return data
+
+        def close(self):
+            self.closed += 1
+
+    key, value = Counted(), Counted()
+    settings = {"bootstrap.servers": fake.bootstrap, "key.deserializer": key, "value.deserializer": value}
+    with facade.consumer(settings):
+        assert (key.closed, value.closed) == (0, 0)
+    assert (key.closed, value.closed) == (1, 1)
+
+
 def test_what_is_fetched_of_paused_partitions_neither_spins_nor_blocks_others(fake, facade):
     p0, p1 = fake.topic("t", 0, 0)
     fake.fill(p0, 10, size=500)
