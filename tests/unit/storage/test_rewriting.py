@@ -156,6 +156,21 @@ def test_times_that_a_batch_cannot_hold(timestamp: int) -> None:
         assert refused(data, compression_type="gzip").error == ErrorCode.INVALID_TIMESTAMP
 
 
+@pytest.mark.parametrize(
+    ("timestamps", "fits"), [((-1, 2**63 - 2), True), ((-1, 2**63 - 1), False), ((2**62, 2**62), True)]
+)
+def test_the_longest_time_within_a_batch(timestamps: tuple[int, int], fits: bool) -> None:
+    sent = [Record(at, timestamp, b"k", b"v") for at, timestamp in enumerate(timestamps)]
+    outcome = rewrite(memoryview(encode_messages(sent, 1)), log_config(), NOW_MS, "orders-0")
+    assert isinstance(outcome, bytearray) == fits
+
+
+def test_a_batch_with_a_damaged_length_is_refused_and_not_left_out() -> None:
+    data = bytearray(encode_batch(records(2)))
+    data[8:12] = (10).to_bytes(4, "big")
+    assert refused(bytes(data), compression_type="gzip").error == ErrorCode.CORRUPT_MESSAGE
+
+
 def test_records_without_keys_are_told_one_by_one() -> None:
     sent = [Record(i, NOW_MS, None if i % 2 else b"k", b"v") for i in range(4)]
     refusal = refused(encode_batch(sent), compression_type="gzip", cleanup_policy="compact")
