@@ -31,7 +31,8 @@ def test_all_used_versions_are_declared():
 #: What Apache Kafka 1.1 serves, of the APIs that clients use.
 KAFKA_1_1 = {
     ApiKey.PRODUCE: (0, 5), ApiKey.FETCH: (0, 7), ApiKey.LIST_OFFSETS: (0, 2), ApiKey.METADATA: (0, 5),
-    ApiKey.OFFSET_COMMIT: (0, 3), ApiKey.OFFSET_FETCH: (0, 3), ApiKey.FIND_COORDINATOR: (0, 1), ApiKey.JOIN_GROUP: (0, 2),
+    ApiKey.OFFSET_COMMIT: (0, 3), ApiKey.OFFSET_FETCH: (0, 3), ApiKey.FIND_COORDINATOR: (0, 1),
+    ApiKey.JOIN_GROUP: (0, 2),
     ApiKey.HEARTBEAT: (0, 1), ApiKey.LEAVE_GROUP: (0, 1), ApiKey.SYNC_GROUP: (0, 1), ApiKey.DESCRIBE_GROUPS: (0, 1),
     ApiKey.LIST_GROUPS: (0, 1), ApiKey.API_VERSIONS: (0, 1), ApiKey.CREATE_TOPICS: (0, 2), ApiKey.DELETE_TOPICS: (0, 1),
     ApiKey.DELETE_RECORDS: (0, 0), ApiKey.INIT_PRODUCER_ID: (0, 0), ApiKey.OFFSET_FOR_LEADER_EPOCH: (0, 0),
