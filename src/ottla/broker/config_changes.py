@@ -43,11 +43,15 @@ async def change_all(
     stay as they are.
     """
     broker = context.broker
-    seen: set[Resource] = set()
+    # The resources themselves, so that the results need no others: there may be very many.
+    seen: dict[Resource, Resource] = {}
     twice: set[Resource] = set()
     for one in asked:
         await broker.slices.point()
-        (twice if one.resource in seen else seen).add(one.resource)
+        if one.resource in seen:
+            twice.add(one.resource)
+        else:
+            seen[one.resource] = one.resource
     results: list[tuple[Resource, TopicRefusal | None]] = []
     for one in asked:
         await broker.slices.point()
@@ -62,7 +66,7 @@ async def change_all(
             )
         if refusal is None:
             refusal = await _change(broker, one, validate_only)
-        results.append((one.resource, refusal))
+        results.append((seen[one.resource], refusal))
     return results
 
 

@@ -29,8 +29,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 STEP_ELEMENTS: Final = 16
 #: Arrays of structs with more elements are not kept as objects.
 LAZY_ELEMENTS: Final = 64
-#: Parts of an encoded message up to this size are joined with their neighbours; larger ones are sent as they are.
-JOINED_BYTES: Final = 2048
+#: Parts of an encoded message up to this size are joined with their neighbours; larger ones are sent as they are. What
+#: stands in a message many times, such as the settings of a topic (1 KB and more), must not be copied each time.
+JOINED_BYTES: Final = 512
 #: Small parts are joined when they are so many.
 JOINED_PARTS: Final = 4096
 

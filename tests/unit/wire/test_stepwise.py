@@ -154,14 +154,18 @@ def test_a_response_is_encoded_as_the_codec_does_with_elements_made_meanwhile() 
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_an_array_is_encoded_once_for_many_uses(version: int) -> None:
-    configs = [DescribeConfigsResourceResult(name=f"setting.{index}", value="v" * 100) for index in range(40)]
+@pytest.mark.parametrize("value_bytes", [10, 100])
+def test_an_array_is_encoded_once_for_many_uses(version: int, value_bytes: int) -> None:
+    """The settings of a topic, about 1 KB, are in the parts of a long response as one object."""
+    configs = [DescribeConfigsResourceResult(name=f"setting.{index}", value="v" * value_bytes) for index in range(40)]
     shared = encoded_array(DescribeConfigsResponse, "configs", configs, version)
     response = DescribeConfigsResponse(
         results=mapped(range(1_000), lambda index: DescribeConfigsResult(resource_name=str(index), configs=shared))
     )
     (parts, size), _ = finish(encode_steps(response, version))
-    assert len({id(part) for part in parts if len(part) > 2_048}) == 1
+    assert len(shared.data) > 1_000
+    assert len({id(part) for part in parts if len(part) >= len(shared.data)}) == 1
+    assert sum(map(len, parts)) - 1_000 * len(shared.data) < 1_000 * 40
     spelled = DescribeConfigsResponse(
         results=[DescribeConfigsResult(resource_name=str(index), configs=configs) for index in range(1_000)]
     )

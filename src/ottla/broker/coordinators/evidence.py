@@ -39,7 +39,10 @@ class Topics(Protocol):
 
 
 class EvidenceWriter:
-    """Appends evidence; the topic is created with the first record."""
+    """Appends evidence; the topic is created with the first record.
+
+    Where another broker leads the topic, the records are dropped; decision 78 says how they will be sent to it.
+    """
 
     def __init__(self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool) -> None:
         self._log = coordinator_log

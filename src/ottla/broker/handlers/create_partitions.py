@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,19 +41,22 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
 
 async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> None:
     slices = context.broker.slices
-    asked: Counter[str] = Counter()
+    # The names themselves, so that the results need no others: there may be very many.
+    asked: dict[str, str] = {}
+    repeated: set[str] = set()
     for topic in request.topics:
         await slices.point()
-        asked[topic.name] += 1
-    results = []
-    answered: set[str] = set()
+        if topic.name in asked:
+            repeated.add(topic.name)
+        else:
+            asked[topic.name] = topic.name
+    results: dict[str, TopicRefusal | None] = {}
     for topic in request.topics:
         await slices.point()
         if context.is_gone:
             return
-        if topic.name in answered:
+        if topic.name in results:
             continue
-        answered.add(topic.name)
         by_hand = None
         if topic.assignments is not None:
             by_hand = [assigned.broker_ids for assigned in islice(topic.assignments, ASSIGNMENTS_LIMIT + 1)]
@@ -61,7 +64,7 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
             refusal: TopicRefusal | None = TopicRefusal(
                 ErrorCode.INVALID_REQUEST, f"A request places at most {ASSIGNMENTS_LIMIT} partitions of a topic."
             )
-        elif asked[topic.name] > 1:
+        elif topic.name in repeated:
             refusal = TopicRefusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         elif not context.permits(Operation.ALTER, ResourceType.TOPIC, topic.name):
             refusal = TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
@@ -69,11 +72,13 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
             refusal = await context.broker.control.create_partitions(
                 topic.name, topic.count, by_hand, validate_only=request.validate_only
             )
-        results.append(
-            CreatePartitionsTopicResult(
-                name=topic.name,
-                error_code=int(refusal.error) if refusal is not None else 0,
-                error_message=refusal.response_message if refusal is not None else None,
-            )
-        )
-    await context.replied(CreatePartitionsResponse(results=results))
+        results[asked[topic.name]] = refusal
+    await context.replied(CreatePartitionsResponse(results=mapped(results.items(), lambda item: _result(*item))))
+
+
+def _result(name: str, refusal: TopicRefusal | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=name,
+        error_code=int(refusal.error) if refusal is not None else 0,
+        error_message=refusal.response_message if refusal is not None else None,
+    )

@@ -51,7 +51,7 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> None:
     if context.api_version >= TOPICS_SINCE:
         topics: Collection[DeleteTopicState] = request.topics
     else:
-        topics = [DeleteTopicState(name=name) for name in request.topic_names]
+        topics = mapped(request.topic_names, lambda name: DeleteTopicState(name=name))
     context.spawn(_delete(context, topics))
 
 
