@@ -42,7 +42,7 @@ def groups_page() -> str:
         "## What is refused in every state\n",
         _checks() + "\n",
         "## The coordinator of a group\n",
-        "A group's coordinator is the leader of its partition of `__consumer_offsets`. How far it is has a name and a "
+        "A group's coordinator is the leader of its partition of `__consumer_offsets`. Its state has a name and a "
         "number: `GroupCoordinatorService.coordinator_state` gives it for a group, `coordinator_states` counts by it, "
         "and the logger `ottla.groups` logs every change, of partitions at INFO, of groups at DEBUG (`kafka-configs "
         "--entity-type broker-loggers` turns that on while the broker runs).\n",

@@ -70,7 +70,7 @@ class Metadata:
         return known.partitions[partition].leader
 
     def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """Apply a new leader from a response (KIP-951), unless its epoch is older than the known one."""
+        """Apply a new leader from a response (KIP-951), if its epoch is newer than the known one."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return
