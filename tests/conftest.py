@@ -20,7 +20,7 @@ from support.group_members import built_members
 from support.java import java_executable, kafka_libs, kcat_executable, older_libs, zookeeper_082_libs
 from support.leftovers import end_all, leftover_children, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
-from support.scheduling import SHORT, ByFolder, TestTimes, workers_for
+from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.spec_report import SpecReport, requirement_ids
 
 TESTS = Path(__file__).resolve().parent
@@ -89,11 +89,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> ByFolder | None:
+def pytest_xdist_make_scheduler(config: pytest.Config) -> ByDirectory | None:
     """Who hands the tests out to the workers, unless another one of pytest-xdist's was asked for."""
     if config.getoption("dist") != "load":
         return None
-    return ByFolder(len(config.getoption("tx")), TestTimes(_times_path(config)).earlier, config.rootpath)
+    return ByDirectory(len(config.getoption("tx")), TestTimes(_times_path(config)).earlier, config.rootpath)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -133,7 +133,7 @@ def _said(log: Path, text: str, process: subprocess.Popen[bytes]) -> Callable[[]
         ),
     ],
 )
-def test_a_mistake_is_told_before_anything_starts(
+def test_a_mistake_is_reported_before_anything_starts(
     orders: Path, tmp_path: Path, arguments: Sequence[str], complaint: str
 ) -> None:
     (tmp_path / "taken").mkdir()

@@ -96,7 +96,7 @@ def test_a_segment_that_cannot_be_written(
 
 
 @both_errors
-def test_the_failure_is_told_once_not_for_every_request(
+def test_the_failure_is_reported_once_not_for_every_request(
     broker: EmbeddedBroker, client: RawClient, caplog: pytest.LogCaptureFixture, error: int
 ) -> None:
     assert client.create_topic("t") == 0
@@ -376,13 +376,13 @@ def test_a_topic_that_cannot_be_made_is_not_there_by_half(
     assert client.create_topic("half", 3) == STORAGE_ERROR
     assert client.metadata("half").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert client.produce("half", 0, batch_of(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert folders_of(broker, "half") == []
+    assert directories_of(broker, "half") == []
     broker.restart()
     with RawClient(broker.port) as after:
         assert "half" not in after.topics()
         assert after.create_topic("half", 3) == 0
         assert after.produce("half", 2, batch_of(b"x")).error_code == 0
-        assert folders_of(broker, "half") == ["half-0", "half-1", "half-2"]
+        assert directories_of(broker, "half") == ["half-0", "half-1", "half-2"]
 
 
 @both_errors
@@ -409,7 +409,7 @@ def test_a_topic_that_cannot_grow_keeps_its_partitions(
     broker.disk.heal()
     assert len(client.metadata("grown").topics[0].partitions) == 2
     assert client.produce("grown", 2, batch_of(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert folders_of(broker, "grown") == ["grown-0", "grown-1"]
+    assert directories_of(broker, "grown") == ["grown-0", "grown-1"]
     broker.restart()
     with RawClient(broker.port) as after:
         assert len(after.metadata("grown").topics[0].partitions) == 2
@@ -417,7 +417,7 @@ def test_a_topic_that_cannot_grow_keeps_its_partitions(
         assert after.produce("grown", 4, batch_of(b"x")).error_code == 0
 
 
-def folders_of(broker: EmbeddedBroker, topic: str) -> list[str]:
+def directories_of(broker: EmbeddedBroker, topic: str) -> list[str]:
     """Its partitions' folders, those that are being removed not counted."""
     names = (path.name for path in broker.folder.iterdir())
     return sorted(name for name in names if name.startswith(f"{topic}-") and not name.endswith("-delete"))

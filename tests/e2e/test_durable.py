@@ -255,7 +255,9 @@ def test_a_topic_is_made_when_the_tree_is_on_the_disk(broker: DurableBroker) -> 
 # When the disk fails
 
 
-def test_a_disk_that_refuses_is_told_to_all_who_wait(broker: DurableBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_refuses_is_reported_to_all_who_wait(
+    broker: DurableBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     before = broker.flushes()
     broker.power.hold(SEGMENTS)
     broker.disk.fail("flush", SEGMENTS)

@@ -74,7 +74,7 @@ def list_offset_error(client: RawClient, index: int) -> int:
     return answer.topics[0].partitions[0].error_code
 
 
-def break_folder(broker: EmbeddedBroker, folder: Path) -> None:
+def break_log_dir(broker: EmbeddedBroker, folder: Path) -> None:
     broker.disk.fail("*", f"{folder}*")
 
 
@@ -97,7 +97,7 @@ def broker_id(client: RawClient) -> int:
     return client.metadata("t").brokers[0].node_id
 
 
-def test_partitions_are_spread_over_the_folders(broker: EmbeddedBroker, folders: list[Path]) -> None:
+def test_partitions_are_spread_over_the_directories(broker: EmbeddedBroker, folders: list[Path]) -> None:
     with RawClient(broker.port) as client:
         assert client.create_topic("t", 6) == 0
         assert client.create_topic("u", 4) == 0
@@ -115,14 +115,14 @@ def test_partitions_are_spread_over_the_folders(broker: EmbeddedBroker, folders:
         assert result.total_bytes >= result.usable_bytes > 0
 
 
-def test_a_folder_that_fails_goes_alone(
+def test_a_directory_that_fails_goes_alone(
     broker: EmbeddedBroker, folders: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     with RawClient(broker.port) as client:
         assert client.create_topic("t", 4) == 0
         assert produce_all(client, 4, b"first") == [0] * 4
         broken, working = parts_of(folders[1]), parts_of(folders[0])
-        break_folder(broker, folders[1])
+        break_log_dir(broker, folders[1])
         assert client.produce("t", broken[0], batch_of(b"x")).error_code == STORAGE_ERROR
         wait_until(lambda: described(client)[broken[0]].leader_id == -1, "the folder to go offline")
         check_halves(client, broken, working)
@@ -138,20 +138,20 @@ def test_a_folder_that_fails_goes_alone(
         check_halves(client, [], range(4))  # type: ignore[arg-type]
 
 
-def test_who_waits_is_told(broker: EmbeddedBroker, folders: list[Path]) -> None:
+def test_who_waits_is_notified(broker: EmbeddedBroker, folders: list[Path]) -> None:
     with RawClient(broker.port) as client, RawClient(broker.port) as consumer:
         assert client.create_topic("t", 2) == 0
         assert produce_all(client, 2, b"first") == [0, 0]
         (broken,) = parts_of(folders[1])
         consumer.send(fetch_request("t", broken, 1, max_wait_ms=60_000), FETCH_V)
-        break_folder(broker, folders[1])
+        break_log_dir(broker, folders[1])
         assert client.produce("t", broken, batch_of(b"x")).error_code == STORAGE_ERROR
         answer = consumer.receive(FetchResponse, FETCH_V).responses[0].partitions[0]
         assert answer.error_code == STORAGE_ERROR
 
 
 @pytest.mark.spec("L6")
-def test_a_flush_that_fails_takes_the_folder_and_tells_who_waits(tmp_path: Path, folders: list[Path]) -> None:
+def test_a_flush_that_fails_takes_the_directory_and_reports_who_waits(tmp_path: Path, folders: list[Path]) -> None:
     broker = EmbeddedBroker(tmp_path, log_dirs=",".join(map(str, folders)), ottla_log_flush_on_ack="true").start()
     try:
         with RawClient(broker.port) as client:
@@ -170,7 +170,7 @@ def test_a_flush_that_fails_takes_the_folder_and_tells_who_waits(tmp_path: Path,
         broker.stop()
 
 
-def test_one_bad_file_is_not_the_end_of_a_folder(broker: EmbeddedBroker, folders: list[Path]) -> None:
+def test_one_bad_file_is_not_the_end_of_a_directory(broker: EmbeddedBroker, folders: list[Path]) -> None:
     """Where Apache Kafka gives the whole folder up, a probe tells whether it still works."""
     with RawClient(broker.port) as client:
         assert client.create_topic("t", 4) == 0
@@ -202,12 +202,12 @@ def test_a_group_whose_offsets_are_gone_has_no_coordinator(broker: EmbeddedBroke
         assert client.find_coordinator("g") == 0
         assert client.commit("g", "t", 0, 0) == 0
         (home,) = [folder for folder in folders if parts_of(folder, "__consumer_offsets")]
-        break_folder(broker, home)
+        break_log_dir(broker, home)
         assert client.commit("g", "t", 0, 1) == ErrorCode.NOT_COORDINATOR
         wait_until(lambda: client.find_coordinator("g") == ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody to coordinate")
 
 
-def test_a_folder_that_is_gone_at_the_start(
+def test_a_directory_that_is_gone_at_the_start(
     broker: EmbeddedBroker, folders: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     with RawClient(broker.port) as client:
@@ -242,7 +242,7 @@ def test_a_folder_that_is_gone_at_the_start(
         assert client.create_topic("gone") == 0
 
 
-def test_without_the_first_folder_there_is_no_start(broker: EmbeddedBroker, folders: list[Path]) -> None:
+def test_without_the_first_directory_there_is_no_start(broker: EmbeddedBroker, folders: list[Path]) -> None:
     broker.stop()
     folders[0].rename(folders[0].with_name("away"))
     folders[0].write_text("a file is no folder")
@@ -253,14 +253,14 @@ def test_without_the_first_folder_there_is_no_start(broker: EmbeddedBroker, fold
     broker.start()
 
 
-def test_the_last_folder_ends_the_broker(broker: EmbeddedBroker, folders: list[Path]) -> None:
+def test_the_last_directory_ends_the_broker(broker: EmbeddedBroker, folders: list[Path]) -> None:
     said: list[str] = []
     broker.broker.on_fatal = said.append
     with RawClient(broker.port) as client:
         assert client.create_topic("t", 2) == 0
         for folder in folders:
             (index,) = parts_of(folder)
-            break_folder(broker, folder)
+            break_log_dir(broker, folder)
             client.produce("t", index, batch_of(b"x"))
             wait_until(lambda index=index: described(client)[index].leader_id == -1, "the folder to go")  # type: ignore[misc]
     assert len(said) == 1

@@ -118,7 +118,7 @@ def test_the_durability_in_force_is_said(tmp_path: Path, argument: tuple[str, ..
 
 @pytest.mark.slow
 @pytest.mark.spec("L8")
-def test_without_its_last_folder_it_ends_and_says_why(tmp_path: Path) -> None:
+def test_without_its_last_directory_it_ends_and_says_why(tmp_path: Path) -> None:
     settings = ("-c", "log.flush.offset.checkpoint.interval.ms=100")
     process = serve("--port", "0", "--data", str(tmp_path / "data"), *settings)
     try:
@@ -158,7 +158,7 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("L3")
-def test_a_folder_of_another_broker_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_directory_of_another_broker_is_refused_in_one_line(tmp_path: Path) -> None:
     first = serve("--port", "0", "--data", str(tmp_path / "data"))
     try:
         ready_line(first)

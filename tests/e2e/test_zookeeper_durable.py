@@ -129,7 +129,7 @@ class Writers:
 
 
 @pytest.mark.timeout(120)
-def test_what_anybody_was_told_survives_a_loss_of_power(server: PoweredServer, tmp_path: Path) -> None:
+def test_what_anybody_has_seen_survives_a_loss_of_power(server: PoweredServer, tmp_path: Path) -> None:
     with Writers(server.port).running() as writers:
         progress = 0
         for moment in range(MOMENTS):
@@ -144,7 +144,7 @@ def test_what_anybody_was_told_survives_a_loss_of_power(server: PoweredServer, t
     assert writers.failures == []
 
 
-def test_what_nobody_was_told_may_be_lost_and_is_not_seen(server: PoweredServer, tmp_path: Path) -> None:
+def test_what_nobody_has_seen_may_be_lost_and_is_not_seen(server: PoweredServer, tmp_path: Path) -> None:
     with RawClient(server.port) as writer, RawClient(server.port) as reader:
         writer.ask(raw.CREATE, raw.create("/a", b"old"))
         before = server.disk.flushes[f"{server.folder}/{LOG_NAME}"]

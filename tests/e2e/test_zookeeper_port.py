@@ -93,7 +93,7 @@ def tree_of_address(server: OttlaServer) -> str:
     return re.findall(r"ZooKeeper clients on ([^\s,]+)", server.server.stdout)[-1]
 
 
-def test_a_port_in_use_is_told(server: OttlaServer, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(server: OttlaServer, tmp_path: Path) -> None:
     server.start()
     port = tree_of_address(server).rpartition(":")[2]
     second = OttlaServer(tmp_path / "second", arguments=["--zookeeper-port", port])

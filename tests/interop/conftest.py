@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from interop.both_brokers import BrokerPair
 from interop.raw import RawConnection
-from interop.twin import Twin
 from interop.wire_json import Definitions
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.brokers import RunningBroker
@@ -103,11 +103,11 @@ def raw(connect: Callable[[RunningBroker], RawConnection], broker: RunningBroker
 
 
 @pytest.fixture
-def twin(
+def pair(
     connect: Callable[[RunningBroker], RawConnection], shared_ottla_server: Server, apache_kafka: ApacheKafka
-) -> Twin:
+) -> BrokerPair:
     """Our broker and Apache Kafka, asked the same questions. Tests that use it are marked needs_kafka."""
-    return Twin(connect(shared_ottla_server), connect(apache_kafka))
+    return BrokerPair(connect(shared_ottla_server), connect(apache_kafka))
 
 
 @pytest.fixture

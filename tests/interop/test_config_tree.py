@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair, Each
 from interop.test_raw_settings import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, changed, node_of, replaced
-from interop.twin import Each, Twin
 from interop.wire_json import Json
 from ottla.env.clock import SystemClock
 from ottla.env.disk import RealDisk
@@ -26,7 +26,7 @@ ZOOKEEPER_CLI = "org.apache.zookeeper.ZooKeeperMain"
 CHANGES = "/config/changes"
 
 
-class OurTree:
+class OurZnodes:
     """Reads the files of a running broker's tree: they are in the page cache before it answers."""
 
     def __init__(self, server: OttlaServer, scratch: Path) -> None:
@@ -46,7 +46,7 @@ class OurTree:
             store.close()
 
 
-class TheirTree:
+class TheirZnodes:
     """Asks ZooKeeper with its own command line."""
 
     def __init__(self, zookeeper: ApacheZooKeeper) -> None:
@@ -70,9 +70,9 @@ class TheirTree:
         return dict(zip(paths, data, strict=True))
 
 
-def change_both(twin: Twin, api: str, *resources: Json) -> None:
+def change_both(pair: BrokerPair, api: str, *resources: Json) -> None:
     version = 1 if api == "IncrementalAlterConfigs" else 2
-    answer = twin.ask(api, version, ignore={"resource_name"}, resources=list(resources), validate_only=False)
+    answer = pair.ask(api, version, ignore={"resource_name"}, resources=list(resources), validate_only=False)
     assert [one["error_code"] for one in answer["responses"]] == [0] * len(resources)
 
 
@@ -82,30 +82,30 @@ def parsed(nodes: dict[str, str | None], paths: list[str]) -> list[Json]:
 
 
 def test_changes_leave_what_apache_kafka_leaves(
-    twin: Twin, unique: str, ottla_only: OttlaServer, apache_zookeeper: ApacheZooKeeper, tmp_path: Path
+    pair: BrokerPair, unique: str, ottla_only: OttlaServer, apache_zookeeper: ApacheZooKeeper, tmp_path: Path
 ) -> None:
-    broker = Each(node_of(twin.ours), node_of(twin.theirs))
+    broker = Each(node_of(pair.ours), node_of(pair.theirs))
     assert broker.ours == broker.theirs
-    ours, theirs = OurTree(ottla_only, tmp_path / "tree"), TheirTree(apache_zookeeper)
-    twin.create_topic(unique, retention_ms="1000", segment_bytes="100000")
+    ours, theirs = OurZnodes(ottla_only, tmp_path / "tree"), TheirZnodes(apache_zookeeper)
+    pair.create_topic(unique, retention_ms="1000", segment_bytes="100000")
     paths = [f"/config/topics/{unique}", f"/config/brokers/{broker.ours}", "/config/brokers/<default>"]
     for name in (broker.ours, ""):
         # Both have the nodes from here on, and nothing in them.
-        change_both(twin, "IncrementalAlterConfigs", changed(BROKER, name, ("log.retention.ms", SET, "7000000")))
-        change_both(twin, "AlterConfigs", replaced(BROKER, name, {}))
+        change_both(pair, "IncrementalAlterConfigs", changed(BROKER, name, ("log.retention.ms", SET, "7000000")))
+        change_both(pair, "AlterConfigs", replaced(BROKER, name, {}))
     our_changes, their_changes = set(ours.nodes()), set(theirs.changes())
     one, everyone = changed(BROKER, broker.ours), changed(BROKER, "")
     topic = ("retention.ms", SET, "5"), ("segment.bytes", DELETE, None), ("cleanup.policy", APPEND, "compact")
     try:
-        change_both(twin, "IncrementalAlterConfigs", changed(TOPIC, unique, *topic))
+        change_both(pair, "IncrementalAlterConfigs", changed(TOPIC, unique, *topic))
         one["configs"] = everyone["configs"] = as_configs(
             ("log.retention.ms", SET, "8000000"), ("log.cleanup.policy", SET, "compact,delete"), ("a.b", SET, 'x "ü"')
         )
-        change_both(twin, "IncrementalAlterConfigs", one, everyone)
+        change_both(pair, "IncrementalAlterConfigs", one, everyone)
         assert parsed(ours.nodes(), paths) == parsed(theirs.data(paths), paths)
         one["configs"] = as_configs(("log.cleanup.policy", SUBTRACT, "delete"), ("a.b", DELETE, None))
-        change_both(twin, "IncrementalAlterConfigs", one)
-        change_both(twin, "AlterConfigs", replaced(TOPIC, unique, {"flush.ms": " 12 "}))
+        change_both(pair, "IncrementalAlterConfigs", one)
+        change_both(pair, "AlterConfigs", replaced(TOPIC, unique, {"flush.ms": " 12 "}))
         entities = [f"topics/{unique}", *(f"brokers/{name}" for name in (broker.ours, "<default>", broker.ours))]
         expected = [f'{{"version":2,"entity_path":"{entity}"}}' for entity in (*entities, entities[0])]
         left = ours.nodes()
@@ -116,16 +116,16 @@ def test_changes_leave_what_apache_kafka_leaves(
         ] == expected
         assert [right[path] for path in sorted(right) if path.startswith(f"{CHANGES}/")] == expected
     finally:
-        change_both(twin, "AlterConfigs", replaced(BROKER, broker.ours, {}), replaced(BROKER, "", {}))
-    wait_until(lambda: is_cleared(twin, broker), "both brokers to be as before")
+        change_both(pair, "AlterConfigs", replaced(BROKER, broker.ours, {}), replaced(BROKER, "", {}))
+    wait_until(lambda: is_cleared(pair, broker), "both brokers to be as before")
 
 
 def as_configs(*changes: tuple[str, int, str | None]) -> Any:
     return changed(BROKER, "", *changes)["configs"]
 
 
-def is_cleared(twin: Twin, broker: Each) -> bool:
+def is_cleared(pair: BrokerPair, broker: Each) -> bool:
     """Whether Apache Kafka has heard that nothing is set any more."""
     asked = {"resource_type": BROKER, "resource_name": broker, "configuration_keys": ["log.retention.ms"]}
-    both = twin.ask_each("DescribeConfigs", 4, resources=[asked], include_synonyms=False)
+    both = pair.ask_each("DescribeConfigs", 4, resources=[asked], include_synonyms=False)
     return all(one["results"][0]["configs"][0]["config_source"] > 3 for one in (both.ours, both.theirs))

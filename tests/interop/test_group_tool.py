@@ -121,7 +121,7 @@ def rows_of(table: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.needs_kafka
-def test_describe_tells_the_same_as_apaches_tool(
+def test_describe_reports_the_same_as_apaches_tool(
     tool: Tool, kafka_tool: Any, consume: Any, topic: str, broker: RunningBroker
 ) -> None:
     commit(broker, topic, {(topic, 0): 12, (topic, 2): 10})
@@ -144,7 +144,7 @@ def test_describe_tells_the_same_as_apaches_tool(
 
 
 @pytest.mark.needs_kafka
-def test_list_tells_the_same_as_apaches_tool(tool: Tool, kafka_tool: Any, topic: str, broker: RunningBroker) -> None:
+def test_list_reports_the_same_as_apaches_tool(tool: Tool, kafka_tool: Any, topic: str, broker: RunningBroker) -> None:
     commit(broker, topic, {(topic, 0): 12})
 
     def ours() -> dict[str, str]:

@@ -83,7 +83,7 @@ def test_topics_are_administered(tool: Any, unique: str) -> None:
     wait_until(lambda: unique not in tool(TOPICS, "--list").splitlines(), "the end of the topic")
 
 
-def test_refusals_are_told_in_kafkas_words(broker: RunningBroker, unique: str) -> None:
+def test_refusals_are_reported_in_kafkas_words(broker: RunningBroker, unique: str) -> None:
     def create(*more: str) -> str:
         arguments = ("--bootstrap-server", broker.bootstrap, "--create", "--topic", unique, *more)
         done = java_tool(TOPICS, *arguments, check=False)

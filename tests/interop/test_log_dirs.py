@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair, Each, assert_alike, made, topic_id_when_usable
 from interop.raw import RawConnection, batch
-from interop.twin import Each, Twin, assert_alike, made, topic_id_when_usable
 from interop.wire_json import Json
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.brokers import RunningBroker
@@ -37,11 +37,11 @@ def of_topic(answer: Json, name: str) -> Json:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_all_folders_are_described_alike(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, partitions=3)
-    produced(twin.ours, unique, 1, 40)
-    produced(twin.theirs, unique, 1, 40)
-    both = twin.ask_each("DescribeLogDirs", version, topics=None)
+def test_all_directories_are_described_alike(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, partitions=3)
+    produced(pair.ours, unique, 1, 40)
+    produced(pair.theirs, unique, 1, 40)
+    both = pair.ask_each("DescribeLogDirs", version, topics=None)
     ours, theirs = of_topic(both.ours, unique), of_topic(both.theirs, unique)
     assert_alike(ours, theirs, f"DescribeLogDirs v{version}", OWN)
     (result,) = ours["results"]
@@ -53,13 +53,13 @@ def test_all_folders_are_described_alike(twin: Twin, unique: str, version: int) 
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_some_partitions_are_described_alike(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, partitions=3)
+def test_some_partitions_are_described_alike(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, partitions=3)
     wanted = [{"topic": unique, "partitions": [2, 0, 7]}, {"topic": "nowhere", "partitions": [0]}]
-    both = twin.ask_each("DescribeLogDirs", version, topics=wanted)
+    both = pair.ask_each("DescribeLogDirs", version, topics=wanted)
     assert [named(result) for result in both.ours["results"]] == [named(result) for result in both.theirs["results"]]
     assert_alike(of_topic(both.ours, unique), of_topic(both.theirs, unique), f"v{version}", OWN)
-    nothing = twin.ask_each("DescribeLogDirs", version, topics=[])
+    nothing = pair.ask_each("DescribeLogDirs", version, topics=[])
     assert [named(result) for result in nothing.ours["results"]] == [named(r) for r in nothing.theirs["results"]]
 
 
@@ -68,7 +68,7 @@ def named(result: Json) -> set[str]:
     return {topic["name"] for topic in result["topics"] if topic["partitions"]}
 
 
-def test_the_tool_reads_the_folders(broker: RunningBroker, raw: RawConnection, unique: str) -> None:
+def test_the_tool_reads_the_directories(broker: RunningBroker, raw: RawConnection, unique: str) -> None:
     wait_until(lambda: made(raw, {"name": unique, "num_partitions": 2, "replication_factor": 1}), "the topic")
     topic_id_when_usable(raw, unique, 2)
     told = java_tool(
@@ -85,7 +85,7 @@ def test_the_tool_reads_the_folders(broker: RunningBroker, raw: RawConnection, u
 # Folders that are gone
 
 
-class TwoFolders:
+class TwoLogDirectories:
     """A broker with two folders, one of which is made useless while it is stopped."""
 
     def __init__(self, server: OttlaServer | ApacheKafka, folder: Path, connect: Callable[..., RawConnection]) -> None:
@@ -134,9 +134,9 @@ def produced(connection: RawConnection, topic: str, index: int, size: int = 10, 
 @pytest.fixture
 def halves(
     tmp_path: Path, connect: Callable[..., RawConnection], apache_zookeeper: ApacheZooKeeper
-) -> Iterator[tuple[Twin, Each, Each]]:
+) -> Iterator[tuple[BrokerPair, Each, Each]]:
     """Both brokers without their second folder; a partition that stayed, and one that went, of each."""
-    both: list[TwoFolders] = []
+    both: list[TwoLogDirectories] = []
     for name in ("ours", "theirs"):
         folder = tmp_path / name
         folder.mkdir()
@@ -147,12 +147,12 @@ def halves(
         else:
             apart = {"zookeeper.connect": f"{apache_zookeeper.connect}/{tmp_path.name}"}
             server = ApacheKafka(folder, zookeeper=apache_zookeeper, overrides={"log.dirs": dirs, **apart})
-        both.append(TwoFolders(server, folder, connect))
+        both.append(TwoLogDirectories(server, folder, connect))
     try:
         ours, theirs = (one.prepare() for one in both)
-        twin = Twin(both[0].connection, both[1].connection)
-        wait_until(lambda: leaderless(twin.theirs, theirs[1]), "Apache Kafka to see that a folder is gone")
-        yield twin, Each(ours[0], theirs[0]), Each(ours[1], theirs[1])
+        pair = BrokerPair(both[0].connection, both[1].connection)
+        wait_until(lambda: leaderless(pair.theirs, theirs[1]), "Apache Kafka to see that a folder is gone")
+        yield pair, Each(ours[0], theirs[0]), Each(ours[1], theirs[1])
     finally:
         for one in both:
             one.server.stop()
@@ -166,14 +166,14 @@ def leaderless(connection: RawConnection, index: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_folder_that_is_gone_at_the_start(halves: tuple[Twin, Each, Each]) -> None:
-    twin, stayed, went = halves
+def test_a_directory_that_is_gone_at_the_start(halves: tuple[BrokerPair, Each, Each]) -> None:
+    pair, stayed, went = halves
     for index in (stayed, went):
         for version in (3, 7, 9, 11):
             data = {"index": index, "records": batch([b"v"])}
             body: Json = {"acks": -1, "timeout_ms": 10_000, "transactional_id": None}
             topics = [{"name": "t", "partition_data": [data]}]
-            twin.ask("Produce", version, ignore={"base_offset"}, topic_data=topics, **body)
+            pair.ask("Produce", version, ignore={"base_offset"}, topic_data=topics, **body)
         for version in (4, 5, 6, 11, 12):
             fetched: Json = {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000, "log_start_offset": -1}
             if version < FIRST_FETCH_WITH_LOG_START:
@@ -182,22 +182,22 @@ def test_a_folder_that_is_gone_at_the_start(halves: tuple[Twin, Each, Each]) -> 
             more: Json = {"session_id": 0, "session_epoch": -1} if version >= FIRST_FETCH_WITH_SESSIONS else {}
             ignored = {"records", "current_leader"}
             answer: Json = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1000}
-            twin.ask("Fetch", version, ignore=ignored, topics=topics, isolation_level=0, **answer, **more)
+            pair.ask("Fetch", version, ignore=ignored, topics=topics, isolation_level=0, **answer, **more)
         for version in (1, 5, 7):
             asked = [{"partition_index": index, "timestamp": -1}]
             wanted = [{"name": "t", "partitions": asked}]
             level: Json = {"isolation_level": 0} if version >= 2 else {}
-            twin.ask("ListOffsets", version, replica_id=-1, topics=wanted, **level)
+            pair.ask("ListOffsets", version, replica_id=-1, topics=wanted, **level)
         epochs = [{"topic": "t", "partitions": [{"partition": index, "current_leader_epoch": -1, "leader_epoch": 0}]}]
-        twin.ask("OffsetForLeaderEpoch", 3, replica_id=-1, topics=epochs)
+        pair.ask("OffsetForLeaderEpoch", 3, replica_id=-1, topics=epochs)
     for version in range(5):
-        both = twin.ask_each("DescribeLogDirs", version, topics=None)
+        both = pair.ask_each("DescribeLogDirs", version, topics=None)
         errors = [sorted(result["error_code"] for result in side["results"]) for side in (both.ours, both.theirs)]
         assert errors == [[0, KAFKA_STORAGE_ERROR]] * 2
         counted = [[len(result["topics"]) for result in sorted(side["results"], key=path_of)] for side in
                    (both.ours, both.theirs)]  # fmt: skip
         assert counted[0] == counted[1]
-    described = twin.ask_each("Metadata", 12, topics=[{"name": "t"}])
+    described = pair.ask_each("Metadata", 12, topics=[{"name": "t"}])
     assert_alike(
         partition_of(described.ours, went.ours), partition_of(described.theirs, went.theirs), "Metadata",
         {"partition_index", "leader_epoch"},

@@ -18,7 +18,7 @@ from ottla.inspection.findings import LogFinding, Severity, Tally
 from ottla.inspection.repair import carry_out
 from ottla.inspection.verify import VerifyWish, verify
 from support.apache import ApacheKafka, ApacheZooKeeper
-from support.dumped_logs import PRODUCER, told_by_apache, told_by_us
+from support.dumped_logs import PRODUCER, dumped_by_apache, dumped_by_us
 from support.inspected_logs import starts
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
@@ -110,24 +110,24 @@ def compare_with_apaches_tool(log_dir: Path) -> int:
     """All files of all partitions, field by field; returns how many lines were equal."""
     suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     files = [path for path in log_dir.glob("*/*") if path.suffix in suffixes and path.stat().st_size]
-    theirs = told_by_apache(files, "--deep-iteration")
+    theirs = dumped_by_apache(files, "--deep-iteration")
     equal = 0
     for path in files:
         rows = theirs[str(path)]
         if path.suffix == ".snapshot":
             rows = [{name: value for name, value in row.items() if name in PRODUCER} for row in rows]
-            ours = told_by_us(path)
+            ours = dumped_by_us(path)
             for row, mine in zip(rows, ours, strict=True):
                 # Of a producer without a batch the tool shows fewer fields.
                 assert row == {name: mine[name] for name in row}, path
         else:
-            assert told_by_us(path, records=True) == rows, path
+            assert dumped_by_us(path, records=True) == rows, path
         equal += len(rows)
     return equal
 
 
 @pytest.mark.spec("L5", "L9")
-def test_a_folder_of_apache_kafka(apache: ApacheKafka) -> None:
+def test_a_directory_of_apache_kafka(apache: ApacheKafka) -> None:
     make_topics(apache.bootstrap)
     fill(apache.bootstrap)
     transactions(apache.bootstrap)
@@ -162,7 +162,7 @@ def decoded(log_dir: Path, topic: str) -> list[dict]:
 
 @pytest.mark.spec("L5", "L9")
 @pytest.mark.parametrize("end", ["running", "stopped", "killed"])
-def test_a_folder_of_ours(tmp_path: Path, end: str) -> None:
+def test_a_directory_of_ours(tmp_path: Path, end: str) -> None:
     settings = {"offsets.topic.num.partitions": "4", "log.cleaner.backoff.ms": "100"}
     server = OttlaServer(tmp_path / "ottla", overrides=settings, arguments=["--id", "1"])
     try:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair, coordinator_is_up
 from interop.raw import RawConnection
 from interop.test_raw_groups import Member
-from interop.twin import Twin, coordinator_is_up
 from interop.wire_json import Definitions
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.ottla_server import OttlaServer
@@ -36,7 +36,7 @@ OLD_MS = 61_000
 @pytest.fixture(scope="module")
 def pair(
     tmp_path_factory: pytest.TempPathFactory, apache_zookeeper: ApacheZooKeeper, definitions: Definitions
-) -> Iterator[Twin]:
+) -> Iterator[BrokerPair]:
     """Both brokers with topics `t` (that members of these tests subscribe to) and `u`, two partitions each."""
     folder = tmp_path_factory.mktemp("expiry")
     ours = OttlaServer(folder / "ottla", overrides=SETTINGS, arguments=["--id", "1"])
@@ -46,24 +46,26 @@ def pair(
         ours.start()
         theirs.start()
         with RawConnection(ours.bootstrap, definitions) as one, RawConnection(theirs.bootstrap, definitions) as other:
-            twin = Twin(one, other)
+            pair = BrokerPair(one, other)
             for topic in TOPICS:
-                twin.create_topic(topic, partitions=2)
-            yield twin
+                pair.create_topic(topic, partitions=2)
+            yield pair
     finally:
         ours.stop()
         theirs.stop()
 
 
 @pytest.fixture
-def group(pair: Twin, unique: str) -> str:
+def group(pair: BrokerPair, unique: str) -> str:
     for one in (pair.ours, pair.theirs):
         for name in (unique, f"{unique}-marker"):
             wait_until(lambda one=one, name=name: coordinator_is_up(one, name), "the coordinator")
     return unique
 
 
-def commit(pair: Twin, group: str, topic: str, index: int, *, version: int = 1, age_ms: int = 0, **more: Any) -> None:
+def commit(
+    pair: BrokerPair, group: str, topic: str, index: int, *, version: int = 1, age_ms: int = 0, **more: Any
+) -> None:
     """Commit on both, as a member by `generation_id_or_member_epoch` and `member_id`, or as nobody's."""
     at: dict[str, Any] = {"partition_index": index, "committed_offset": 5, "committed_metadata": "m"}
     if version == 1:
@@ -84,12 +86,12 @@ def state(connection: RawConnection, group: str) -> str:
     return described
 
 
-def on_both(pair: Twin, condition: Callable[[RawConnection], bool], what: str) -> None:
+def on_both(pair: BrokerPair, condition: Callable[[RawConnection], bool], what: str) -> None:
     for name, one in (("ottla", pair.ours), ("Apache Kafka", pair.theirs)):
         wait_until(lambda one=one: condition(one), f"{what} on {name}")
 
 
-def let_expire(pair: Twin, group: str) -> None:
+def let_expire(pair: BrokerPair, group: str) -> None:
     """Wait for a whole expiry run on both.
 
     A marker that went three times was seen by three runs. The first may have begun before this, and the last may be
@@ -100,12 +102,12 @@ def let_expire(pair: Twin, group: str) -> None:
         on_both(pair, lambda one: not kept(one, f"{group}-marker"), "the expiry run")
 
 
-def expect(pair: Twin, group: str, offsets: set[tuple[str, int]], in_state: str) -> None:
+def expect(pair: BrokerPair, group: str, offsets: set[tuple[str, int]], in_state: str) -> None:
     for one in (pair.ours, pair.theirs):
         assert (kept(one, group), state(one, group)) == (offsets, in_state)
 
 
-def test_a_group_without_members_counts_from_its_commits(pair: Twin, group: str) -> None:
+def test_a_group_without_members_counts_from_its_commits(pair: BrokerPair, group: str) -> None:
     commit(pair, group, "t", 0, age_ms=OLD_MS)
     commit(pair, group, "t", 1, age_ms=OLD_MS - 30_000)
     let_expire(pair, group)
@@ -116,7 +118,7 @@ def test_a_group_without_members_counts_from_its_commits(pair: Twin, group: str)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_retention_of_its_own_goes_before_the_brokers(pair: Twin, group: str, version: int) -> None:
+def test_a_retention_of_its_own_goes_before_the_brokers(pair: BrokerPair, group: str, version: int) -> None:
     commit(pair, group, "t", 0, version=version, retention_time_ms=1)
     commit(pair, group, "t", 1, version=version, retention_time_ms=600_000)
     commit(pair, group, "u", 0, version=version, retention_time_ms=-1)
@@ -124,7 +126,7 @@ def test_a_retention_of_its_own_goes_before_the_brokers(pair: Twin, group: str, 
     expect(pair, group, {("t", 1), ("u", 0)}, "Empty")
 
 
-def test_members_keep_what_they_subscribe_to(pair: Twin, group: str) -> None:
+def test_members_keep_what_they_subscribe_to(pair: BrokerPair, group: str) -> None:
     member = Member(pair, group)
     member.become_stable()
     mine = {"generation_id_or_member_epoch": member.generation, "member_id": member.id}
@@ -141,7 +143,7 @@ def test_members_keep_what_they_subscribe_to(pair: Twin, group: str) -> None:
     expect(pair, group, {("t", 0), ("u", 1)}, "Empty")
 
 
-def test_offsets_of_other_protocols_stay_while_there_are_members(pair: Twin, group: str) -> None:
+def test_offsets_of_other_protocols_stay_while_there_are_members(pair: BrokerPair, group: str) -> None:
     member = Member(pair, group)
     while not member.join(9, protocol_type="connect")["generation_id"] > 0:
         pass
@@ -154,7 +156,7 @@ def test_offsets_of_other_protocols_stay_while_there_are_members(pair: Twin, gro
     expect(pair, group, {("t", 0), ("u", 0)}, "Stable")
 
 
-def test_an_empty_group_without_offsets_goes_with_the_next_run(pair: Twin, group: str) -> None:
+def test_an_empty_group_without_offsets_goes_with_the_next_run(pair: BrokerPair, group: str) -> None:
     member = Member(pair, group)
     member.become_stable()
     member.leave()
@@ -165,7 +167,7 @@ def test_an_empty_group_without_offsets_goes_with_the_next_run(pair: Twin, group
 
 @pytest.mark.long
 @pytest.mark.timeout(150)
-def test_the_minute_passes(pair: Twin, group: str) -> None:
+def test_the_minute_passes(pair: BrokerPair, group: str) -> None:
     """Of a group whose members have gone, and of one that never had any."""
     member = Member(pair, group)
     member.become_stable()

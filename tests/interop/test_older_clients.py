@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from interop.both_brokers import made, topic_id_when_usable
 from interop.raw import RawConnection
 from interop.test_raw_legacy import at_zero, sets
-from interop.twin import made, topic_id_when_usable
 from ottla.records.batch import parse_batch_header
 from ottla.records.record import Record, decode_batch
 from support.brokers import RunningBroker
@@ -67,7 +67,7 @@ def java_hash(data: bytes) -> int:
     return number - (1 << 32) if number >> 31 else number
 
 
-def as_java_tells(data: bytes | None) -> str:
+def as_java_prints(data: bytes | None) -> str:
     return "-" if data is None else f"{len(data)}:{java_hash(data)}"
 
 
@@ -83,7 +83,7 @@ def sent_by_client(codec: str) -> list[tuple[bytes | None, bytes | None]]:
 
 
 def lines(how: str, content: list[tuple[bytes | None, bytes | None]]) -> list[str]:
-    return [f"{how} {at} {as_java_tells(key)} {as_java_tells(value)}" for at, (key, value) in enumerate(content)]
+    return [f"{how} {at} {as_java_prints(key)} {as_java_prints(value)}" for at, (key, value) in enumerate(content)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -113,7 +113,7 @@ def test_java_and_scala_clients_of_0_8_2(broker: RunningBroker, raw: RawConnecti
 
 @pytest.mark.parametrize("fallback", ["0.8.2.2", "0.9.0.1", "0.10.0.1"])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_librdkafka_told_that_the_broker_is_old(
+def test_librdkafka_set_for_an_old_broker(
     broker: RunningBroker, raw: RawConnection, unique: str, fallback: str, codec: str
 ) -> None:
     content = [(record.key, record.value) for record in fill(raw, unique, [codec])]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair, Each
 from interop.raw import RawConnection
-from interop.twin import Each, Twin
 from interop.wire_json import Json
 from support.waiting import wait_until
 
@@ -81,16 +81,16 @@ def node_of(raw: RawConnection) -> str:
 
 
 @pytest.fixture
-def brokers(twin: Twin) -> Each:
-    return Each(node_of(twin.ours), node_of(twin.theirs))
+def brokers(pair: BrokerPair) -> Each:
+    return Each(node_of(pair.ours), node_of(pair.theirs))
 
 
 @pytest.fixture
-def change(twin: Twin) -> Any:
+def change(pair: BrokerPair) -> Any:
     """Change something on both and compare the answers but for the names of the brokers."""
 
     def ask(resource: Json, version: int = 1, validate_only: bool = False) -> int:
-        answer = twin.ask(
+        answer = pair.ask(
             "IncrementalAlterConfigs",
             version,
             ignore={"resource_name"},
@@ -105,10 +105,10 @@ def change(twin: Twin) -> Any:
 
 @pytest.mark.parametrize("changes", TOPIC_CHANGES.values(), ids=TOPIC_CHANGES)
 @pytest.mark.parametrize("validate_only", [True, False])
-def test_changes_of_a_topic(twin: Twin, unique: str, change: Any, changes: Any, validate_only: bool) -> None:
-    twin.create_topic(unique, retention_ms="1000", segment_bytes="100000")
+def test_changes_of_a_topic(pair: BrokerPair, unique: str, change: Any, changes: Any, validate_only: bool) -> None:
+    pair.create_topic(unique, retention_ms="1000", segment_bytes="100000")
     change(incremental(TOPIC, unique, changes), validate_only=validate_only)
-    ours = twin.ask_each("DescribeConfigs", 1, resources=[asked(TOPIC, unique)], include_synonyms=True)
+    ours = pair.ask_each("DescribeConfigs", 1, resources=[asked(TOPIC, unique)], include_synonyms=True)
     assert set_by(ours.ours, BY_TOPIC) == set_by(ours.theirs, BY_TOPIC)
 
 
@@ -132,41 +132,41 @@ def set_by(answer: Json, *sources: int) -> list[tuple[str, str | None, int, list
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_every_version_of_incremental_changes(twin: Twin, unique: str, change: Any, version: int) -> None:
-    twin.create_topic(unique)
+def test_every_version_of_incremental_changes(pair: BrokerPair, unique: str, change: Any, version: int) -> None:
+    pair.create_topic(unique)
     assert change(incremental(TOPIC, unique, [("retention.ms", SET, "7")]), version) == NONE
     assert change(incremental(TOPIC, unique, [("retention.ms", SET, "y")]), version) == INVALID_CONFIG
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_all_settings_replaced(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, retention_ms="1000", segment_bytes="100000")
+def test_all_settings_replaced(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, retention_ms="1000", segment_bytes="100000")
     cases: list[dict[str, str | None]] = [
         {"retention.ms": "5"}, {"retention.ms": None}, {"retention.ms": "x"}, {"nonsense": "x"}, {}
     ]  # fmt: skip
     for validate_only in (True, False):
         for settings in cases:
-            twin.ask("AlterConfigs", version, resources=[whole(TOPIC, unique, settings)], validate_only=validate_only)
-            both = twin.ask_each("DescribeConfigs", 1, resources=[asked(TOPIC, unique)], include_synonyms=False)
+            pair.ask("AlterConfigs", version, resources=[whole(TOPIC, unique, settings)], validate_only=validate_only)
+            both = pair.ask_each("DescribeConfigs", 1, resources=[asked(TOPIC, unique)], include_synonyms=False)
             assert set_by(both.ours, BY_TOPIC) == set_by(both.theirs, BY_TOPIC)
 
 
 @pytest.mark.parametrize("kind", [0, 3, 9, CLIENT_METRICS, 32])
-def test_kinds_that_have_no_settings(twin: Twin, change: Any, kind: int) -> None:
+def test_kinds_that_have_no_settings(pair: BrokerPair, change: Any, kind: int) -> None:
     assert change(incremental(kind, "x", [("retention.ms", SET, "5")])) == INVALID_REQUEST
-    twin.ask("AlterConfigs", 2, resources=[whole(kind, "x", {"a": "b"})], validate_only=False)
+    pair.ask("AlterConfigs", 2, resources=[whole(kind, "x", {"a": "b"})], validate_only=False)
 
 
 @pytest.mark.parametrize("name", ["", "no-such-topic", "a b"])
-def test_topics_that_are_not_there(twin: Twin, change: Any, name: str) -> None:
+def test_topics_that_are_not_there(pair: BrokerPair, change: Any, name: str) -> None:
     assert change(incremental(TOPIC, name, [("retention.ms", SET, "5")])) != NONE
-    twin.ask("AlterConfigs", 2, resources=[whole(TOPIC, name, {"retention.ms": "5"})], validate_only=False)
+    pair.ask("AlterConfigs", 2, resources=[whole(TOPIC, name, {"retention.ms": "5"})], validate_only=False)
 
 
-def test_a_resource_named_twice(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
+def test_a_resource_named_twice(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
     resources = [incremental(TOPIC, name, []) for name in (unique, unique, f"{unique}-missing")]
-    answer = twin.ask("IncrementalAlterConfigs", 1, resources=resources, validate_only=True)
+    answer = pair.ask("IncrementalAlterConfigs", 1, resources=resources, validate_only=True)
     codes = [one["error_code"] for one in answer["responses"] if one["resource_name"] == unique]
     assert codes == [INVALID_REQUEST, INVALID_REQUEST]
 
@@ -191,9 +191,9 @@ def test_a_broker_that_is_none(change: Any) -> None:
 
 
 def test_values_come_from_the_topic_the_broker_and_all_brokers(
-    twin: Twin, unique: str, change: Any, brokers: Each
+    pair: BrokerPair, unique: str, change: Any, brokers: Each
 ) -> None:
-    twin.create_topic(unique, retention_ms="1000")
+    pair.create_topic(unique, retention_ms="1000")
     everything = [(BROKER, brokers), (BROKER, ""), (TOPIC, unique)]
     sets = [
         [("log.retention.ms", SET, "500000")],
@@ -210,7 +210,7 @@ def test_values_come_from_the_topic_the_broker_and_all_brokers(
                 == set_by(both.theirs, BY_TOPIC, BY_BROKER, BY_DEFAULT)
                 != []
                 for kind, name in everything
-                for both in [twin.ask_each("DescribeConfigs", 4, resources=[asked(kind, name)], include_synonyms=True)]
+                for both in [pair.ask_each("DescribeConfigs", 4, resources=[asked(kind, name)], include_synonyms=True)]
             )
 
         # Apache Kafka's brokers learn of a change from the tree, some time later.
@@ -220,14 +220,14 @@ def test_values_come_from_the_topic_the_broker_and_all_brokers(
         change(incremental(BROKER, "", [("log.retention.ms", DELETE, None), ("log.cleanup.policy", DELETE, None)]))
 
 
-def test_where_apache_kafka_fails_we_say_what_is_wrong(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
+def test_where_apache_kafka_fails_we_say_what_is_wrong(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
     for changes, code, told in (
         ([("nonsense", APPEND, "x")], INVALID_CONFIG, "Unknown topic config name: nonsense"),
         ([("cleanup.policy", 7, "x")], INVALID_REQUEST, "Unknown operation type 7 for config key: cleanup.policy"),
     ):
         resource = incremental(TOPIC, unique, changes)
-        both = twin.ask_each("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+        both = pair.ask_each("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
         assert both.theirs["responses"][0]["error_code"] == UNKNOWN_SERVER_ERROR
         assert both.ours["responses"][0]["error_code"] == code
         assert both.ours["responses"][0]["error_message"] == told

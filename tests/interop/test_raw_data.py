@@ -10,8 +10,8 @@ from typing import Any
 import fastcrc
 import pytest
 
+from interop.both_brokers import NO_ID, BrokerPair, topic_id_when_usable
 from interop.raw import RawConnection, batch, values_of
-from interop.twin import NO_ID, Twin, topic_id_when_usable
 from interop.wire_json import Json
 from ottla.records import walk
 from support.ottla_server import OttlaServer
@@ -50,8 +50,8 @@ def produced(answer: Json) -> Json:
     return found
 
 
-def produce(twin: Twin, topic: str, records: bytes | None, version: int = 9, **more: Any) -> Json:
-    return produced(twin.ask("Produce", version, **producing(topic, records, **more)))
+def produce(pair: BrokerPair, topic: str, records: bytes | None, version: int = 9, **more: Any) -> Json:
+    return produced(pair.ask("Produce", version, **producing(topic, records, **more)))
 
 
 def fetching(version: int, name: str, topic_id: Any, partitions: list[Json], **more: Any) -> Json:
@@ -68,17 +68,17 @@ def fetched(answer: Json) -> Json:
     return found
 
 
-def fetch(twin: Twin, version: int, name: str, topic_id: Any = NO_ID, offset: int = 0, **more: Any) -> Json:
+def fetch(pair: BrokerPair, version: int, name: str, topic_id: Any = NO_ID, offset: int = 0, **more: Any) -> Json:
     partition = {"partition": 0, "fetch_offset": offset, **more}
-    return fetched(twin.ask("Fetch", version, **fetching(version, name, topic_id, [partition])))
+    return fetched(pair.ask("Fetch", version, **fetching(version, name, topic_id, [partition])))
 
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("version", range(3, 12))
 @pytest.mark.spec("L2")
-def test_produce_in_every_version(twin: Twin, unique: str, version: int, acks: int) -> None:
-    twin.create_topic(unique)
-    offsets = [produce(twin, unique, batch([b"a", b"b"]), version, acks=acks)["base_offset"] for _ in range(3)]
+def test_produce_in_every_version(pair: BrokerPair, unique: str, version: int, acks: int) -> None:
+    pair.create_topic(unique)
+    offsets = [produce(pair, unique, batch([b"a", b"b"]), version, acks=acks)["base_offset"] for _ in range(3)]
     assert offsets == [0, 2, 4]
 
 
@@ -105,16 +105,16 @@ def create(connection: RawConnection, name: str, partitions: int = 1) -> uuid.UU
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 @pytest.mark.parametrize("version", [3, 8, 11])
-def test_invalid_acks(twin: Twin, unique: str, version: int, acks: int) -> None:
-    twin.create_topic(unique)
-    assert produce(twin, unique, batch([b"x"]), version, acks=acks)["error_code"] == INVALID_REQUIRED_ACKS
+def test_invalid_acks(pair: BrokerPair, unique: str, version: int, acks: int) -> None:
+    pair.create_topic(unique)
+    assert produce(pair, unique, batch([b"x"]), version, acks=acks)["error_code"] == INVALID_REQUIRED_ACKS
 
 
 @pytest.mark.parametrize("version", [3, 8, 11])
-def test_produce_to_nowhere(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
+def test_produce_to_nowhere(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
     for topic, partition in ((unique, 1), (unique, -1), (unique + "-none", 0)):
-        answer = produce(twin, topic, batch([b"x"]), version, partition=partition)
+        answer = produce(pair, topic, batch([b"x"]), version, partition=partition)
         assert answer["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -183,11 +183,11 @@ FOUND_IN_RECORDS = list(BAD_RECORDS)[list(BAD_RECORDS).index("one record too few
 
 @pytest.mark.parametrize("version", [3, 9])
 @pytest.mark.parametrize("what", BAD_RECORDS)
-def test_bad_records(twin: Twin, unique: str, what: str, version: int) -> None:
+def test_bad_records(pair: BrokerPair, unique: str, what: str, version: int) -> None:
     if what in FOUND_IN_RECORDS and not walk.COMPILED:
         pytest.skip("the code for single records is not compiled: ./run setup says why")
-    twin.create_topic(unique)
-    answers = twin.ask_each("Produce", version, **producing(unique, BAD_RECORDS[what]))
+    pair.create_topic(unique)
+    answers = pair.ask_each("Produce", version, **producing(unique, BAD_RECORDS[what]))
     ours, theirs = produced(answers.ours), produced(answers.theirs)
     if theirs["error_code"] == UNKNOWN_SERVER_ERROR:
         # An exception that Apache Kafka did not expect; the sender is told what it did wrong all the same.
@@ -195,16 +195,16 @@ def test_bad_records(twin: Twin, unique: str, what: str, version: int) -> None:
     else:
         assert ours["error_code"] == theirs["error_code"], (ours, theirs)
     # Whatever was said, the log is the same afterwards (which the fetch compares).
-    fetch(twin, 12, unique)
+    fetch(pair, 12, unique)
 
 
 @pytest.mark.parametrize("said", [0, TIMESTAMP - 1, TIMESTAMP + 1000, -1])
-def test_the_newest_timestamp_is_that_of_the_records(twin: Twin, unique: str, said: int) -> None:
+def test_the_newest_timestamp_is_that_of_the_records(pair: BrokerPair, unique: str, said: int) -> None:
     if not walk.COMPILED:
         pytest.skip("the code for single records is not compiled: ./run setup says why")
-    twin.create_topic(unique)
-    produce(twin, unique, with_max_timestamp(GOOD, said), 9)
-    fetch(twin, 12, unique)
+    pair.create_topic(unique)
+    produce(pair, unique, with_max_timestamp(GOOD, said), 9)
+    fetch(pair, 12, unique)
 
 
 def test_null_records_are_refused(ottla_only: OttlaServer, connect: Any, unique: str) -> None:
@@ -215,24 +215,24 @@ def test_null_records_are_refused(ottla_only: OttlaServer, connect: Any, unique:
     assert produced(raw.request("Produce", 9, **producing(unique, batch([b"x"]))))["base_offset"] == 0
 
 
-def test_zstd_is_refused_in_old_versions(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
+def test_zstd_is_refused_in_old_versions(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
     records = batch([b"not compressed at all"], attributes=ZSTD)
-    assert produce(twin, unique, records, 6)["error_code"] == UNSUPPORTED_COMPRESSION_TYPE
+    assert produce(pair, unique, records, 6)["error_code"] == UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_timestamps_out_of_bounds(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique, message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
+def test_timestamps_out_of_bounds(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique, message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
     for timestamp in (TIMESTAMP, 4_000_000_000_000):
-        answers = twin.ask_each("Produce", 9, **producing(unique, batch([b"x"], timestamp=timestamp)))
+        answers = pair.ask_each("Produce", 9, **producing(unique, batch([b"x"], timestamp=timestamp)))
         told = [produced(side)["error_code"] for side in (answers.ours, answers.theirs)]
         assert told == [INVALID_TIMESTAMP, INVALID_TIMESTAMP]
 
 
-def test_log_append_time(twin: Twin, unique: str) -> None:
-    made = twin.create_topic(unique, message_timestamp_type="LogAppendTime")
-    assert produce(twin, unique, batch([b"a", b"b"]), 9)["log_append_time_ms"] > 0
-    answers = twin.ask_each("Fetch", 13, **fetching(13, unique, made, [{"partition": 0, "fetch_offset": 0}]))
+def test_log_append_time(pair: BrokerPair, unique: str) -> None:
+    made = pair.create_topic(unique, message_timestamp_type="LogAppendTime")
+    assert produce(pair, unique, batch([b"a", b"b"]), 9)["log_append_time_ms"] > 0
+    answers = pair.ask_each("Fetch", 13, **fetching(13, unique, made, [{"partition": 0, "fetch_offset": 0}]))
     for side in (answers.ours, answers.theirs):
         records = fetched(side)["records"]
         assert values_of(records) == [b"a", b"b"]
@@ -257,13 +257,13 @@ SEQUENCES: dict[str, list[tuple[int, int, int]]] = {
 
 @pytest.mark.parametrize("what", SEQUENCES)
 @pytest.mark.spec("P5")
-def test_idempotent_producers(twin: Twin, unique: str, what: str) -> None:
-    twin.create_topic(unique)
+def test_idempotent_producers(pair: BrokerPair, unique: str, what: str) -> None:
+    pair.create_topic(unique)
     for epoch, sequence, count in SEQUENCES[what]:
         values: list[bytes | None] = [f"{epoch}-{sequence + number}".encode() for number in range(count)]
         records = batch(values, producer_id=4000, producer_epoch=epoch, base_sequence=sequence)
-        produce(twin, unique, records)
-    fetch(twin, 12, unique)
+        produce(pair, unique, records)
+    fetch(pair, 12, unique)
 
 
 def gives_producer_ids(connection: RawConnection) -> bool:
@@ -272,77 +272,77 @@ def gives_producer_ids(connection: RawConnection) -> bool:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_producer_ids_are_given_out(twin: Twin, version: int) -> None:
+def test_producer_ids_are_given_out(pair: BrokerPair, version: int) -> None:
     more = {"producer_id": -1, "producer_epoch": -1} if version >= 3 else {}
     body: Json = {"transactional_id": None, "transaction_timeout_ms": 60_000, **more}
-    for one in (twin.ours, twin.theirs):
+    for one in (pair.ours, pair.theirs):
         # Apache Kafka fetches its first block of ids when somebody asks.
         wait_until(partial(gives_producer_ids, one), "the first producer id")
-    answers = [twin.ask("InitProducerId", version, **body) for _ in range(3)]
+    answers = [pair.ask("InitProducerId", version, **body) for _ in range(3)]
     assert len({one["producer_id"] for one in answers}) == 3
     assert {one["producer_epoch"] for one in answers} == {0}
 
 
 @pytest.mark.parametrize("version", range(4, 18))
-def test_fetch_in_every_version(twin: Twin, unique: str, version: int) -> None:
-    made = twin.create_topic(unique)
+def test_fetch_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
+    made = pair.create_topic(unique)
     for number in range(3):
-        produce(twin, unique, batch([f"{number}a".encode(), f"{number}b".encode()]))
-    assert values_of(fetch(twin, version, unique, made)["records"]) == [b"0a", b"0b", b"1a", b"1b", b"2a", b"2b"]
+        produce(pair, unique, batch([f"{number}a".encode(), f"{number}b".encode()]))
+    assert values_of(fetch(pair, version, unique, made)["records"]) == [b"0a", b"0b", b"1a", b"1b", b"2a", b"2b"]
     # From the middle of a batch the whole batch comes.
-    assert values_of(fetch(twin, version, unique, made, 3)["records"]) == [b"1a", b"1b", b"2a", b"2b"]
-    assert not fetch(twin, version, unique, made, 6)["records"]
-    assert fetch(twin, version, unique, made, 7)["error_code"] == OFFSET_OUT_OF_RANGE
-    assert fetch(twin, version, unique, made, -1)["error_code"] == OFFSET_OUT_OF_RANGE
+    assert values_of(fetch(pair, version, unique, made, 3)["records"]) == [b"1a", b"1b", b"2a", b"2b"]
+    assert not fetch(pair, version, unique, made, 6)["records"]
+    assert fetch(pair, version, unique, made, 7)["error_code"] == OFFSET_OUT_OF_RANGE
+    assert fetch(pair, version, unique, made, -1)["error_code"] == OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("version", [4, 9, 12])
-def test_fetch_from_nowhere(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
-    assert fetch(twin, version, unique + "-none")["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+def test_fetch_from_nowhere(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
+    assert fetch(pair, version, unique + "-none")["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
     for number in (1, -1):
         body = fetching(version, unique, NO_ID, [{"partition": number, "fetch_offset": 0}])
-        assert fetched(twin.ask("Fetch", version, **body))["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+        assert fetched(pair.ask("Fetch", version, **body))["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", [13, 17])
-def test_fetch_of_an_unknown_id(twin: Twin, version: int) -> None:
-    assert fetch(twin, version, "", uuid.UUID(int=1 << 90))["error_code"] == UNKNOWN_TOPIC_ID
+def test_fetch_of_an_unknown_id(pair: BrokerPair, version: int) -> None:
+    assert fetch(pair, version, "", uuid.UUID(int=1 << 90))["error_code"] == UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, NONE), (-1, NONE), (7, UNKNOWN_LEADER_EPOCH), (-5, NONE)])
-def test_fetch_with_an_epoch(twin: Twin, unique: str, epoch: int, error: int) -> None:
-    twin.create_topic(unique)
-    produce(twin, unique, batch([b"x"]))
-    assert fetch(twin, 12, unique, current_leader_epoch=epoch)["error_code"] == error
+def test_fetch_with_an_epoch(pair: BrokerPair, unique: str, epoch: int, error: int) -> None:
+    pair.create_topic(unique)
+    produce(pair, unique, batch([b"x"]))
+    assert fetch(pair, 12, unique, current_leader_epoch=epoch)["error_code"] == error
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 5])
-def test_fetch_with_a_last_fetched_epoch(twin: Twin, unique: str, epoch: int) -> None:
-    twin.create_topic(unique)
-    produce(twin, unique, batch([b"x"]))
-    fetch(twin, 12, unique, offset=1, last_fetched_epoch=epoch)
+def test_fetch_with_a_last_fetched_epoch(pair: BrokerPair, unique: str, epoch: int) -> None:
+    pair.create_topic(unique)
+    produce(pair, unique, batch([b"x"]))
+    fetch(pair, 12, unique, offset=1, last_fetched_epoch=epoch)
 
 
 @pytest.mark.parametrize("limit", [1, 69, 70, 71, 200, 100_000])
-def test_limits_of_a_fetch(twin: Twin, unique: str, limit: int) -> None:
-    twin.create_topic(unique, partitions=2)
+def test_limits_of_a_fetch(pair: BrokerPair, unique: str, limit: int) -> None:
+    pair.create_topic(unique, partitions=2)
     for partition in (0, 1):
         for _ in range(3):
-            produce(twin, unique, batch([b"x"]), partition=partition)
+            produce(pair, unique, batch([b"x"]), partition=partition)
     partitions = [{"partition": number, "fetch_offset": 0} for number in (0, 1)]
     # At least one batch comes, however small the limit; the second partition gets what is left of it.
-    twin.ask("Fetch", 12, **fetching(12, unique, NO_ID, partitions, max_bytes=limit))
+    pair.ask("Fetch", 12, **fetching(12, unique, NO_ID, partitions, max_bytes=limit))
     partitions = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": limit} for number in (0, 1)]
-    twin.ask("Fetch", 12, **fetching(12, unique, NO_ID, partitions))
+    pair.ask("Fetch", 12, **fetching(12, unique, NO_ID, partitions))
 
 
 @pytest.mark.parametrize("isolation", [0, 1])
-def test_isolation_levels_without_transactions(twin: Twin, unique: str, isolation: int) -> None:
-    twin.create_topic(unique)
-    produce(twin, unique, batch([b"x"]))
+def test_isolation_levels_without_transactions(pair: BrokerPair, unique: str, isolation: int) -> None:
+    pair.create_topic(unique)
+    produce(pair, unique, batch([b"x"]))
     body = fetching(12, unique, NO_ID, [{"partition": 0, "fetch_offset": 0}], isolation_level=isolation)
-    assert values_of(fetched(twin.ask("Fetch", 12, **body))["records"]) == [b"x"]
+    assert values_of(fetched(pair.ask("Fetch", 12, **body))["records"]) == [b"x"]
 
 
 def test_a_fetch_waits_for_data_and_no_longer(raw: RawConnection, connect: Any, broker: Any, unique: str) -> None:
@@ -368,10 +368,10 @@ def test_a_fetch_waits_for_enough_data(raw: RawConnection, connect: Any, broker:
     assert values_of(fetched(raw.receive("Fetch", 12))["records"]) == [b"0", b"1", b"2"]
 
 
-def test_a_fetch_without_data_ends_with_its_time(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
+def test_a_fetch_without_data_ends_with_its_time(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
     body = fetching(12, unique, NO_ID, [{"partition": 0, "fetch_offset": 0}], max_wait_ms=200, min_bytes=1)
-    assert not fetched(twin.ask("Fetch", 12, **body))["records"]
+    assert not fetched(pair.ask("Fetch", 12, **body))["records"]
 
 
 def listing(topic: str, timestamp: int, *, partition: int = 0, **more: Any) -> Json:
@@ -381,89 +381,89 @@ def listing(topic: str, timestamp: int, *, partition: int = 0, **more: Any) -> J
 
 @pytest.mark.parametrize("version", range(1, 10))
 @pytest.mark.spec("C1")
-def test_offsets_are_listed_in_every_version(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
+def test_offsets_are_listed_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
     for timestamp in (-1, -2, TIMESTAMP):
-        twin.ask("ListOffsets", version, **listing(unique, timestamp))
+        pair.ask("ListOffsets", version, **listing(unique, timestamp))
     for step in (0, 1000, 500, 3000):
-        produce(twin, unique, batch([b"a", b"b"], timestamp=TIMESTAMP + step))
+        produce(pair, unique, batch([b"a", b"b"], timestamp=TIMESTAMP + step))
     special = [-1, -2, *([-3] if version >= 7 else []), *([-4] if version >= 8 else [])]
     times = [TIMESTAMP + step for step in (-1, 0, 1, 500, 501, 1000, 1001, 2999, 3000, 3001)]
     for timestamp in special + times:
-        twin.ask("ListOffsets", version, **listing(unique, timestamp))
+        pair.ask("ListOffsets", version, **listing(unique, timestamp))
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_special_timestamps_that_a_version_does_not_know(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
-    produce(twin, unique, batch([b"a"]))
+def test_special_timestamps_that_a_version_does_not_know(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
+    produce(pair, unique, batch([b"a"]))
     for timestamp in (-3, -4, -5, -6, -100):
-        twin.ask("ListOffsets", version, **listing(unique, timestamp))
+        pair.ask("ListOffsets", version, **listing(unique, timestamp))
 
 
 @pytest.mark.parametrize("version", [0])
-def test_offsets_in_the_oldest_version(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
-    produce(twin, unique, batch([b"a"]))
+def test_offsets_in_the_oldest_version(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
+    produce(pair, unique, batch([b"a"]))
     for timestamp in (-1, -2):
         for count in (1, 2):
-            twin.ask("ListOffsets", version, **listing(unique, timestamp, max_num_offsets=count))
+            pair.ask("ListOffsets", version, **listing(unique, timestamp, max_num_offsets=count))
 
 
 @pytest.mark.parametrize("version", [1, 4, 9])
-def test_offsets_of_nowhere(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
+def test_offsets_of_nowhere(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
     for topic, partition in ((unique, 3), (unique + "-none", 0)):
-        ours = twin.ask("ListOffsets", version, **listing(topic, -1, partition=partition))
+        ours = pair.ask("ListOffsets", version, **listing(topic, -1, partition=partition))
         assert ours["topics"][0]["partitions"][0]["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("epoch", [-1, 0, 3, -4])
-def test_offsets_with_an_epoch(twin: Twin, unique: str, epoch: int) -> None:
-    twin.create_topic(unique)
-    twin.ask("ListOffsets", 7, **listing(unique, -1, current_leader_epoch=epoch))
+def test_offsets_with_an_epoch(pair: BrokerPair, unique: str, epoch: int) -> None:
+    pair.create_topic(unique)
+    pair.ask("ListOffsets", 7, **listing(unique, -1, current_leader_epoch=epoch))
 
 
-def test_the_same_partition_listed_twice(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
+def test_the_same_partition_listed_twice(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
     body = listing(unique, -1)
     body["topics"][0]["partitions"] *= 2
-    twin.ask("ListOffsets", 7, **body)
+    pair.ask("ListOffsets", 7, **body)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_end_of_an_epoch(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
-    produce(twin, unique, batch([b"a", b"b"]))
+def test_the_end_of_an_epoch(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
+    produce(pair, unique, batch([b"a", b"b"]))
     for partition, epoch in ((0, 0), (0, 1), (0, -1), (5, 0)):
         one = {"partition": partition, "leader_epoch": epoch}
         body: Json = {"topics": [{"topic": unique, "partitions": [one]}]}
         if version >= 3:
             body["replica_id"] = -1
-        twin.ask("OffsetForLeaderEpoch", version, **body)
+        pair.ask("OffsetForLeaderEpoch", version, **body)
 
 
 @pytest.mark.parametrize("current", [-1, 0, 5, -4])
-def test_the_end_of_an_epoch_for_a_stale_client(twin: Twin, unique: str, current: int) -> None:
-    twin.create_topic(unique)
+def test_the_end_of_an_epoch_for_a_stale_client(pair: BrokerPair, unique: str, current: int) -> None:
+    pair.create_topic(unique)
     one = {"partition": 0, "leader_epoch": 0, "current_leader_epoch": current}
-    twin.ask("OffsetForLeaderEpoch", 4, replica_id=-1, topics=[{"topic": unique, "partitions": [one]}])
+    pair.ask("OffsetForLeaderEpoch", 4, replica_id=-1, topics=[{"topic": unique, "partitions": [one]}])
 
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.spec("L4")
-def test_records_are_deleted(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
+def test_records_are_deleted(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
     for _ in range(3):
-        produce(twin, unique, batch([b"a", b"b"]))
+        produce(pair, unique, batch([b"a", b"b"]))
     for partition, offset in ((0, 3), (0, 1), (0, 99), (0, -2), (4, 0), (0, -1)):
         one = {"name": unique, "partitions": [{"partition_index": partition, "offset": offset}]}
-        twin.ask("DeleteRecords", version, topics=[one], timeout_ms=20_000)
-        twin.ask("ListOffsets", 7, **listing(unique, -2))
-        fetch(twin, 12, unique, offset=3)
-        fetch(twin, 12, unique, offset=1)
+        pair.ask("DeleteRecords", version, topics=[one], timeout_ms=20_000)
+        pair.ask("ListOffsets", 7, **listing(unique, -2))
+        fetch(pair, 12, unique, offset=3)
+        fetch(pair, 12, unique, offset=1)
 
 
-def test_records_of_an_unknown_topic_are_not_deleted(twin: Twin, unique: str) -> None:
+def test_records_of_an_unknown_topic_are_not_deleted(pair: BrokerPair, unique: str) -> None:
     one = {"name": unique, "partitions": [{"partition_index": 0, "offset": 0}]}
-    twin.ask("DeleteRecords", 2, topics=[one], timeout_ms=20_000)
+    pair.ask("DeleteRecords", 2, topics=[one], timeout_ms=20_000)

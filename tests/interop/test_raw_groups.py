@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair, Each, assert_alike, coordinator_is_up
 from interop.raw import RawConnection
-from interop.twin import Each, Twin, assert_alike, coordinator_is_up
 from interop.wire_json import Json
 from ottla.env.clock import VirtualClock
 from ottla.env.disk import RealDisk
@@ -45,9 +45,9 @@ PROTOCOLS = [{"name": "range", "metadata": SUBSCRIPTION}]
 
 
 @pytest.fixture
-def group(twin: Twin, unique: str) -> str:
+def group(pair: BrokerPair, unique: str) -> str:
     """A group name whose coordinator is up on both brokers."""
-    for one in (twin.ours, twin.theirs):
+    for one in (pair.ours, pair.theirs):
         wait_until(lambda one=one: coordinator_is_up(one, unique), "the coordinator")
     return unique
 
@@ -55,8 +55,8 @@ def group(twin: Twin, unique: str) -> str:
 class Member:
     """A group member on both brokers; ids and generations as each gave them."""
 
-    def __init__(self, twin: Twin, group: str, instance: str | None = None) -> None:
-        self.twin = twin
+    def __init__(self, pair: BrokerPair, group: str, instance: str | None = None) -> None:
+        self.pair = pair
         self.group = group
         self.instance = instance
         self.id = Each("", "")
@@ -78,7 +78,7 @@ class Member:
 
     def join(self, version: int = 9, **more: Any) -> Json:
         """One JoinGroup, answers compared; from version 4 on the first is told its member id only."""
-        answers = self.twin.ask_each("JoinGroup", version, **self.join_body(version, **more))
+        answers = self.pair.ask_each("JoinGroup", version, **self.join_body(version, **more))
         compare_joins(answers)
         self.id = Each(answers.ours["member_id"] or self.id.ours, answers.theirs["member_id"] or self.id.theirs)
         self.generation = answers.ours["generation_id"]
@@ -97,7 +97,7 @@ class Member:
         assignments = [{"member_id": self.id, "assignment": b"yours"}]
         if version >= 5:
             body |= {"protocol_type": "consumer", "protocol_name": "range"}
-        return self.twin.ask("SyncGroup", version, **body | {"assignments": assignments} | more)
+        return self.pair.ask("SyncGroup", version, **body | {"assignments": assignments} | more)
 
     def become_stable(self) -> None:
         self.fully_join()
@@ -105,7 +105,7 @@ class Member:
 
     def heartbeat(self, version: int = 4, **more: Any) -> int:
         body: Json = {"group_id": self.group, "generation_id": self.generation, "member_id": self.id}
-        answer = self.twin.ask("Heartbeat", version, **body | more)
+        answer = self.pair.ask("Heartbeat", version, **body | more)
         code: int = answer["error_code"]
         return code
 
@@ -115,7 +115,7 @@ class Member:
             body["member_id"] = self.id
         else:
             body["members"] = [{"member_id": self.id}]
-        return self.twin.ask("LeaveGroup", version, **body | more)
+        return self.pair.ask("LeaveGroup", version, **body | more)
 
 
 def compare_joins(answers: Each) -> None:
@@ -133,27 +133,27 @@ def compare_joins(answers: Each) -> None:
 
 @pytest.mark.parametrize("version", range(7))
 @pytest.mark.spec("G2")
-def test_the_coordinator_is_found(twin: Twin, group: str, version: int) -> None:
+def test_the_coordinator_is_found(pair: BrokerPair, group: str, version: int) -> None:
     if version == 0:
         body: Json = {"key": group}
     elif version < 4:
         body = {"key": group, "key_type": 0}
     else:
         body = {"key_type": 0, "coordinator_keys": [group, group + "-2", ""]}
-    twin.ask("FindCoordinator", version, **body)
+    pair.ask("FindCoordinator", version, **body)
 
 
 @pytest.mark.parametrize("version", [1, 3, 4])
-def test_the_coordinator_of_nobody(twin: Twin, group: str, version: int) -> None:
+def test_the_coordinator_of_nobody(pair: BrokerPair, group: str, version: int) -> None:
     for key, key_type in (("", 0), (group, 7), (group, -1)):
         keys: Json = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
-        twin.ask("FindCoordinator", version, key_type=key_type, **keys)
+        pair.ask("FindCoordinator", version, key_type=key_type, **keys)
 
 
 @pytest.mark.parametrize("version", range(10))
 @pytest.mark.spec("G2")
-def test_one_member_in_every_version(twin: Twin, group: str, version: int) -> None:
-    member = Member(twin, group)
+def test_one_member_in_every_version(pair: BrokerPair, group: str, version: int) -> None:
+    member = Member(pair, group)
     answer = member.join(version)
     assert (answer["error_code"] == MEMBER_ID_REQUIRED) == (version >= 4)
     if version >= 4:
@@ -178,22 +178,22 @@ JOIN_REFUSALS: dict[str, tuple[Json, int]] = {
 
 @pytest.mark.parametrize("version", [0, 3, 5, 9])
 @pytest.mark.parametrize("what", JOIN_REFUSALS)
-def test_joins_that_are_refused(twin: Twin, group: str, what: str, version: int) -> None:
+def test_joins_that_are_refused(pair: BrokerPair, group: str, what: str, version: int) -> None:
     change, error = JOIN_REFUSALS[what]
-    assert Member(twin, group).join(version, **change)["error_code"] == error
+    assert Member(pair, group).join(version, **change)["error_code"] == error
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_protocols_must_fit_the_group(twin: Twin, group: str, version: int) -> None:
-    Member(twin, group).become_stable()
-    stranger = Member(twin, group)
+def test_protocols_must_fit_the_group(pair: BrokerPair, group: str, version: int) -> None:
+    Member(pair, group).become_stable()
+    stranger = Member(pair, group)
     answer = stranger.join(version, protocols=[{"name": "sticky", "metadata": SUBSCRIPTION}])
     assert answer["error_code"] == INCONSISTENT_GROUP_PROTOCOL
     assert stranger.join(version, protocol_type="connect")["error_code"] == INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_wrong_generations_and_members(twin: Twin, group: str) -> None:
-    member = Member(twin, group)
+def test_wrong_generations_and_members(pair: BrokerPair, group: str) -> None:
+    member = Member(pair, group)
     member.become_stable()
     assert member.heartbeat(generation_id=member.generation + 1) == ILLEGAL_GENERATION
     assert member.heartbeat(member_id="nobody") == UNKNOWN_MEMBER_ID
@@ -222,8 +222,8 @@ def test_unreadable_metadata_stalls_nobody(ottla_only: OttlaServer, connect: Any
     assert [one["metadata"] for one in good["members"]] == [SUBSCRIPTION]
 
 
-def test_a_member_that_joins_again(twin: Twin, group: str) -> None:
-    member = Member(twin, group)
+def test_a_member_that_joins_again(pair: BrokerPair, group: str) -> None:
+    member = Member(pair, group)
     member.become_stable()
     # The leader's rejoin starts a new generation.
     assert member.join()["generation_id"] == 2
@@ -233,29 +233,29 @@ def test_a_member_that_joins_again(twin: Twin, group: str) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5])
-def test_leaving_when_not_there(twin: Twin, group: str, version: int) -> None:
-    stranger = Member(twin, group)
+def test_leaving_when_not_there(pair: BrokerPair, group: str, version: int) -> None:
+    stranger = Member(pair, group)
     stranger.id = Each("nobody", "nobody")
     stranger.leave(version)
-    Member(twin, group).become_stable()
+    Member(pair, group).become_stable()
     stranger.leave(version)
     stranger.leave(version, group_id="")
 
 
-def test_leaving_together(twin: Twin, group: str) -> None:
-    member = Member(twin, group)
+def test_leaving_together(pair: BrokerPair, group: str) -> None:
+    member = Member(pair, group)
     member.become_stable()
     members = [{"member_id": "nobody"}, {"member_id": member.id}, {"member_id": "", "group_instance_id": "static"}]
     answer = member.leave(5, members=members)
     assert [one["error_code"] for one in answer["members"]] == [UNKNOWN_MEMBER_ID, NONE, UNKNOWN_MEMBER_ID]
 
 
-def test_static_members(twin: Twin, group: str) -> None:
-    first = Member(twin, group, instance="one")
+def test_static_members(pair: BrokerPair, group: str) -> None:
+    first = Member(pair, group, instance="one")
     first.fully_join()
     assert first.sync(group_instance_id="one")["assignment"] == b"yours"
     # The same instance comes back without its id: same generation or not, the old id is fenced.
-    second = Member(twin, group, instance="one")
+    second = Member(pair, group, instance="one")
     second.join()
     assert second.id.ours != first.id.ours
     assert first.heartbeat(group_instance_id="one") == 82
@@ -269,48 +269,48 @@ def commit_body(group: str, topic: str, offset: int, **more: Any) -> Json:
     return {"group_id": group, "topics": [{"name": topic, "partitions": partitions}], **more}
 
 
-def commit(twin: Twin, version: int, group: str, topic: str, offset: int, **more: Any) -> int:
-    answer = twin.ask("OffsetCommit", version, **commit_body(group, topic, offset, **more))
+def commit(pair: BrokerPair, version: int, group: str, topic: str, offset: int, **more: Any) -> int:
+    answer = pair.ask("OffsetCommit", version, **commit_body(group, topic, offset, **more))
     code: int = answer["topics"][0]["partitions"][0]["error_code"]
     return code
 
 
-def fetch_offsets(twin: Twin, version: int, group: str, topics: list[tuple[str, list[int]]] | None) -> Json:
+def fetch_offsets(pair: BrokerPair, version: int, group: str, topics: list[tuple[str, list[int]]] | None) -> Json:
     wanted = topics and [{"name": name, "partition_indexes": numbers} for name, numbers in topics]
     if version < 8:
-        return twin.ask("OffsetFetch", version, group_id=group, topics=wanted)
-    return twin.ask("OffsetFetch", version, groups=[{"group_id": group, "topics": wanted}])
+        return pair.ask("OffsetFetch", version, group_id=group, topics=wanted)
+    return pair.ask("OffsetFetch", version, groups=[{"group_id": group, "topics": wanted}])
 
 
 @pytest.mark.parametrize("version", range(1, 10))
 @pytest.mark.spec("C3", "G2")
-def test_offsets_are_committed_and_fetched_in_every_version(twin: Twin, group: str, version: int) -> None:
-    twin.create_topic(group, partitions=2)
+def test_offsets_are_committed_and_fetched_in_every_version(pair: BrokerPair, group: str, version: int) -> None:
+    pair.create_topic(group, partitions=2)
     simple = {"generation_id_or_member_epoch": -1, "member_id": ""}
-    assert commit(twin, version, group, group, 42, **simple) == NONE
-    fetch_offsets(twin, version, group, [(group, [0, 1]), (group + "-none", [0])])
-    fetch_offsets(twin, version, group, [])
+    assert commit(pair, version, group, group, 42, **simple) == NONE
+    fetch_offsets(pair, version, group, [(group, [0, 1]), (group + "-none", [0])])
+    fetch_offsets(pair, version, group, [])
     if version >= 2:
-        fetch_offsets(twin, version, group, None)
-    fetch_offsets(twin, version, group + "-other", [(group, [0])])
+        fetch_offsets(pair, version, group, None)
+    fetch_offsets(pair, version, group + "-other", [(group, [0])])
 
 
 @pytest.mark.spec("C3", "G2")
 def test_the_first_version_keeps_offsets_in_the_tree(
-    twin: Twin, group: str, apache_zookeeper: ApacheZooKeeper, ottla_only: OttlaServer, tmp_path: Path
+    pair: BrokerPair, group: str, apache_zookeeper: ApacheZooKeeper, ottla_only: OttlaServer, tmp_path: Path
 ) -> None:
     """What version 0 commits is read by version 0 alone, and lies where ZooKeeper's readers look for it."""
-    twin.create_topic(group, partitions=2)
-    commit(twin, 1, group, group, 7, generation_id_or_member_epoch=-1, member_id="")
-    assert fetch_offsets(twin, 0, group, [(group, [0])])["topics"][0]["partitions"][0]["committed_offset"] == -1
+    pair.create_topic(group, partitions=2)
+    commit(pair, 1, group, group, 7, generation_id_or_member_epoch=-1, member_id="")
+    assert fetch_offsets(pair, 0, group, [(group, [0])])["topics"][0]["partitions"][0]["committed_offset"] == -1
     for offset in (42, 41):
-        assert commit(twin, 0, group, group, offset) == NONE
+        assert commit(pair, 0, group, group, offset) == NONE
     both = [(group, [0, 1, 5]), (group + "-none", [0])]
-    answer = fetch_offsets(twin, 0, group, both)
+    answer = fetch_offsets(pair, 0, group, both)
     kept = {(one["name"], at["partition_index"]): at for one in answer["topics"] for at in one["partitions"]}
     assert (kept[group, 0]["committed_offset"], kept[group, 0]["metadata"]) == (41, "")
     assert kept[group, 1]["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
-    assert fetch_offsets(twin, 1, group, [(group, [0])])["topics"][0]["partitions"][0]["committed_offset"] == 7
+    assert fetch_offsets(pair, 1, group, [(group, [0])])["topics"][0]["partitions"][0]["committed_offset"] == 7
     told = zookeeper_says(apache_zookeeper, f"get /consumers/{group}/offsets/{group}/0")
     assert told.splitlines()[-1] == "41"
     assert tree_of(ottla_only, tmp_path).get(f"/consumers/{group}/offsets/{group}/0").data == b"41"
@@ -328,17 +328,17 @@ def test_the_first_version_keeps_offsets_in_the_tree(
         ({"topic": "nosuchtopic"}, UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_commits_of_the_first_version(twin: Twin, group: str, what: dict[str, Any], error: int) -> None:
+def test_commits_of_the_first_version(pair: BrokerPair, group: str, what: dict[str, Any], error: int) -> None:
     """Of anybody, and in a group with members, too: it knows of no groups."""
-    twin.create_topic(group)
-    member = Member(twin, group)
+    pair.create_topic(group)
+    member = Member(pair, group)
     member.become_stable()
     at = {"partition_index": what.get("partition", 0), "committed_offset": what.get("offset", 3)}
     partitions = [at | {"committed_metadata": what.get("metadata")}]
     asked, topic = what.get("group", group), what.get("topic", group)
-    answer = twin.ask("OffsetCommit", 0, group_id=asked, topics=[{"name": topic, "partitions": partitions}])
+    answer = pair.ask("OffsetCommit", 0, group_id=asked, topics=[{"name": topic, "partitions": partitions}])
     assert answer["topics"][0]["partitions"][0]["error_code"] == error
-    fetch_offsets(twin, 0, asked, [(topic, [at["partition_index"]])])
+    fetch_offsets(pair, 0, asked, [(topic, [at["partition_index"]])])
 
 
 @pytest.mark.parametrize("version", [0, 1, 9])
@@ -353,15 +353,15 @@ def test_commits_of_the_first_version(twin: Twin, group: str, what: dict[str, An
     ],
 )
 def test_metadata_is_measured_as_java_measures_strings(
-    twin: Twin, group: str, version: int, metadata: str, error: int
+    pair: BrokerPair, group: str, version: int, metadata: str, error: int
 ) -> None:
-    twin.create_topic(group)
+    pair.create_topic(group)
     simple = {} if version == 0 else {"generation_id_or_member_epoch": -1, "member_id": ""}
     partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": metadata}]
     topics = [{"name": group, "partitions": partitions}]
-    answer = twin.ask("OffsetCommit", version, group_id=group, topics=topics, **simple)
+    answer = pair.ask("OffsetCommit", version, group_id=group, topics=topics, **simple)
     assert answer["topics"][0]["partitions"][0]["error_code"] == error
-    fetch_offsets(twin, version, group, [(group, [0])])
+    fetch_offsets(pair, version, group, [(group, [0])])
 
 
 def zookeeper_says(zookeeper: ApacheZooKeeper, command: str) -> str:
@@ -375,61 +375,61 @@ def tree_of(server: OttlaServer, folder: Path) -> Tree:
     return TreeStore.open(RealDisk(), str(folder), VirtualClock(1)).tree
 
 
-def test_commits_that_are_refused(twin: Twin, group: str) -> None:
-    twin.create_topic(group)
-    member = Member(twin, group)
+def test_commits_that_are_refused(pair: BrokerPair, group: str) -> None:
+    pair.create_topic(group)
+    member = Member(pair, group)
     member.become_stable()
     mine = {"generation_id_or_member_epoch": member.generation, "member_id": member.id}
-    assert commit(twin, 8, group, group, 1, **mine) == NONE
-    assert commit(twin, 8, group, group, 1, **{**mine, "member_id": "nobody"}) == UNKNOWN_MEMBER_ID
-    assert commit(twin, 8, group, group, 1, **{**mine, "generation_id_or_member_epoch": 9}) == ILLEGAL_GENERATION
+    assert commit(pair, 8, group, group, 1, **mine) == NONE
+    assert commit(pair, 8, group, group, 1, **{**mine, "member_id": "nobody"}) == UNKNOWN_MEMBER_ID
+    assert commit(pair, 8, group, group, 1, **{**mine, "generation_id_or_member_epoch": 9}) == ILLEGAL_GENERATION
     simple = {"generation_id_or_member_epoch": -1, "member_id": ""}
     # A group with members does not take commits from outside.
-    assert commit(twin, 8, group, group, 1, **simple) == UNKNOWN_MEMBER_ID
-    commit(twin, 8, group, group + "-none", 1, **mine)
-    commit(twin, 8, "", group, 1, **simple)
-    commit(twin, 8, group + "-b", group, -5, **simple)
+    assert commit(pair, 8, group, group, 1, **simple) == UNKNOWN_MEMBER_ID
+    commit(pair, 8, group, group + "-none", 1, **mine)
+    commit(pair, 8, "", group, 1, **simple)
+    commit(pair, 8, group + "-b", group, -5, **simple)
     long = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 5000}]
-    twin.ask("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": long}], **mine)
+    pair.ask("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": long}], **mine)
     unknown = [{"partition_index": 7, "committed_offset": 1, "committed_metadata": None}]
-    twin.ask("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": unknown}], **mine)
-    fetch_offsets(twin, 8, group, None)
+    pair.ask("OffsetCommit", 8, group_id=group, topics=[{"name": group, "partitions": unknown}], **mine)
+    fetch_offsets(pair, 8, group, None)
 
 
-def test_offsets_of_many_groups(twin: Twin, group: str) -> None:
-    twin.create_topic(group)
+def test_offsets_of_many_groups(pair: BrokerPair, group: str) -> None:
+    pair.create_topic(group)
     simple = {"generation_id_or_member_epoch": -1, "member_id": ""}
     for number in range(3):
-        commit(twin, 8, f"{group}-{number}", group, 10 + number, **simple)
+        commit(pair, 8, f"{group}-{number}", group, 10 + number, **simple)
     groups = [{"group_id": f"{group}-{number}", "topics": None} for number in range(4)]
-    answer = twin.ask("OffsetFetch", 9, groups=groups, require_stable=True)
+    answer = pair.ask("OffsetFetch", 9, groups=groups, require_stable=True)
     assert [one["topics"][0]["partitions"][0]["committed_offset"] for one in answer["groups"][:3]] == [10, 11, 12]
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_groups_are_described(twin: Twin, group: str, version: int) -> None:
+def test_groups_are_described(pair: BrokerPair, group: str, version: int) -> None:
     more = {"include_authorized_operations": True} if version >= 3 else {}
     body: Json = {"groups": [group, group + "-none", ""], **more}
-    twin.ask("DescribeGroups", version, **body)
-    member = Member(twin, group)
+    pair.ask("DescribeGroups", version, **body)
+    member = Member(pair, group)
     member.fully_join()
-    twin.ask("DescribeGroups", version, **body)
+    pair.ask("DescribeGroups", version, **body)
     member.sync()
-    stable = twin.ask("DescribeGroups", version, **body)
+    stable = pair.ask("DescribeGroups", version, **body)
     assert stable["groups"][0]["group_state"] == "Stable"
     assert stable["groups"][0]["members"][0]["client_host"] == "/127.0.0.1"
-    twin.create_topic(group)
-    commit(twin, 8, group, group, 1, generation_id_or_member_epoch=member.generation, member_id=member.id)
+    pair.create_topic(group)
+    commit(pair, 8, group, group, 1, generation_id_or_member_epoch=member.generation, member_id=member.id)
     member.leave()
-    assert twin.ask("DescribeGroups", version, **body)["groups"][0]["group_state"] == "Empty"
+    assert pair.ask("DescribeGroups", version, **body)["groups"][0]["group_state"] == "Empty"
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_groups_are_listed(twin: Twin, group: str, version: int) -> None:
-    Member(twin, group).become_stable()
+def test_groups_are_listed(pair: BrokerPair, group: str, version: int) -> None:
+    Member(pair, group).become_stable()
 
     def listed(**filters: Any) -> list[Json]:
-        answers = twin.ask_each("ListGroups", version, **filters)
+        answers = pair.ask_each("ListGroups", version, **filters)
         ours, theirs = (
             [one for one in side["groups"] if one["group_id"] == group] for side in (answers.ours, answers.theirs)
         )
@@ -448,25 +448,25 @@ def test_groups_are_listed(twin: Twin, group: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_groups_are_deleted(twin: Twin, group: str, version: int) -> None:
-    twin.create_topic(group)
-    member = Member(twin, group)
+def test_groups_are_deleted(pair: BrokerPair, group: str, version: int) -> None:
+    pair.create_topic(group)
+    member = Member(pair, group)
     member.become_stable()
-    commit(twin, 8, group, group, 5, generation_id_or_member_epoch=member.generation, member_id=member.id)
+    commit(pair, 8, group, group, 5, generation_id_or_member_epoch=member.generation, member_id=member.id)
     for name, error in ((group, NON_EMPTY_GROUP), (group + "-none", GROUP_ID_NOT_FOUND)):
-        assert errors_of(twin.ask("DeleteGroups", version, groups_names=[name])) == {error}
+        assert errors_of(pair.ask("DeleteGroups", version, groups_names=[name])) == {error}
     member.leave()
-    assert errors_of(twin.ask("DeleteGroups", version, groups_names=[group])) == {NONE}
-    assert errors_of(twin.ask("DeleteGroups", version, groups_names=[group])) == {GROUP_ID_NOT_FOUND}
-    fetch_offsets(twin, 7, group, None)
+    assert errors_of(pair.ask("DeleteGroups", version, groups_names=[group])) == {NONE}
+    assert errors_of(pair.ask("DeleteGroups", version, groups_names=[group])) == {GROUP_ID_NOT_FOUND}
+    fetch_offsets(pair, 7, group, None)
 
 
-def delete_offsets(twin: Twin, group: str, *partitions: tuple[str, int]) -> Json:
+def delete_offsets(pair: BrokerPair, group: str, *partitions: tuple[str, int]) -> Json:
     topics: dict[str, list[Json]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append({"partition_index": index})
     body = [{"name": name, "partitions": asked} for name, asked in topics.items()]
-    answers = twin.ask_each("OffsetDelete", 0, group_id=group, topics=body)
+    answers = pair.ask_each("OffsetDelete", 0, group_id=group, topics=body)
     for answer in (answers.ours, answers.theirs):
         # Apache Kafka lists the refused ones first.
         answer["topics"].sort(key=lambda one: str(one["name"]))
@@ -480,44 +480,44 @@ def offset_errors(answer: Json) -> dict[str, list[int]]:
 
 
 @pytest.mark.spec("G2")
-def test_offsets_are_deleted(twin: Twin, group: str) -> None:
-    twin.create_topic("t", 2)
-    twin.create_topic(group, 3)
-    assert delete_offsets(twin, "", (group, 0))["error_code"] == INVALID_GROUP_ID
-    assert delete_offsets(twin, group + "-none", (group, 0))["error_code"] == GROUP_ID_NOT_FOUND
-    member = Member(twin, group)
+def test_offsets_are_deleted(pair: BrokerPair, group: str) -> None:
+    pair.create_topic("t", 2)
+    pair.create_topic(group, 3)
+    assert delete_offsets(pair, "", (group, 0))["error_code"] == INVALID_GROUP_ID
+    assert delete_offsets(pair, group + "-none", (group, 0))["error_code"] == GROUP_ID_NOT_FOUND
+    member = Member(pair, group)
     member.become_stable()
     for topic in (group, "t"):
-        commit(twin, 8, group, topic, 5, generation_id_or_member_epoch=member.generation, member_id=member.id)
-    answer = delete_offsets(twin, group, ("t", 0), (group, 0), (group, 2), (group + "-none", 0))
+        commit(pair, 8, group, topic, 5, generation_id_or_member_epoch=member.generation, member_id=member.id)
+    answer = delete_offsets(pair, group, ("t", 0), (group, 0), (group, 2), (group + "-none", 0))
     unknown = {group + "-none": [UNKNOWN_TOPIC_OR_PARTITION]}
     assert offset_errors(answer) == {"t": [GROUP_SUBSCRIBED_TO_TOPIC], group: [NONE, NONE]} | unknown
-    fetch_offsets(twin, 7, group, None)
+    fetch_offsets(pair, 7, group, None)
     member.leave()
-    assert offset_errors(delete_offsets(twin, group, ("t", 0))) == {"t": [NONE]}
-    assert delete_offsets(twin, group, ("t", 0))["error_code"] == GROUP_ID_NOT_FOUND, "it went with its last offset"
-    fetch_offsets(twin, 7, group, None)
+    assert offset_errors(delete_offsets(pair, group, ("t", 0))) == {"t": [NONE]}
+    assert delete_offsets(pair, group, ("t", 0))["error_code"] == GROUP_ID_NOT_FOUND, "it went with its last offset"
+    fetch_offsets(pair, 7, group, None)
 
 
-def test_offsets_of_a_group_that_is_none_of_consumers(twin: Twin, group: str) -> None:
-    twin.create_topic(group)
-    member = Member(twin, group)
+def test_offsets_of_a_group_that_is_none_of_consumers(pair: BrokerPair, group: str) -> None:
+    pair.create_topic(group)
+    member = Member(pair, group)
     while member.join(9, protocol_type="connect")["error_code"] == MEMBER_ID_REQUIRED:
         pass
-    assert delete_offsets(twin, group, (group, 0))["error_code"] == NON_EMPTY_GROUP
+    assert delete_offsets(pair, group, (group, 0))["error_code"] == NON_EMPTY_GROUP
 
 
 def errors_of(answer: Json) -> set[int]:
     return {one["error_code"] for one in answer["results"]}
 
 
-def test_offsets_go_with_their_topic(twin: Twin, group: str) -> None:
-    twin.create_topic(group)
-    commit(twin, 8, group, group, 5, generation_id_or_member_epoch=-1, member_id="")
-    member = Member(twin, group + "-empty")
+def test_offsets_go_with_their_topic(pair: BrokerPair, group: str) -> None:
+    pair.create_topic(group)
+    commit(pair, 8, group, group, 5, generation_id_or_member_epoch=-1, member_id="")
+    member = Member(pair, group + "-empty")
     member.become_stable()
     member.leave()
-    twin.ask("DeleteTopics", 5, topic_names=[group], timeout_ms=20_000)
+    pair.ask("DeleteTopics", 5, topic_names=[group], timeout_ms=20_000)
 
     def gone(connection: RawConnection) -> bool:
         return connection.request("OffsetFetch", 7, group_id=group, topics=None)["topics"] == []
@@ -526,24 +526,24 @@ def test_offsets_go_with_their_topic(twin: Twin, group: str) -> None:
         described = connection.request("DescribeGroups", 5, groups=[group, group + "-empty"])["groups"]
         return [one["group_state"] for one in described] == ["Dead", "Dead"]
 
-    for one in (twin.ours, twin.theirs):
+    for one in (pair.ours, pair.theirs):
         wait_until(lambda one=one: gone(one), "the end of the offsets")
         # With a topic go all groups that are left with nothing, of that topic or not.
         wait_until(lambda one=one: dead(one), "the end of the groups")
 
 
-def test_two_members(twin: Twin, group: str, connect: Any, shared_ottla_server: Any, apache_kafka: Any) -> None:
-    first = Member(twin, group)
+def test_two_members(pair: BrokerPair, group: str, connect: Any, shared_ottla_server: Any, apache_kafka: Any) -> None:
+    first = Member(pair, group)
     first.become_stable()
-    other = Twin(connect(shared_ottla_server), connect(apache_kafka))
+    other = BrokerPair(connect(shared_ottla_server), connect(apache_kafka))
     second = Member(other, group)
     assert second.join()["error_code"] == MEMBER_ID_REQUIRED
     # The second join waits for the first member's; meanwhile its heartbeats tell it to join again.
     for connection, side in ((other.ours, "ours"), (other.theirs, "theirs")):
         body = {**second.join_body(9), "member_id": getattr(second.id, side)}
         connection.send("JoinGroup", 9, **body)
-    for connection in (twin.ours, twin.theirs):
-        member_id = first.id.ours if connection is twin.ours else first.id.theirs
+    for connection in (pair.ours, pair.theirs):
+        member_id = first.id.ours if connection is pair.ours else first.id.theirs
         heart = {"group_id": group, "generation_id": 1, "member_id": member_id}
         wait_until(
             lambda c=connection, h=heart: c.request("Heartbeat", 4, **h)["error_code"] == REBALANCE_IN_PROGRESS,

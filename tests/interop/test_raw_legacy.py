@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair, made, topic_id_when_usable
 from interop.raw import RawConnection, batch
-from interop.twin import Twin, made, topic_id_when_usable
 from interop.wire_json import Json
 from ottla.records.batch import MAGIC_AT, parse_batch_header
 from ottla.records.message_set import check_message_crc, decode_message, parse_message_header
@@ -53,16 +53,18 @@ def message(value: bytes | None, *, magic: int = 1, key: bytes | None = b"k", ti
     return struct.pack(">qiI", more.get("offset", 0), len(body) + 4, crc) + body
 
 
-def produce(twin: Twin, topic: str, records: bytes | None, version: int, acks: int = -1, partition: int = 0) -> Json:
+def produce(
+    pair: BrokerPair, topic: str, records: bytes | None, version: int, acks: int = -1, partition: int = 0
+) -> Json:
     data = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
-    answer = twin.ask("Produce", version, acks=acks, timeout_ms=20_000, topic_data=data)
+    answer = pair.ask("Produce", version, acks=acks, timeout_ms=20_000, topic_data=data)
     found: Json = answer["responses"][0]["partition_responses"][0]
     return found
 
 
-def produce_batch(twin: Twin, topic: str, records: bytes) -> None:
+def produce_batch(pair: BrokerPair, topic: str, records: bytes) -> None:
     data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-    answer = twin.ask("Produce", 9, transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=data)
+    answer = pair.ask("Produce", 9, transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=data)
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == NONE
 
 
@@ -75,11 +77,11 @@ def fetching(version: int, name: str, topic_id: Any, offset: int, max_bytes: int
 
 
 def fetch(
-    twin: Twin, version: int, name: str, topic_id: Any = None, offset: int = 0, max_bytes: int = 1 << 20
+    pair: BrokerPair, version: int, name: str, topic_id: Any = None, offset: int = 0, max_bytes: int = 1 << 20
 ) -> tuple[Any, Any]:
     """The records of both, their answers otherwise being equal."""
     body = fetching(version, name, topic_id, offset, max_bytes)
-    both = twin.ask_each("Fetch", version, **body)
+    both = pair.ask_each("Fetch", version, **body)
     ours, theirs = (one["responses"][0]["partitions"][0] for one in (both.ours, both.theirs))
     found = ours["records"], theirs["records"]
     for one in (ours, theirs):
@@ -110,12 +112,12 @@ def decoded(data: bytes) -> list[tuple[int, list[Record]]]:
 
 @pytest.mark.parametrize("stamp", ["CreateTime", "LogAppendTime"])
 @pytest.mark.parametrize("version", range(3))
-def test_produce_of_every_kind_of_set(twin: Twin, unique: str, version: int, stamp: str) -> None:
-    twin.create_topic(unique, message_timestamp_type=stamp)
+def test_produce_of_every_kind_of_set(pair: BrokerPair, unique: str, version: int, stamp: str) -> None:
+    pair.create_topic(unique, message_timestamp_type=stamp)
     end = 0
     for name, data in sets().items():
         if name.startswith(("set-0-", "set-1-")) and "-create-" in name:
-            answer = produce(twin, unique, data, version)
+            answer = produce(pair, unique, data, version)
             assert (answer["error_code"], answer["base_offset"]) == (NONE, end), name
             end += 3
     assert end == 3 * 44
@@ -145,44 +147,44 @@ BAD = {
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("what", BAD)
-def test_refusals(twin: Twin, unique: str, version: int, what: str) -> None:
+def test_refusals(pair: BrokerPair, unique: str, version: int, what: str) -> None:
     settings = {"max_message_bytes": "2000"}
     if what == "without key":
         settings["cleanup_policy"] = "compact"
     if what == "too old":
         settings["message_timestamp_before_max_ms"] = "1000"
-    twin.create_topic(unique, **settings)
+    pair.create_topic(unique, **settings)
     records, error = BAD[what]
-    assert produce(twin, unique, records, version)["error_code"] == error
+    assert produce(pair, unique, records, version)["error_code"] == error
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_acks_and_unknown_partitions(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
-    assert produce(twin, unique, message(b"v"), version, acks=2)["error_code"] == INVALID_REQUIRED_ACKS
-    assert produce(twin, unique, message(b"v"), version, acks=1)["error_code"] == NONE
-    assert produce(twin, unique, message(b"v"), version, partition=7)["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+def test_acks_and_unknown_partitions(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
+    assert produce(pair, unique, message(b"v"), version, acks=2)["error_code"] == INVALID_REQUIRED_ACKS
+    assert produce(pair, unique, message(b"v"), version, acks=1)["error_code"] == NONE
+    assert produce(pair, unique, message(b"v"), version, partition=7)["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-def test_the_topics_compression(twin: Twin, unique: str, codec: str) -> None:
-    ids = twin.create_topic(unique, compression_type=codec)
+def test_the_topics_compression(pair: BrokerPair, unique: str, codec: str) -> None:
+    ids = pair.create_topic(unique, compression_type=codec)
     for name, data in sets().items():
         if name.startswith(("set-0-", "set-1-")) and "-create-" in name:
-            assert produce(twin, unique, data, 2)["error_code"] == NONE
+            assert produce(pair, unique, data, 2)["error_code"] == NONE
     for value in (b"one", bytes(50_000)):
-        produce_batch(twin, unique, batch([value, b"two"]))
-    ours, theirs = fetch(twin, 12, unique, ids)
+        produce_batch(pair, unique, batch([value, b"two"]))
+    ours, theirs = fetch(pair, 12, unique, ids)
     assert decoded(ours) == decoded(theirs)
     assert len(decoded(ours)) == 46
 
 
-def filled(twin: Twin, unique: str, **settings: str) -> Any:
+def filled(pair: BrokerPair, unique: str, **settings: str) -> Any:
     """A topic on both with batches of all kinds but zstd, each with headers and without keys somewhere."""
-    ids = twin.create_topic(unique, **settings)
+    ids = pair.create_topic(unique, **settings)
     for name, data in sets().items():
         if name.startswith("set-2-") and "zstd" not in name and "-create-" in name:
-            produce_batch(twin, unique, at_zero(data))
+            produce_batch(pair, unique, at_zero(data))
     return ids
 
 
@@ -194,73 +196,73 @@ def at_zero(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(18))
-def test_fetch_in_every_version(twin: Twin, unique: str, version: int) -> None:
-    ids = filled(twin, unique)
+def test_fetch_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
+    ids = filled(pair, unique)
     for offset in (0, 1, 10, 30, 83):
-        found, expected = (decoded(one) for one in fetch(twin, version, unique, ids, offset=offset))
+        found, expected = (decoded(one) for one in fetch(pair, version, unique, ids, offset=offset))
         # Compressed by another library, messages may be a little larger, and the last then lies beyond the limit.
         assert len(expected) - (version < 4) <= len(found) <= len(expected) + (version < 4)
         shorter = min(len(found), len(expected))
         assert found[:shorter] == expected[:shorter]
         if offset == 0 and version > 3:
             assert len(found) == 28
-    assert fetch(twin, version, unique, ids, offset=84) == (b"", b"")
+    assert fetch(pair, version, unique, ids, offset=84) == (b"", b"")
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_uncompressed_messages_are_kafkas_bytes(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
+def test_uncompressed_messages_are_kafkas_bytes(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
     for number in range(40):
-        produce_batch(twin, unique, batch([b"x" * (number * 97), None, b""]))
+        produce_batch(pair, unique, batch([b"x" * (number * 97), None, b""]))
     for offset in (0, 7, 119):
-        ours, theirs = fetch(twin, version, unique, offset=offset)
+        ours, theirs = fetch(pair, version, unique, offset=offset)
         assert ours == theirs, offset
         for max_bytes in (20_000, 4_000):
             # We stop at the last indexed batch, where Apache Kafka cuts one off.
-            ours, theirs = fetch(twin, version, unique, offset=offset, max_bytes=max_bytes)
+            ours, theirs = fetch(pair, version, unique, offset=offset, max_bytes=max_bytes)
             assert len(ours) <= len(theirs)
             assert decoded(ours) == decoded(theirs)[: len(decoded(ours))]
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_messages_larger_than_asked_for(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
-    produce_batch(twin, unique, batch([bytes(5000)]))
+def test_messages_larger_than_asked_for(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
+    produce_batch(pair, unique, batch([bytes(5000)]))
     for max_bytes in (1, 61, 1000, 5000):
-        ours, theirs = fetch(twin, version, unique, max_bytes=max_bytes)
+        ours, theirs = fetch(pair, version, unique, max_bytes=max_bytes)
         assert ours == theirs, max_bytes
         assert len(decoded(ours)) == (version == 3)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_what_cannot_be_converted(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, message_downconversion_enable="false")
-    twin.create_topic(f"{unique}-z", compression_type="zstd")
-    twin.create_topic(f"{unique}-m")
-    produce_batch(twin, f"{unique}-m", batch([b"first"]))
-    produce_batch(twin, f"{unique}-m", at_zero(sets()["set-2-zstd-create-plain"]))
+def test_what_cannot_be_converted(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, message_downconversion_enable="false")
+    pair.create_topic(f"{unique}-z", compression_type="zstd")
+    pair.create_topic(f"{unique}-m")
+    produce_batch(pair, f"{unique}-m", batch([b"first"]))
+    produce_batch(pair, f"{unique}-m", at_zero(sets()["set-2-zstd-create-plain"]))
     for name in (unique, f"{unique}-z"):
-        produce_batch(twin, name, batch([b"v"]))
-        assert fetch(twin, version, name) == (None, None)
-    assert fetch(twin, version, f"{unique}-m", offset=1) == (None, None)
-    ours, theirs = fetch(twin, version, f"{unique}-m")
+        produce_batch(pair, name, batch([b"v"]))
+        assert fetch(pair, version, name) == (None, None)
+    assert fetch(pair, version, f"{unique}-m", offset=1) == (None, None)
+    ours, theirs = fetch(pair, version, f"{unique}-m")
     assert len(ours) == len(theirs)
-    assert fetch(twin, version, f"{unique}-m", offset=9) == (b"", b"")
+    assert fetch(pair, version, f"{unique}-m", offset=9) == (b"", b"")
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_zstd_is_for_new_clients(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, compression_type="zstd")
-    produce_batch(twin, unique, batch([b"v"]))
-    assert fetch(twin, version, unique) == (None, None)
+def test_zstd_is_for_new_clients(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, compression_type="zstd")
+    produce_batch(pair, unique, batch([b"v"]))
+    assert fetch(pair, version, unique) == (None, None)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_messages_with_the_brokers_time(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, message_timestamp_type="LogAppendTime")
+def test_messages_with_the_brokers_time(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, message_timestamp_type="LogAppendTime")
     for codec in ("none", "gzip", "lz4"):
-        produce_batch(twin, unique, at_zero(sets()[f"set-2-{codec}-create-plain"]))
-    ours, theirs = (decoded(one) for one in fetch(twin, version, unique))
+        produce_batch(pair, unique, at_zero(sets()[f"set-2-{codec}-create-plain"]))
+    ours, theirs = (decoded(one) for one in fetch(pair, version, unique))
     # The last message may be cut off, see above.
     kinds = [(kind, len(records)) for kind, records in ours], [(kind, len(records)) for kind, records in theirs]
     assert len(kinds[1]) - 1 <= len(kinds[0]) <= len(kinds[1])
@@ -270,12 +272,12 @@ def test_messages_with_the_brokers_time(twin: Twin, unique: str, version: int) -
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_list_offsets_of_old_clients(twin: Twin, unique: str, version: int) -> None:
-    ids = filled(twin, unique)
+def test_list_offsets_of_old_clients(pair: BrokerPair, unique: str, version: int) -> None:
+    ids = filled(pair, unique)
     assert ids
     for timestamp in (-1, -2, 0, 1_700_000_000_985, 1_700_000_001_000, 1_700_000_099_000):
         partition = {"partition_index": 0, "timestamp": timestamp, "max_num_offsets": 10}
-        twin.ask("ListOffsets", version, replica_id=-1, topics=[{"name": unique, "partitions": [partition]}])
+        pair.ask("ListOffsets", version, replica_id=-1, topics=[{"name": unique, "partitions": [partition]}])
 
 
 REFUSED_RECORDS = {
@@ -291,11 +293,11 @@ REFUSED_RECORDS = {
 
 @pytest.mark.parametrize("what", REFUSED_RECORDS)
 @pytest.mark.parametrize("version", [7, 8, 11])
-def test_records_that_are_refused_one_by_one(twin: Twin, unique: str, what: str, version: int) -> None:
+def test_records_that_are_refused_one_by_one(pair: BrokerPair, unique: str, what: str, version: int) -> None:
     settings, records = REFUSED_RECORDS[what]
-    twin.create_topic(unique, **settings)
+    pair.create_topic(unique, **settings)
     data = [{"name": unique, "partition_data": [{"index": 0, "records": records}]}]
-    both = twin.ask_each("Produce", version, transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=data)
+    both = pair.ask_each("Produce", version, transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=data)
     ours, theirs = (one["responses"][0]["partition_responses"][0] for one in (both.ours, both.theirs))
     assert without_times(ours) == without_times(theirs)
     assert ours["error_code"] in (INVALID_TIMESTAMP, INVALID_RECORD)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair
 from interop.raw import RawConnection
-from interop.twin import Twin
 from interop.wire_json import Json
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
@@ -37,9 +37,9 @@ def only(answer: Json) -> Json:
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_a_topic_is_described_alike_in_every_version(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, partitions=3)
-    ours = twin.ask("Metadata", version, topics=[{"name": unique}], **later(version))
+def test_a_topic_is_described_alike_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, partitions=3)
+    ours = pair.ask("Metadata", version, topics=[{"name": unique}], **later(version))
     assert [one["partition_index"] for one in sorted(only(ours)["partitions"], key=index)] == [0, 1, 2]
 
 
@@ -61,8 +61,8 @@ def index(partition: Json) -> int:
 
 
 @pytest.mark.parametrize("version", range(4, 13))
-def test_an_unknown_topic_is_not_made_unless_allowed(twin: Twin, unique: str, version: int) -> None:
-    ours = twin.ask("Metadata", version, topics=[{"name": unique}], allow_auto_topic_creation=False)
+def test_an_unknown_topic_is_not_made_unless_allowed(pair: BrokerPair, unique: str, version: int) -> None:
+    ours = pair.ask("Metadata", version, topics=[{"name": unique}], allow_auto_topic_creation=False)
     assert only(ours)["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
     assert only(ours)["partitions"] == []
 
@@ -84,40 +84,40 @@ def test_an_unknown_topic_is_made_when_allowed(raw: RawConnection, unique: str, 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 @pytest.mark.parametrize("version", [1, 9, 12])
-def test_bad_names_are_refused_in_metadata(twin: Twin, name: str, version: int) -> None:
-    ours = twin.ask("Metadata", version, topics=[{"name": name}])
+def test_bad_names_are_refused_in_metadata(pair: BrokerPair, name: str, version: int) -> None:
+    ours = pair.ask("Metadata", version, topics=[{"name": name}])
     assert only(ours)["error_code"] == INVALID_TOPIC
 
 
 @pytest.mark.parametrize("version", [0, 1, 5, 12])
-def test_all_topics(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
+def test_all_topics(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
     # In version 0 an empty list asks for all, later null does.
-    answers = twin.ask_each("Metadata", version, topics=[] if version == 0 else None)
+    answers = pair.ask_each("Metadata", version, topics=[] if version == 0 else None)
     assert unique in names_of(answers.ours)
     assert unique in names_of(answers.theirs)
 
 
 @pytest.mark.parametrize("version", [1, 5, 12])
-def test_no_topics(twin: Twin, version: int) -> None:
-    assert twin.ask("Metadata", version, topics=[])["topics"] == []
+def test_no_topics(pair: BrokerPair, version: int) -> None:
+    assert pair.ask("Metadata", version, topics=[])["topics"] == []
 
 
-def test_the_same_topic_twice(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
-    twin.ask("Metadata", 9, topics=[{"name": unique}, {"name": unique}])
+def test_the_same_topic_twice(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
+    pair.ask("Metadata", 9, topics=[{"name": unique}, {"name": unique}])
 
 
-def test_topics_by_id(twin: Twin, unique: str) -> None:
-    made = twin.create_topic(unique)
-    ours = twin.ask("Metadata", 12, topics=[{"name": None, "topic_id": made}])
+def test_topics_by_id(pair: BrokerPair, unique: str) -> None:
+    made = pair.create_topic(unique)
+    ours = pair.ask("Metadata", 12, topics=[{"name": None, "topic_id": made}])
     assert only(ours)["name"] == unique
     assert only(ours)["topic_id"] == made.ours
 
 
-def test_an_unknown_topic_id(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
-    ours = twin.ask("Metadata", 12, topics=[{"name": None, "topic_id": stranger(1)}])
+def test_an_unknown_topic_id(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
+    ours = pair.ask("Metadata", 12, topics=[{"name": None, "topic_id": stranger(1)}])
     assert only(ours)["error_code"] == UNKNOWN_TOPIC_ID
 
 
@@ -162,11 +162,11 @@ CREATIONS: dict[str, Json] = {
 
 @pytest.mark.parametrize("validate_only", [True, False], ids=["validated", "made"])
 @pytest.mark.parametrize("what", CREATIONS)
-def test_creating_a_topic(twin: Twin, unique: str, what: str, validate_only: bool) -> None:
+def test_creating_a_topic(pair: BrokerPair, unique: str, what: str, validate_only: bool) -> None:
     topic = creation(unique, **CREATIONS[what])
     # The answer tells each broker's own defaults too, and a twofold replica in the words of Scala's collections.
     ignore = {"configs", "error_message"} if "twice" in what else {"configs"}
-    twin.ask("CreateTopics", 7, topics=[topic], timeout_ms=20_000, validate_only=validate_only, ignore=ignore)
+    pair.ask("CreateTopics", 7, topics=[topic], timeout_ms=20_000, validate_only=validate_only, ignore=ignore)
 
 
 def test_an_assignment_to_a_stranger_is_refused(ottla_only: OttlaServer, connect: Any, unique: str) -> None:
@@ -179,35 +179,35 @@ def test_an_assignment_to_a_stranger_is_refused(ottla_only: OttlaServer, connect
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_creating_topics_in_every_version(twin: Twin, unique: str, version: int) -> None:
+def test_creating_topics_in_every_version(pair: BrokerPair, unique: str, version: int) -> None:
     topics = [creation(unique), creation(unique + "-bad", replication_factor=9)]
     body: Json = {"topics": topics, "timeout_ms": 20_000}
-    twin.ask("CreateTopics", version, ignore={"configs"}, **body)
-    twin.ask("CreateTopics", version, ignore={"configs"}, **body)
+    pair.ask("CreateTopics", version, ignore={"configs"}, **body)
+    pair.ask("CreateTopics", version, ignore={"configs"}, **body)
 
 
 @pytest.mark.parametrize("name", [*BAD_NAMES, "a" * 249, "__consumer_offsets"])
-def test_creating_a_topic_of_a_bad_name(twin: Twin, name: str) -> None:
-    twin.ask("CreateTopics", 7, topics=[creation(name)], timeout_ms=20_000, validate_only=True, ignore={"configs"})
+def test_creating_a_topic_of_a_bad_name(pair: BrokerPair, name: str) -> None:
+    pair.ask("CreateTopics", 7, topics=[creation(name)], timeout_ms=20_000, validate_only=True, ignore={"configs"})
 
 
-def test_creating_a_topic_twice_in_one_request(twin: Twin, unique: str) -> None:
-    twin.ask("CreateTopics", 7, topics=[creation(unique), creation(unique)], timeout_ms=20_000, ignore={"configs"})
+def test_creating_a_topic_twice_in_one_request(pair: BrokerPair, unique: str) -> None:
+    pair.ask("CreateTopics", 7, topics=[creation(unique), creation(unique)], timeout_ms=20_000, ignore={"configs"})
 
 
-def test_names_that_collide_in_metrics(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique + ".x_y")
-    twin.ask("CreateTopics", 7, topics=[creation(unique + "_x.y")], timeout_ms=20_000, ignore={"configs"})
+def test_names_that_collide_in_metrics(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique + ".x_y")
+    pair.ask("CreateTopics", 7, topics=[creation(unique + "_x.y")], timeout_ms=20_000, ignore={"configs"})
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_partitions_are_added(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, partitions=2)
+def test_partitions_are_added(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, partitions=2)
     for count in (3, 3, 2, -1):
         topics = [{"name": unique, "count": count, "assignments": None}]
-        twin.ask("CreatePartitions", version, topics=topics, timeout_ms=20_000, validate_only=False)
+        pair.ask("CreatePartitions", version, topics=topics, timeout_ms=20_000, validate_only=False)
     topics = [{"name": unique + "-none", "count": 4, "assignments": None}]
-    twin.ask("CreatePartitions", version, topics=topics, timeout_ms=20_000, validate_only=False)
+    pair.ask("CreatePartitions", version, topics=topics, timeout_ms=20_000, validate_only=False)
 
 
 ASSIGNMENTS: dict[str, list[list[int]]] = {
@@ -220,23 +220,23 @@ ASSIGNMENTS: dict[str, list[list[int]]] = {
 
 
 @pytest.mark.parametrize("what", ASSIGNMENTS)
-def test_partitions_are_added_by_hand(twin: Twin, unique: str, what: str) -> None:
-    twin.create_topic(unique, partitions=1)
+def test_partitions_are_added_by_hand(pair: BrokerPair, unique: str, what: str) -> None:
+    pair.create_topic(unique, partitions=1)
     assignments = [{"broker_ids": brokers} for brokers in ASSIGNMENTS[what]]
     topics = [{"name": unique, "count": 3, "assignments": assignments}]
-    twin.ask("CreatePartitions", 3, topics=topics, timeout_ms=20_000, validate_only=False)
+    pair.ask("CreatePartitions", 3, topics=topics, timeout_ms=20_000, validate_only=False)
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_topics_are_deleted(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique)
-    twin.ask("DeleteTopics", version, topic_names=[unique, unique + "-none"], timeout_ms=20_000)
+def test_topics_are_deleted(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique)
+    pair.ask("DeleteTopics", version, topic_names=[unique, unique + "-none"], timeout_ms=20_000)
 
 
-def test_topics_are_deleted_by_id(twin: Twin, unique: str) -> None:
-    made = twin.create_topic(unique)
+def test_topics_are_deleted_by_id(pair: BrokerPair, unique: str) -> None:
+    made = pair.create_topic(unique)
     topics = [{"name": None, "topic_id": made}, {"name": None, "topic_id": stranger(5)}]
-    answers = twin.ask_each("DeleteTopics", 6, topics=topics, timeout_ms=20_000)
+    answers = pair.ask_each("DeleteTopics", 6, topics=topics, timeout_ms=20_000)
     told = [
         sorted((one["error_code"], one["name"]) for one in side["responses"]) for side in (answers.ours, answers.theirs)
     ]
@@ -262,8 +262,8 @@ def made(raw: RawConnection, name: str) -> bool:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_the_cluster_is_described(twin: Twin, version: int) -> None:
-    ours = twin.ask("DescribeCluster", version, include_cluster_authorized_operations=True)
+def test_the_cluster_is_described(pair: BrokerPair, version: int) -> None:
+    ours = pair.ask("DescribeCluster", version, include_cluster_authorized_operations=True)
     assert [one["broker_id"] for one in ours["brokers"]] == [1]
 
 
@@ -271,14 +271,14 @@ TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_configs_of_a_topic(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, retention_ms="123456", cleanup_policy="compact")
+def test_configs_of_a_topic(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, retention_ms="123456", cleanup_policy="compact")
     resources = [
         {"resource_type": TOPIC_RESOURCE, "resource_name": unique, "configuration_keys": keys}
         for keys in (["retention.ms", "cleanup.policy", "segment.bytes", "compression.type"],)
     ]
     more = {"include_documentation": False} if version >= 3 else {}
-    answers = twin.ask_each("DescribeConfigs", version, resources=resources, include_synonyms=True, **more)
+    answers = pair.ask_each("DescribeConfigs", version, resources=resources, include_synonyms=True, **more)
     ours, theirs = (configs_by_name(side) for side in (answers.ours, answers.theirs))
     assert ours == theirs
     assert ours["retention.ms"]["value"] == "123456"
@@ -290,10 +290,10 @@ def configs_by_name(answer: Json) -> Json:
     return {config["name"]: config for config in result["configs"]}
 
 
-def test_all_configs_of_a_topic_have_the_same_names_and_values(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
+def test_all_configs_of_a_topic_have_the_same_names_and_values(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
     resources = [{"resource_type": TOPIC_RESOURCE, "resource_name": unique, "configuration_keys": None}]
-    answers = twin.ask_each("DescribeConfigs", 4, resources=resources, include_synonyms=False)
+    answers = pair.ask_each("DescribeConfigs", 4, resources=resources, include_synonyms=False)
     ours, theirs = (
         {name: (one["value"], one["config_type"], one["read_only"]) for name, one in configs_by_name(side).items()}
         for side in (answers.ours, answers.theirs)
@@ -301,9 +301,9 @@ def test_all_configs_of_a_topic_have_the_same_names_and_values(twin: Twin, uniqu
     assert ours == theirs
 
 
-def test_configs_of_the_broker(twin: Twin) -> None:
+def test_configs_of_the_broker(pair: BrokerPair) -> None:
     resources = [{"resource_type": BROKER_RESOURCE, "resource_name": "1", "configuration_keys": None}]
-    answers = twin.ask_each("DescribeConfigs", 4, resources=resources, include_synonyms=False)
+    answers = pair.ask_each("DescribeConfigs", 4, resources=resources, include_synonyms=False)
     ours, theirs = configs_by_name(answers.ours), configs_by_name(answers.theirs)
     assert set(theirs) <= set(ours)
     for name in ("num.partitions", "log.segment.bytes", "group.max.session.timeout.ms", "message.max.bytes"):
@@ -319,8 +319,8 @@ REFUSED_RESOURCES: dict[str, tuple[int, str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED_RESOURCES)
-def test_configs_of_what_is_not_there(twin: Twin, what: str) -> None:
+def test_configs_of_what_is_not_there(pair: BrokerPair, what: str) -> None:
     kind, name = REFUSED_RESOURCES[what]
     resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
-    ours = twin.ask("DescribeConfigs", 4, resources=resources)
+    ours = pair.ask("DescribeConfigs", 4, resources=resources)
     assert ours["results"][0]["error_code"] != NONE

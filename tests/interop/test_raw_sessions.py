@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair, Each, assert_alike
 from interop.raw import batch, values_of
-from interop.twin import Each, Twin, assert_alike
 from interop.wire_json import Json
 
 pytestmark = [pytest.mark.needs_kafka]
@@ -25,14 +25,14 @@ MISSING_TOPIC = "not-there"
 class Session:
     """A fetch session on both brokers."""
 
-    def __init__(self, twin: Twin, version: int) -> None:
-        self.twin = twin
+    def __init__(self, pair: BrokerPair, version: int) -> None:
+        self.pair = pair
         self.version = version
         self.id = Each(0, 0)
         self.topic_ids: dict[str, Each] = {}
 
     def make_topic(self, name: str, partitions: int) -> None:
-        self.topic_ids[name] = self.twin.create_topic(name, partitions)
+        self.topic_ids[name] = self.pair.create_topic(name, partitions)
 
     def topic(self, name: str) -> Json:
         return {"topic": name} if self.version < 13 else {"topic_id": self.topic_ids[name]}
@@ -48,7 +48,7 @@ class Session:
         body |= {"topics": topics, "forgotten_topics_data": gone}
         if self.version < 15:
             body["replica_id"] = -1
-        answers = self.twin.ask_each("Fetch", self.version, **body)
+        answers = self.pair.ask_each("Fetch", self.version, **body)
         assert_alike(told(answers.ours, self, "ours"), told(answers.theirs, self, "theirs"), f"epoch {epoch}")
         if epoch == 0:
             self.id = Each(answers.ours["session_id"], answers.theirs["session_id"])
@@ -57,7 +57,7 @@ class Session:
 
     def produce(self, name: str, number: int, value: bytes) -> None:
         data = [{"name": name, "partition_data": [{"index": number, "records": batch([value])}]}]
-        self.twin.ask("Produce", 9, acks=-1, timeout_ms=20_000, topic_data=data)
+        self.pair.ask("Produce", 9, acks=-1, timeout_ms=20_000, topic_data=data)
 
 
 def told(answer: Json, session: Session, side: str) -> Json:
@@ -82,14 +82,14 @@ def values(answer: Json) -> list[bytes | None]:
 
 
 @pytest.fixture(params=[7, 12, 13, 17])
-def session(twin: Twin, unique: str, request: pytest.FixtureRequest) -> Session:
+def session(pair: BrokerPair, unique: str, request: pytest.FixtureRequest) -> Session:
     """A session about a topic `unique` of 3 partitions, not opened yet."""
-    made = Session(twin, request.param)
+    made = Session(pair, request.param)
     made.make_topic(unique, 3)
     return made
 
 
-def test_only_news_are_told(session: Session, unique: str) -> None:
+def test_only_news_are_reported(session: Session, unique: str) -> None:
     everything = {(unique, number): 0 for number in range(3)}
     session.produce(unique, 0, b"old")
     first = session.fetch(0, everything)
@@ -172,7 +172,7 @@ def test_a_session_is_opened_anew(session: Session, unique: str) -> None:
     assert session.fetch(1, {})["error_code"] == FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_errors_are_told_again_and_again(session: Session, unique: str) -> None:
+def test_errors_are_reported_again_and_again(session: Session, unique: str) -> None:
     session.fetch(0, {(unique, 0): 0, (unique, 9): 0})
     session.fetch(1, {})
     session.fetch(2, {(unique, 0): 55})
@@ -200,7 +200,7 @@ def test_a_moved_log_start_is_news(session: Session, unique: str) -> None:
     session.fetch(0, {(unique, 0): 2, (unique, 1): 0})
     assert session.fetch(1, {})["responses"] == []
     one = {"name": unique, "partitions": [{"partition_index": 0, "offset": 1}]}
-    session.twin.ask("DeleteRecords", 2, topics=[one], timeout_ms=20_000)
+    session.pair.ask("DeleteRecords", 2, topics=[one], timeout_ms=20_000)
     answer = session.fetch(2, {})
     assert answer["responses"][0]["partitions"][0]["log_start_offset"] == 1
     assert session.fetch(3, {})["responses"] == []
@@ -209,10 +209,10 @@ def test_a_moved_log_start_is_news(session: Session, unique: str) -> None:
 def test_a_topic_that_is_deleted(session: Session, unique: str) -> None:
     session.make_topic(unique + "-gone", 1)
     session.fetch(0, {(unique + "-gone", 0): 0, (unique, 0): 0})
-    session.twin.ask("DeleteTopics", 5, topic_names=[unique + "-gone"], timeout_ms=20_000)
+    session.pair.ask("DeleteTopics", 5, topic_names=[unique + "-gone"], timeout_ms=20_000)
     session.produce(unique, 0, b"a")
     body: Json = {"max_wait_ms": 0, "min_bytes": 0, "session_id": session.id, "session_epoch": 1, "topics": []}
-    answers = session.twin.ask_each("Fetch", session.version, **body, forgotten_topics_data=[])
+    answers = session.pair.ask_each("Fetch", session.version, **body, forgotten_topics_data=[])
     for answer in (answers.ours, answers.theirs):
         assert values(answer) == [b"a"]
         errors = {one["error_code"] for topic in answer["responses"] for one in topic["partitions"]}
@@ -221,8 +221,8 @@ def test_a_topic_that_is_deleted(session: Session, unique: str) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 12])
-def test_a_topic_that_never_was(twin: Twin, unique: str, version: int) -> None:
-    session = Session(twin, version)
+def test_a_topic_that_never_was(pair: BrokerPair, unique: str, version: int) -> None:
+    session = Session(pair, version)
     session.make_topic(unique, 1)
     session.fetch(0, {(MISSING_TOPIC, 0): 0, (unique, 0): 0})
     session.fetch(1, {})

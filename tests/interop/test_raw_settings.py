@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from interop.both_brokers import BrokerPair, Each, differences, scrubbed
 from interop.raw import RawConnection
-from interop.twin import Each, Twin, differences, scrubbed
 from interop.wire_json import Json
 from ottla.config.dynamic import FIXED_AT_START
 from ottla.config.settings import BROKER_SETTINGS, REFUSED, TOPIC_SETTINGS
@@ -45,31 +45,31 @@ def node_of(raw: RawConnection) -> str:
 
 
 @pytest.fixture
-def brokers(twin: Twin) -> Each:
-    return Each(node_of(twin.ours), node_of(twin.theirs))
+def brokers(pair: BrokerPair) -> Each:
+    return Each(node_of(pair.ours), node_of(pair.theirs))
 
 
-def differing(twin: Twin, api: str, version: int, resource: Json, validate_only: bool = True) -> list[str]:
+def differing(pair: BrokerPair, api: str, version: int, resource: Json, validate_only: bool = True) -> list[str]:
     """How the answers differ but for the names of the brokers."""
-    both = twin.ask_each(api, version, resources=[resource], validate_only=validate_only)
+    both = pair.ask_each(api, version, resources=[resource], validate_only=validate_only)
     hidden = {"resource_name"}
     return list(differences(scrubbed(both.ours, hidden), scrubbed(both.theirs, hidden)))
 
 
-def test_values_of_all_settings_of_topics(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
+def test_values_of_all_settings_of_topics(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
     found = {
         (name, operation, value): told
         for name, setting in TOPIC_SETTINGS.items()
         for operation in ((SET, APPEND, SUBTRACT) if setting.type == "list" else (SET,))
         for value in VALUES
-        if (told := differing(twin, "IncrementalAlterConfigs", 1, changed(TOPIC, unique, (name, operation, value))))
+        if (told := differing(pair, "IncrementalAlterConfigs", 1, changed(TOPIC, unique, (name, operation, value))))
     }
     assert found == {}
 
 
 @pytest.mark.parametrize("level", ["one", "all"])
-def test_values_of_the_settings_of_brokers(twin: Twin, brokers: Each, level: str) -> None:
+def test_values_of_the_settings_of_brokers(pair: BrokerPair, brokers: Each, level: str) -> None:
     """Those that change while a broker runs, and one of those that do not."""
     name_of_broker = brokers if level == "one" else ""
     settings = [
@@ -87,7 +87,7 @@ def test_values_of_the_settings_of_brokers(twin: Twin, brokers: Each, level: str
         for value in VALUES
         if (
             told := differing(
-                twin, "IncrementalAlterConfigs", 1, changed(BROKER, name_of_broker, (setting.name, SET, value))
+                pair, "IncrementalAlterConfigs", 1, changed(BROKER, name_of_broker, (setting.name, SET, value))
             )
         )
     }
@@ -95,7 +95,7 @@ def test_values_of_the_settings_of_brokers(twin: Twin, brokers: Each, level: str
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_all_settings_of_brokers_replaced(twin: Twin, brokers: Each, version: int) -> None:
+def test_all_settings_of_brokers_replaced(pair: BrokerPair, brokers: Each, version: int) -> None:
     cases: list[dict[str, str | None]] = [
         {}, {"log.retention.ms": "5000000"}, {"log.retention.ms": None}, {"log.retention.ms": "x"}, {"nonsense": "x"},
         {"broker.id": "4"}, {"log.retention.ms": "5", "message.max.bytes": "-1"}, {},
@@ -105,7 +105,7 @@ def test_all_settings_of_brokers_replaced(twin: Twin, brokers: Each, version: in
         for name in (brokers, "", "zz", "99", "-1", "007", " 1", "+1", "4294967297", "99999999999999999999")
         for case in cases
         for validate_only in (True, False)
-        if (told := differing(twin, "AlterConfigs", version, replaced(BROKER, name, case), validate_only))
+        if (told := differing(pair, "AlterConfigs", version, replaced(BROKER, name, case), validate_only))
     }
     assert found == {}
 
@@ -125,18 +125,18 @@ LISTS: dict[str, list[tuple[int, str]]] = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_lists_grow_and_shrink_alike(twin: Twin, unique: str, name: str) -> None:
-    twin.create_topic(unique)
+def test_lists_grow_and_shrink_alike(pair: BrokerPair, unique: str, name: str) -> None:
+    pair.create_topic(unique)
     for operation, value in LISTS[name]:
-        told = differing(twin, "IncrementalAlterConfigs", 1, changed(TOPIC, unique, (name, operation, value)), False)
+        told = differing(pair, "IncrementalAlterConfigs", 1, changed(TOPIC, unique, (name, operation, value)), False)
         assert told == [], (operation, value)
         asked = {"resource_type": TOPIC, "resource_name": unique, "configuration_keys": [name]}
-        both = twin.ask_each("DescribeConfigs", 4, resources=[asked], include_synonyms=False)
+        both = pair.ask_each("DescribeConfigs", 4, resources=[asked], include_synonyms=False)
         ours, theirs = ((one["results"][0]["configs"][0]["value"]) for one in (both.ours, both.theirs))
         assert ours == theirs, (operation, value)
 
 
-def test_tiered_storage_is_refused_for_topics(twin: Twin, unique: str) -> None:
+def test_tiered_storage_is_refused_for_topics(pair: BrokerPair, unique: str) -> None:
     for number, settings in enumerate(
         (
             {"remote.storage.enable": "true"},
@@ -146,7 +146,7 @@ def test_tiered_storage_is_refused_for_topics(twin: Twin, unique: str) -> None:
     ):
         configs = [{"name": name, "value": value} for name, value in settings.items()]
         topic = {"name": f"{unique}{number}", "num_partitions": 1, "replication_factor": 1, "configs": configs}
-        answer = twin.ask("CreateTopics", 7, topics=[topic], timeout_ms=10_000, validate_only=True)
+        answer = pair.ask("CreateTopics", 7, topics=[topic], timeout_ms=10_000, validate_only=True)
         assert answer["topics"][0]["error_code"] == INVALID_CONFIG
 
 
@@ -167,18 +167,18 @@ LEVELS: dict[str, list[tuple[str, int, str | None]]] = {
 
 
 @pytest.mark.parametrize("changes", LEVELS.values(), ids=LEVELS)
-def test_levels_of_loggers(twin: Twin, brokers: Each, changes: list[tuple[str, int, str | None]]) -> None:
+def test_levels_of_loggers(pair: BrokerPair, brokers: Each, changes: list[tuple[str, int, str | None]]) -> None:
     for name in (brokers, "", "zz"):
-        assert differing(twin, "IncrementalAlterConfigs", 1, changed(BROKER_LOGGER, name, *changes)) == []
+        assert differing(pair, "IncrementalAlterConfigs", 1, changed(BROKER_LOGGER, name, *changes)) == []
         settings = {key: value for key, _, value in changes}
-        assert differing(twin, "AlterConfigs", 2, replaced(BROKER_LOGGER, name, settings)) == []
+        assert differing(pair, "AlterConfigs", 2, replaced(BROKER_LOGGER, name, settings)) == []
 
 
-def test_loggers_are_described(twin: Twin, brokers: Each) -> None:
+def test_loggers_are_described(pair: BrokerPair, brokers: Each) -> None:
     for name in (brokers, "", "zz", "99", "+1"):
         asked = {"resource_type": BROKER_LOGGER, "resource_name": name, "configuration_keys": ["root", "nope"]}
         for version in range(5):
-            both = twin.ask_each("DescribeConfigs", version, resources=[asked], include_synonyms=True)
+            both = pair.ask_each("DescribeConfigs", version, resources=[asked], include_synonyms=True)
             ours, theirs = (scrubbed(one, {"value", "resource_name"}) for one in (both.ours, both.theirs))
             assert list(differences(ours, theirs)) == []
 
@@ -188,19 +188,19 @@ def found_coordinator(raw: RawConnection, group: str) -> bool:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_records_that_may_not_be_deleted(twin: Twin, unique: str, version: int) -> None:
-    twin.create_topic(unique, cleanup_policy="compact")
+def test_records_that_may_not_be_deleted(pair: BrokerPair, unique: str, version: int) -> None:
+    pair.create_topic(unique, cleanup_policy="compact")
     # The offsets topic is there once somebody asks for a coordinator.
-    for raw in (twin.ours, twin.theirs):
+    for raw in (pair.ours, pair.theirs):
         wait_until(lambda raw=raw: found_coordinator(raw, unique), "the coordinator")
     for name in (unique, "__consumer_offsets", "", "a b"):
         for offset in (0, -1, -2, 5):
             topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}]
-            twin.ask("DeleteRecords", version, topics=topics, timeout_ms=20_000)
+            pair.ask("DeleteRecords", version, topics=topics, timeout_ms=20_000)
 
 
-def test_records_asked_to_be_deleted_twice(twin: Twin, unique: str) -> None:
-    twin.create_topic(unique)
+def test_records_asked_to_be_deleted_twice(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
     one = {"partition_index": 0, "offset": 0}
     for topics in (
         [{"name": unique, "partitions": [one, one]}],
@@ -208,4 +208,4 @@ def test_records_asked_to_be_deleted_twice(twin: Twin, unique: str) -> None:
         [{"name": unique, "partitions": []}],
         [],
     ):
-        twin.ask("DeleteRecords", 2, topics=topics, timeout_ms=20_000)
+        pair.ask("DeleteRecords", 2, topics=topics, timeout_ms=20_000)

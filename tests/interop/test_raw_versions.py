@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
+from interop.both_brokers import BrokerPair, assert_alike
 from interop.raw import RawConnection, framed
-from interop.twin import Twin, assert_alike
 from interop.wire_json import Json
 
 pytestmark = [pytest.mark.needs_kafka]
@@ -33,9 +33,9 @@ def ranges(answer: Json) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.usefixtures("ottla_only")
-def test_versions_are_advertised_as_apache_kafka_does(twin: Twin, version: int) -> None:
-    answers = twin.ask_each("ApiVersions", version, client_software_name="raw", client_software_version="1")
-    known = twin.ours.definitions.keys
+def test_versions_are_advertised_as_apache_kafka_does(pair: BrokerPair, version: int) -> None:
+    answers = pair.ask_each("ApiVersions", version, client_software_name="raw", client_software_version="1")
+    known = pair.ours.definitions.keys
     expected = {key: span for key, span in ranges(answers.theirs).items() if known[key] in SERVED}
     assert {known[key] for key in ranges(answers.ours)} == SERVED
     assert ranges(answers.ours) == expected

@@ -75,9 +75,9 @@ def test_what_a_live_group_would_do(
     members = [join("cooperative-sticky"), join("cooperative-sticky")]
     wait_until(lambda: settled(members, [3, 4]), "two members")
     told = simulate(broker, "-g", topic, "-a", "cooperative-sticky", "--add", "1", "--format", "json")
-    foretold = json.loads(told.stdout)
-    assert foretold["rebalances"] == 2
-    assert (foretold["kept"], foretold["moved"], foretold["paused"]) == (5, 2, 2)
+    simulated = json.loads(told.stdout)
+    assert simulated["rebalances"] == 2
+    assert (simulated["kept"], simulated["moved"], simulated["paused"]) == (5, 2, 2)
     before = [owned(member) for member in members]
     saved = tmp_path / "group.json"
     simulate(broker, "-g", topic, "--save", str(saved))
@@ -85,7 +85,7 @@ def test_what_a_live_group_would_do(
     members.append(join("cooperative-sticky"))
     wait_until(lambda: settled(members, [2, 2, 3]), "three members")
     kept = sum(len(was & owned(member)) for was, member in zip(before, members, strict=False))
-    assert kept == foretold["kept"], "the real group kept as many as was foretold"
+    assert kept == simulated["kept"], "the real group kept as many as was foretold"
 
 
 def test_groups_that_cannot_be_asked(broker: RunningBroker, topic: str) -> None:

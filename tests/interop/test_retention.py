@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
+from interop.both_brokers import BrokerPair
 from interop.raw import RawConnection
 from interop.test_raw_data import listing, produce
 from interop.test_raw_settings import SET, TOPIC, changed
-from interop.twin import Twin
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.brokers import RunningBroker
 from support.ottla_server import OttlaServer
@@ -85,30 +85,30 @@ def left(server: OttlaServer | ApacheKafka, raw: RawConnection, topic: str) -> t
 def test_what_is_left(
     ottla: OttlaServer, apache: ApacheKafka, connect: Callable[[RunningBroker], RawConnection]
 ) -> None:
-    twin = Twin(connect(ottla), connect(apache))
+    pair = BrokerPair(connect(ottla), connect(apache))
     now_ms = int(time.time() * 1000)
     for name, case in CASES.items():
         # The cleaner's own work is not what is compared.
         kept = {"retention_ms": "-1", "segment_bytes": "700", "min_compaction_lag_ms": str(10**15)}
-        twin.create_topic(name, **kept)
+        pair.create_topic(name, **kept)
         for hours in case.ages:
             records = bytes(batch(2, size=100, timestamp=now_ms - hours * HOUR_MS))
-            assert produce(twin, name, records)["error_code"] == 0
-    before = left(ottla, twin.ours, "time")
-    assert before == left(apache, twin.theirs, "time")
+            assert produce(pair, name, records)["error_code"] == 0
+    before = left(ottla, pair.ours, "time")
+    assert before == left(apache, pair.theirs, "time")
     assert len(before[1]) > 10
     for name, case in CASES.items():
         changes = [(key, SET, value) for key, value in case.settings.items()]
-        twin.ask("IncrementalAlterConfigs", 1, resources=[changed(TOPIC, name, *changes)], validate_only=False)
+        pair.ask("IncrementalAlterConfigs", 1, resources=[changed(TOPIC, name, *changes)], validate_only=False)
         if case.deleted_below is not None:
             topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": case.deleted_below}]}]
-            twin.ask("DeleteRecords", 2, topics=topics, timeout_ms=20_000)
+            pair.ask("DeleteRecords", 2, topics=topics, timeout_ms=20_000)
     for name, case in CASES.items():
 
         def settled(name: str = name, case: Case = case) -> bool:
-            ours, theirs = left(ottla, twin.ours, name), left(apache, twin.theirs, name)
+            ours, theirs = left(ottla, pair.ours, name), left(apache, pair.theirs, name)
             return ours == theirs and (not case.shrinks or (ours[0] > 0 and len(ours[1]) < len(before[1])))
 
-        wait_until(settled, f"{name}: {left(ottla, twin.ours, name)} beside {left(apache, twin.theirs, name)}")
+        wait_until(settled, f"{name}: {left(ottla, pair.ours, name)} beside {left(apache, pair.theirs, name)}")
         # Both have looked several times since the change.
-        assert case.shrinks or left(ottla, twin.ours, name)[0] == 0
+        assert case.shrinks or left(ottla, pair.ours, name)[0] == 0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from interop.both_brokers import BrokerPair
 from interop.test_raw_data import TIMESTAMP, produce
-from interop.twin import Twin
 from ottla.storage.topic_settings import TOPIC_SETTINGS_FILE
 from support.apache import ApacheKafka
 from support.ottla_server import OttlaServer
@@ -65,13 +65,13 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[int, int]]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_segments_begin_and_look_alike(
-    twin: Twin, unique: str, ottla_only: OttlaServer, apache_kafka: ApacheKafka, case: str
+    pair: BrokerPair, unique: str, ottla_only: OttlaServer, apache_kafka: ApacheKafka, case: str
 ) -> None:
     settings, batches = CASES[case]
-    twin.create_topic(unique, **settings)
+    pair.create_topic(unique, **settings)
     for size, step in batches:
         records = bytes(batch(2, size=size, timestamp=TIMESTAMP + step * STEP_MS))
-        assert produce(twin, unique, records)["error_code"] == 0
+        assert produce(pair, unique, records)["error_code"] == 0
     ours, theirs = (files(directory_of(server, unique)) for server in (ottla_only, apache_kafka))
     assert sorted(ours) == sorted(theirs)
     assert len([name for name in ours if name.endswith(".log")]) > 2

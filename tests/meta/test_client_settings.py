@@ -60,7 +60,7 @@ def test_what_is_said_to_have_no_effect_is_not_read(kind: str) -> None:
     assert [name for name in without if attribute_of(name) in read] == []
 
 
-def test_other_defaults_than_javas_are_told_in_the_decision() -> None:
+def test_other_defaults_than_javas_are_reported_in_the_decision() -> None:
     decision = (PROJECT / "docs" / "decisions" / "0042-settings-of-clients.md").read_text()
     assert [name for name in OTHER_DEFAULTS if f"`{name}`" not in decision] == []
 

@@ -41,7 +41,7 @@ def test_terminate_gives_the_exit_status(tmp_path: Path) -> None:
     assert server.terminate() == -15
 
 
-def test_a_tool_that_fails_is_told_with_its_output() -> None:
+def test_a_tool_that_fails_is_reported_with_its_output() -> None:
     with pytest.raises(AssertionError, match="status 2:\nhello"):
         run_tool([sys.executable, "-c", "print('hello'); raise SystemExit(2)"])
 

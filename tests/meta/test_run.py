@@ -47,7 +47,7 @@ def test_an_unknown_command_is_an_error() -> None:
     assert done.stderr.endswith("run: error: unknown command: fly\n")
 
 
-def test_an_old_or_missing_python_is_told(tmp_path: Path) -> None:
+def test_an_old_or_missing_python_is_reported(tmp_path: Path) -> None:
     shutil.copy(PROJECT / "run", tmp_path)
     shutil.copytree(PROJECT / "requirements", tmp_path / "requirements")
     done = run("setup", script=tmp_path / "run", OTTLA_PYTHON="python2.7")

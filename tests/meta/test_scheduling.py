@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.ports import free_port
-from support.scheduling import SHORT, ByFolder, TestTimes, family_of, workers_for
+from support.scheduling import SHORT, ByDirectory, TestTimes, family_of, workers_for
 
 CLIENTS = [f"tests/interop/clients/test_a.py::test_{number}" for number in range(3)]
 GROUPS = [f"tests/interop/groups/test_b.py::test_{number}" for number in range(3)]
@@ -30,12 +30,12 @@ class FakeWorker:
 
 def started(
     root: Path, tests: list[str], workers: int, seconds: dict[str, float] | None = None
-) -> tuple[ByFolder, list[FakeWorker]]:
+) -> tuple[ByDirectory, list[FakeWorker]]:
     for test in tests:
         path = root / test.partition("::")[0]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('@pytest.fixture(scope="module")\n' if test in SHARED else "")
-    scheduler = ByFolder(workers, seconds or {}, root)
+    scheduler = ByDirectory(workers, seconds or {}, root)
     nodes = [FakeWorker() for _ in range(workers)]
     for node in nodes:
         scheduler.add_node(node)
@@ -46,7 +46,7 @@ def started(
     return scheduler, nodes
 
 
-def run_to_the_end(scheduler: ByFolder, nodes: list[FakeWorker]) -> list[list[int]]:
+def run_to_the_end(scheduler: ByDirectory, nodes: list[FakeWorker]) -> list[list[int]]:
     """Each worker runs its tests in turns, as pytest-xdist has it: the last one only when told to end."""
     ran: list[list[int]] = [[] for _ in nodes]
     while True:
@@ -71,7 +71,7 @@ def test_every_test_runs_once(tmp_path: Path) -> None:
     assert all(node.shutting_down for node in nodes)
 
 
-def test_a_worker_stays_with_its_folder(tmp_path: Path) -> None:
+def test_a_worker_stays_with_its_directory(tmp_path: Path) -> None:
     tests = [*CLIENTS, *GROUPS]
     scheduler, nodes = started(tmp_path, tests, 2)
     ran = run_to_the_end(scheduler, nodes)
@@ -120,8 +120,8 @@ def test_a_worker_in_the_place_of_a_crashed_one(tmp_path: Path) -> None:
     assert run_to_the_end(scheduler, [another]) == [[1, 2]]
 
 
-def test_workers_that_find_different_tests_are_told(tmp_path: Path) -> None:
-    scheduler = ByFolder(2, {}, tmp_path)
+def test_workers_that_find_different_tests_are_reported(tmp_path: Path) -> None:
+    scheduler = ByDirectory(2, {}, tmp_path)
     one, other = FakeWorker(), FakeWorker()
     scheduler.add_node(one)
     scheduler.add_node(other)
@@ -168,6 +168,6 @@ def test_workers_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set.union(*ports.values())) == 3
 
 
-def test_the_short_folders_are_there() -> None:
+def test_the_short_directories_are_there() -> None:
     project = Path(__file__).resolve().parents[2]
     assert all((project / folder).is_dir() for folder in SHORT)

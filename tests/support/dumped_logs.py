@@ -69,7 +69,7 @@ NAMES = {
 _FIELD = re.compile(r"(\w+): ?(\S+)")
 
 
-def told_by_apache(files: Iterable[Path], *options: str) -> dict[str, list[Fields]]:
+def dumped_by_apache(files: Iterable[Path], *options: str) -> dict[str, list[Fields]]:
     """By file the fields of each line, in order."""
     names = ",".join(map(str, sorted(files)))
     lines = java_tool(DUMP_LOG_SEGMENTS, *options, "--files", names).stdout.splitlines()
@@ -90,7 +90,7 @@ def told_by_apache(files: Iterable[Path], *options: str) -> dict[str, list[Field
     return found
 
 
-def told_by_us(path: Path, records: bool = False) -> list[Fields]:
+def dumped_by_us(path: Path, records: bool = False) -> list[Fields]:
     """The fields of each row of a file, with the tool's names and in its spelling."""
     told = []
     for row in dump(RealDisk(), str(path), DumpWish(RecordWish(records=records))):

@@ -100,7 +100,7 @@ def family_of(test: str) -> str:
     return next((short for short in SHORT if path.startswith(short)), path.rpartition("/")[0] + "/")
 
 
-class ByFolder:
+class ByDirectory:
     """Hands tests out folder by folder; within a folder those that are expected to take longest come first.
 
     `seconds` is what each test took before, by node id; `root` is where the paths of node ids begin.

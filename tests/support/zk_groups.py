@@ -48,7 +48,7 @@ class NotedFetching:
         self.fetched = assignments
 
 
-class ToldFigures(RebalanceFigures):
+class RecordedFigures(RebalanceFigures):
     """Notes the steps, and calls `at_step` in the middle of each."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Member:
     name: str
     zk: FaultyClient
     fetching: NotedFetching
-    figures: ToldFigures
+    figures: RecordedFigures
     commits: OffsetCommits
     group_member: HighLevelMember
     task: asyncio.Task[None]
@@ -167,7 +167,7 @@ class World:
 
     def join(self, name: str, registration: ConsumerRegistration, **settings: Any) -> Member:
         """A consumer begins; `start` makes it register and rebalance."""
-        zk, fetching, figures = self.session(), NotedFetching(), ToldFigures()
+        zk, fetching, figures = self.session(), NotedFetching(), RecordedFigures()
         always = settings.pop("always_watch_brokers", False)
         commits = OffsetCommits(ZooKeeperOffsets(zk, GROUP), 5, 1000, asyncio.sleep)
         queues: dict[tuple[ConsumerThread, str], Sink] = {}

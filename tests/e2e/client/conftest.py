@@ -11,7 +11,7 @@ import pytest
 from support.brokers import RunningBroker
 from support.client_facades import Facade
 from support.ottla_server import OttlaServer
-from support.told_listener import Polled, ToldListener
+from support.recording_listener import Polled, RecordingListener
 from support.topics import Topics
 
 
@@ -40,7 +40,7 @@ def join(broker: RunningBroker, facade: Facade, unique: str) -> Iterator[Join]:
     """Starts consumers of one group: `join("c0", ["t"], partition_assignment_strategy="range")`; closes them all."""
     made: list[Polled] = []
 
-    def start(client_id: str, subscribed: Any, listener: ToldListener | None = None, **settings: Any) -> Polled:
+    def start(client_id: str, subscribed: Any, listener: RecordingListener | None = None, **settings: Any) -> Polled:
         defaults = {"heartbeat_interval_ms": 100, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
         consumer = facade.consumer(
             bootstrap_servers=broker.bootstrap, group_id=unique, client_id=client_id, **{**defaults, **settings}

@@ -16,7 +16,7 @@ from ottla.client.errors import (
     RebalanceListenerError,
     WakeupError,
 )
-from support.told_listener import Polled, ToldListener, poll_until
+from support.recording_listener import Polled, RecordingListener, poll_until
 from support.topics import Topics
 from support.waiting import Stopwatch
 
@@ -171,7 +171,7 @@ def test_the_earlier_of_two_with_one_instance_id_is_fenced(join, filled):
     assert second.owned == [0]
 
 
-class Failing(ToldListener):
+class Failing(RecordingListener):
     """Fails when it is given partitions."""
 
     def on_partitions_assigned(self, partitions):
@@ -190,14 +190,14 @@ def test_an_error_of_the_listener_comes_out_of_poll_after_the_rebalance(join, fi
     assert member.listener.counts == (0, 1, 0)
 
 
-class Slow(ToldListener):
+class Slow(RecordingListener):
     """Its methods are coroutines."""
 
     async def on_partitions_assigned(self, partitions):
         super().on_partitions_assigned(partitions)
 
 
-class Interrupted(ToldListener):
+class Interrupted(RecordingListener):
     """Its first call is interrupted by `wakeup`; the second one seeks."""
 
     consumer = None
@@ -252,7 +252,7 @@ def test_the_listener_may_use_the_consumer(facade, broker, filled, unique):
     inner = getattr(consumer, "client", consumer)  # the one with an event loop is used in its loop
     seen = {}
 
-    class Blocking(ToldListener):
+    class Blocking(RecordingListener):
         def on_partitions_assigned(self, partitions):
             super().on_partitions_assigned(partitions)
             seen["position"] = inner.position(filled)
@@ -263,7 +263,7 @@ def test_the_listener_may_use_the_consumer(facade, broker, filled, unique):
             super().on_partitions_revoked(partitions)
             inner.commit()
 
-    class Awaiting(ToldListener):
+    class Awaiting(RecordingListener):
         async def on_partitions_assigned(self, partitions):
             super().on_partitions_assigned(partitions)
             seen["position"] = await inner.position(filled)

@@ -16,7 +16,7 @@ from ottla.client.consumer.health import HealthCause
 from ottla.client.consumer.membership import ClientState
 from ottla.peer.versions import USED
 from ottla.wire.apis import ApiKey
-from support.told_listener import Polled, poll_until
+from support.recording_listener import Polled, poll_until
 from support.topics import Topics
 
 pytestmark = pytest.mark.slow

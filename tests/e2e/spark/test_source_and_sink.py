@@ -149,7 +149,7 @@ def test_a_frame_is_written_and_read_back(spark: SparkSession, broker: RunningBr
         assert [record.headers for record in records] == [(("h", b"%d" % n),) for n in ids]
 
 
-def test_mistakes_are_told_in_words(spark: SparkSession, shared_ottla_server: RunningBroker, unique: str) -> None:
+def test_mistakes_are_reported_in_words(spark: SparkSession, shared_ottla_server: RunningBroker, unique: str) -> None:
     with pytest.raises(Exception, match="did you mean startingOffsets"):
         _reader(spark, shared_ottla_server, unique, startingOffset="earliest").collect()
     with pytest.raises(Exception, match=f"topic {unique} does not exist"):

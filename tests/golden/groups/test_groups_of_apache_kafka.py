@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from interop.test_log_folders import register
+from interop.test_log_directories import register
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.java import java_tool
 from support.ottla_server import OttlaServer

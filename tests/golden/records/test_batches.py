@@ -166,10 +166,10 @@ def test_kafka_reads_what_we_write() -> None:
     gaps = [Record(103, T, b"a", b"1"), Record(900, T + 70_000, b"c", b"3")]
     batches.append(encode_batch(gaps, base_offset=100, keep_offsets=True))
     told = oracle("read", stdin="\n".join(batch.hex() for batch in batches))
-    assert told == [as_kafka_tells(batch) for batch in batches]
+    assert told == [as_kafka_prints(batch) for batch in batches]
 
 
-def as_kafka_tells(batch: bytes) -> str:
+def as_kafka_prints(batch: bytes) -> str:
     header = parse_batch_header(batch)
     kind = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
     told = [

@@ -187,10 +187,10 @@ def test_kafka_reads_what_we_write() -> None:
         for codec in (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4)
         for kind in (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
     ]
-    assert oracle("read", stdin="\n".join(one.hex() for one in sets)) == [as_kafka_tells(one) for one in sets]
+    assert oracle("read", stdin="\n".join(one.hex() for one in sets)) == [as_kafka_prints(one) for one in sets]
 
 
-def as_kafka_tells(data: bytes) -> str:
+def as_kafka_prints(data: bytes) -> str:
     kinds = {
         TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
         TimestampType.CREATE_TIME: "CreateTime",

@@ -13,7 +13,7 @@ from ottla.records.compression import Compression
 from ottla.records.message_set import encode_messages
 from ottla.records.record import Record
 from ottla.storage.log import PartitionLog
-from support.dumped_logs import INDEX, PRODUCER, TIME_INDEX, told_by_apache, told_by_us
+from support.dumped_logs import INDEX, PRODUCER, TIME_INDEX, dumped_by_apache, dumped_by_us
 from support.java import java_tool
 from support.storage_logs import NOW_MS, append, batch, log_config, new_log
 
@@ -40,7 +40,7 @@ def test_batches_records_indexes_and_snapshots(tmp_path: Path) -> None:
     log.close()
     folder = Path(log.directory)
     files = [path for path in folder.iterdir() if path.suffix in (".log", ".index", ".timeindex", ".snapshot")]
-    theirs = told_by_apache(files, "--print-data-log")
+    theirs = dumped_by_apache(files, "--print-data-log")
     assert len(theirs) == len(files) > 10
     for path in files:
         rows = theirs[str(path)]
@@ -49,11 +49,11 @@ def test_batches_records_indexes_and_snapshots(tmp_path: Path) -> None:
         if path.suffix in (".index", ".timeindex") and not path.stat().st_size:
             # Of an empty index the tool shows an entry that is not there.
             rows = []
-        assert told_by_us(path, records=True) == rows, path.name
-    assert {frozenset(row) for path in files if path.suffix == ".index" for row in told_by_us(path)} == {
+        assert dumped_by_us(path, records=True) == rows, path.name
+    assert {frozenset(row) for path in files if path.suffix == ".index" for row in dumped_by_us(path)} == {
         frozenset(INDEX)
     }
-    times = {frozenset(row) for path in files if path.suffix == ".timeindex" for row in told_by_us(path)}
+    times = {frozenset(row) for path in files if path.suffix == ".timeindex" for row in dumped_by_us(path)}
     assert times == {frozenset(TIME_INDEX)}
 
 
@@ -68,13 +68,13 @@ def test_message_sets_of_old_formats(tmp_path: Path, magic: int) -> None:
         data += encode_messages(content, magic, compression=codec)
         offset += 3
     path.write_bytes(data)
-    theirs = told_by_apache([path], "--print-data-log")[str(path)]
-    assert told_by_us(path, records=True) == theirs
+    theirs = dumped_by_apache([path], "--print-data-log")[str(path)]
+    assert dumped_by_us(path, records=True) == theirs
     assert len(theirs) == 12 + 6
 
 
 @pytest.mark.spec("L9")
-def test_apaches_tool_finds_nothing_wrong_with_what_was_mended(tmp_path: Path) -> None:
+def test_apaches_tool_finds_nothing_wrong_with_what_was_repaired(tmp_path: Path) -> None:
     log = filled_log(tmp_path)
     log.close()
     folder = Path(log.directory)

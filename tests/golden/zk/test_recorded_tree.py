@@ -166,7 +166,7 @@ def test_every_kind_of_node_was_there() -> None:
     assert {path for path, (_, ephemeral) in NODES.items() if ephemeral} == set(filter(EPHEMERAL.fullmatch, NODES))
 
 
-def test_what_the_paths_tell() -> None:
+def test_what_the_paths_report() -> None:
     quotas = {
         path: layout.UserConfigZnode.decode(path, (NODES[path][0] or "").encode())
         for path in NODES

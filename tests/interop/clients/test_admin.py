@@ -154,7 +154,7 @@ def test_groups_and_their_offsets(admin, facade, broker, filled, unique):
     assert unique not in {each.group_id for each in admin.list_groups()}
 
 
-def test_the_cluster_and_its_folders(admin, broker, filled):
+def test_the_cluster_and_its_directories(admin, broker, filled):
     cluster = admin.describe_cluster()
     assert cluster.controller in cluster.nodes
     assert [f"{node.host}:{node.port}" for node in cluster.nodes if node.node_id == 1] == [broker.bootstrap]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from interop.both_brokers import BrokerPair
 from interop.groups.brokers import GroupBrokers
 from interop.groups.player import TOPICS
 from interop.raw import RawConnection
-from interop.twin import Twin
 from interop.wire_json import Definitions
 from support.apache import ApacheZooKeeper
 
@@ -27,7 +27,7 @@ def group_brokers(
             RawConnection(bootstraps["kafka"], definitions) as theirs,
         ):
             for topic in TOPICS:
-                Twin(ours, theirs).create_topic(topic, partitions=2)
+                BrokerPair(ours, theirs).create_topic(topic, partitions=2)
         yield brokers
     finally:
         brokers.stop()

@@ -33,10 +33,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from interop.both_brokers import coordinator_is_up
 from interop.groups.shown import Names, show_answer, show_group
 from interop.groups.transcript import Scenario, Step
 from interop.raw import RawConnection
-from interop.twin import coordinator_is_up
 from interop.wire_json import Definitions, Json
 from ottla.wire.errors import ErrorCode
 from support.transcripts import Words, milliseconds, protocols_of, words_of

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from interop.both_brokers import coordinator_is_up, made, topic_id_when_usable
 from interop.groups.brokers import GroupBrokers
 from interop.groups.consumers import CURRENT, Consumers
 from interop.raw import RawConnection, batch, values_of
-from interop.twin import coordinator_is_up, made, topic_id_when_usable
 from interop.wire_json import Definitions, Json
 from ottla.groups.evidence import EVIDENCE_TOPIC
 from support.ports import LOOPBACK
@@ -342,6 +342,6 @@ def test_the_walk(walk: Walk) -> None:
         # Four calls of assigned each, and one of revoked between two of them, even where nothing is owned.
         calls = [call for share in shares for call in (("assigned", share), ("revoked", share))]
         # Today's consumers revoke once more when they close.
-        is_last_told = walk.version == CURRENT and name != c4
-        assert walk.calls(name) == [*walk.first_call(), *calls[: None if is_last_told else -1]]
+        is_last_reported = walk.version == CURRENT and name != c4
+        assert walk.calls(name) == [*walk.first_call(), *calls[: None if is_last_reported else -1]]
     walk.wait_for_states(*REBALANCE * 7)

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from interop.both_brokers import made, topic_id_when_usable
 from interop.groups.brokers import IN_TURN, SETTINGS
 from interop.groups.player import TOPICS, Player, connector
-from interop.groups.test_group_twins import SCENARIOS
+from interop.groups.test_group_pairs import SCENARIOS
 from interop.groups.transcript import Scenario, Step
 from interop.raw import RawConnection
-from interop.twin import made, topic_id_when_usable
 from interop.wire_json import Definitions
 from support.apache import ApacheKafka
 from support.waiting import wait_until

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
-from told import tell, tell_partitions, wanted, when_asked_to_leave
+from reports import report, report_partitions, wanted, when_asked_to_leave
 
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
@@ -19,11 +19,11 @@ class Heard(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """After a rebalance."""
-        tell_partitions("assigned", assigned)
+        report_partitions("assigned", assigned)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Before a rebalance."""
-        tell_partitions("revoked", revoked)
+        report_partitions("revoked", revoked)
 
 
 async def main() -> None:
@@ -50,21 +50,21 @@ async def main() -> None:
     while not asked.is_set():
         await consume(consumer)
     # It consumes no more, and leaving does not call the listener.
-    tell_partitions("revoked", consumer.assignment())
+    report_partitions("revoked", consumer.assignment())
     await consumer.stop()
-    tell("closed")
+    report("closed")
 
 
 async def consume(consumer: AIOKafkaConsumer) -> None:
     """One round: take what is there, tell of it, commit it."""
     found = await consumer.getmany(timeout_ms=200)
     for partition, some in found.items():
-        tell("records", partition=partition.partition, first=some[0].offset, last=some[-1].offset, count=len(some))
+        report("records", partition=partition.partition, first=some[0].offset, last=some[-1].offset, count=len(some))
     if found:
         try:
             await consumer.commit({one: some[-1].offset + 1 for one, some in found.items()})
         except KafkaError as refused:
-            tell("commit_failed", error=type(refused).__name__)
+            report("commit_failed", error=type(refused).__name__)
 
 
 asyncio.run(main())

@@ -11,7 +11,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError
-from told import tell, tell_partitions, wanted, when_asked_to_leave
+from reports import report, report_partitions, wanted, when_asked_to_leave
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -26,11 +26,11 @@ class Heard(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         """After a rebalance."""
-        tell_partitions("assigned", assigned)
+        report_partitions("assigned", assigned)
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         """Before a rebalance."""
-        tell_partitions("revoked", revoked)
+        report_partitions("revoked", revoked)
 
 
 def main() -> None:
@@ -56,19 +56,19 @@ def main() -> None:
     while not asked.is_set():
         consume(consumer)
     consumer.close()
-    tell("closed")
+    report("closed")
 
 
 def consume(consumer: KafkaConsumer) -> None:
     """One round: take what is there, tell of it, commit it."""
     found = consumer.poll(timeout_ms=200)
     for partition, some in found.items():
-        tell("records", partition=partition.partition, first=some[0].offset, last=some[-1].offset, count=len(some))
+        report("records", partition=partition.partition, first=some[0].offset, last=some[-1].offset, count=len(some))
     if found:
         try:
             consumer.commit()
         except KafkaError as refused:
-            tell("commit_failed", error=type(refused).__name__)
+            report("commit_failed", error=type(refused).__name__)
 
 
 main()

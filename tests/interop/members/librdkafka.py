@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
-from told import tell, tell_partitions, wanted, when_asked_to_leave
+from reports import report, report_partitions, wanted, when_asked_to_leave
 
 
 def main() -> None:
@@ -31,13 +31,13 @@ def main() -> None:
     )
 
     def heard(event: str) -> Any:
-        return lambda _, partitions: tell_partitions(event, partitions)
+        return lambda _, partitions: report_partitions(event, partitions)
 
     consumer.subscribe([args.topic], on_assign=heard("assigned"), on_revoke=heard("revoked"), on_lost=heard("lost"))
     while not asked.is_set():
         consume(consumer)
     consumer.close()
-    tell("closed")
+    report("closed")
 
 
 def consume(consumer: Consumer) -> None:
@@ -47,12 +47,12 @@ def consume(consumer: Consumer) -> None:
         if message.error() is None:
             offsets.setdefault(message.partition(), []).append(message.offset())
     for partition, some in offsets.items():
-        tell("records", partition=partition, first=some[0], last=some[-1], count=len(some))
+        report("records", partition=partition, first=some[0], last=some[-1], count=len(some))
     if offsets:
         try:
             consumer.commit(asynchronous=False)
         except KafkaException as refused:
-            tell("commit_failed", error=refused.args[0].name())
+            report("commit_failed", error=refused.args[0].name())
 
 
 main()

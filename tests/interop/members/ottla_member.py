@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from told import tell, tell_partitions, wanted, when_asked_to_leave
+from reports import report, report_partitions, wanted, when_asked_to_leave
 
 from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.errors import ClientError
@@ -16,12 +16,12 @@ WANTED = wanted()
 TOPICS = WANTED.topic.split(",")
 
 
-def tell_owned(event: str, partitions: Sequence[TopicPartition]) -> None:
+def report_owned(event: str, partitions: Sequence[TopicPartition]) -> None:
     """Partitions by number, by name and number where there are several topics."""
     if len(TOPICS) == 1:
-        tell_partitions(event, partitions)
+        report_partitions(event, partitions)
     else:
-        tell(event, partitions=sorted(map(str, partitions)))
+        report(event, partitions=sorted(map(str, partitions)))
 
 
 class Heard(ConsumerRebalanceListener):
@@ -29,15 +29,15 @@ class Heard(ConsumerRebalanceListener):
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """After a rebalance."""
-        tell_owned("assigned", partitions)
+        report_owned("assigned", partitions)
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Before a rebalance."""
-        tell_owned("revoked", partitions)
+        report_owned("revoked", partitions)
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """The group went on without this member."""
-        tell_owned("lost", partitions)
+        report_owned("lost", partitions)
 
 
 def consume(consumer: Consumer[bytes, bytes]) -> None:
@@ -45,12 +45,12 @@ def consume(consumer: Consumer[bytes, bytes]) -> None:
     records = consumer.poll(200)
     for partition in records.partitions():
         some = records.records(partition)
-        tell("records", partition=partition.partition, first=some[0].offset, last=some[-1].offset, count=len(some))
+        report("records", partition=partition.partition, first=some[0].offset, last=some[-1].offset, count=len(some))
     if records:
         try:
             consumer.commit()
         except ClientError as refused:
-            tell("commit_failed", error=type(refused).__name__)
+            report("commit_failed", error=type(refused).__name__)
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def main() -> None:
         consumer.subscribe(TOPICS, Heard())
         while not asked.is_set():
             consume(consumer)
-    tell("closed")
+    report("closed")
 
 
 main()

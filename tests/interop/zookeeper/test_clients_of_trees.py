@@ -153,7 +153,7 @@ def test_errors_are_those_of_the_tree_and_name_the_node(run) -> None:
     run(body)
 
 
-def test_a_transaction_is_all_or_nothing_and_tells_which_operation_failed(run) -> None:
+def test_a_transaction_is_all_or_nothing_and_reports_which_operation_failed(run) -> None:
     async def body(open_session: Open) -> None:
         zk = await open_session()
         made = await zk.multi([Create("/a", b"1"), Create("/a/b", None), Set("/a", b"2"), Check("/a", 1)])
@@ -203,29 +203,29 @@ def test_ephemeral_nodes_are_the_session_s_and_go_with_it(run) -> None:
     run(body)
 
 
-def test_watches_tell_once_what_they_were_set_for(run) -> None:
+def test_watches_report_once_what_they_were_set_for(run) -> None:
     async def body(open_session: Open) -> None:
         zk, other = await open_session(), await open_session()
         told: asyncio.Queue[WatchEvent] = asyncio.Queue()
 
-        async def told_next() -> WatchEvent:
+        async def next_event() -> WatchEvent:
             return await asyncio.wait_for(told.get(), 10)
 
         await zk.create("/a", b"")
         await zk.get("/a", told.put_nowait)
         await other.set("/a", b"1")
-        assert await told_next() == WatchEvent(EventType.DATA_CHANGED, "/a")
+        assert await next_event() == WatchEvent(EventType.DATA_CHANGED, "/a")
         await other.set("/a", b"2")
         await zk.children("/a", told.put_nowait)
         await other.create("/a/b")
-        assert await told_next() == WatchEvent(EventType.CHILDREN_CHANGED, "/a")
+        assert await next_event() == WatchEvent(EventType.CHILDREN_CHANGED, "/a")
         await zk.exists("/later", told.put_nowait)
         await other.create("/later")
-        assert await told_next() == WatchEvent(EventType.CREATED, "/later")
+        assert await next_event() == WatchEvent(EventType.CREATED, "/later")
         await zk.children("/later", told.put_nowait)
         await zk.get("/later", told.put_nowait)
         await other.delete("/later")
-        assert await told_next() == WatchEvent(EventType.DELETED, "/later")
+        assert await next_event() == WatchEvent(EventType.DELETED, "/later")
         # What was told is all: another change tells nothing.
         await other.create("/later")
         await zk.get("/later")

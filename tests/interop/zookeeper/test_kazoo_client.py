@@ -53,13 +53,13 @@ async def next_of(told: asyncio.Queue[WatchEvent | SessionEvent]) -> WatchEvent 
 
 def expire(zk: KazooZk, servers: str) -> None:
     """End the session as another process with its id and password may."""
-    twin = KazooClient(hosts=servers, client_id=zk._client.client_id)
-    twin.start()
-    twin.stop()
-    twin.close()
+    pair = KazooClient(hosts=servers, client_id=zk._client.client_id)
+    pair.start()
+    pair.stop()
+    pair.close()
 
 
-def test_watches_survive_a_connection_that_is_lost_and_tell_what_they_missed(proxy: Proxy, server: Server) -> None:
+def test_watches_survive_a_connection_that_is_lost_and_report_what_they_missed(proxy: Proxy, server: Server) -> None:
     async def body() -> None:
         async with session(proxy.bootstrap) as zk:
             other = await connect_kazoo(f"{server.connect}{zk.address.chroot}", SESSION_MS, 10_000)
@@ -108,7 +108,7 @@ def test_watches_survive_a_connection_that_is_lost_and_tell_what_they_missed(pro
     run(body)
 
 
-def test_a_session_that_expires_is_told_and_followed_by_a_new_one(server: Server) -> None:
+def test_a_session_that_expires_is_reported_and_followed_by_a_new_one(server: Server) -> None:
     async def body() -> None:
         async with session(server.connect) as zk:
             told: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
@@ -188,7 +188,7 @@ def test_a_chroot_is_made_where_it_is_missing(server: Server) -> None:
     run(body)
 
 
-def test_no_zookeeper_is_told_with_address_cause_and_cure(
+def test_no_zookeeper_is_reported_with_address_cause_and_cure(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body() -> None:
@@ -233,7 +233,7 @@ def test_many_calls_at_once(server: Server) -> None:
     run(body)
 
 
-def test_a_watch_is_told_before_the_read_that_shows_its_change(server: Server) -> None:
+def test_a_watch_is_notified_before_the_read_that_shows_its_change(server: Server) -> None:
     async def body() -> None:
         async with session(server.connect) as zk:
             await zk.create("/a", b"0")
@@ -278,7 +278,7 @@ def test_a_connection_thread_that_fails_is_replaced_by_a_new_session(
     assert capfd.readouterr().err == ""
 
 
-def test_a_name_that_nobody_knows_is_told() -> None:
+def test_a_name_that_nobody_knows_is_reported() -> None:
     async def body() -> None:
         with pytest.raises(ZkUnreachableError, match=r"nowhere\.invalid"):
             await connect_kazoo("nowhere.invalid:2181", SESSION_MS, 300)

@@ -40,7 +40,7 @@ def test_the_oracle_takes_racks_and_instance_ids(assignor_oracle: AssignorOracle
 
 
 @by_java
-def test_the_oracle_tells_what_java_threw(assignor_oracle: AssignorOracle):
+def test_the_oracle_reports_what_java_threw(assignor_oracle: AssignorOracle):
     with pytest.raises(OracleError, match="no assignor unheard"):
         assignor_oracle.assign("unheard", COUNTED, {"c0": member()})
     assert assignor_oracle.assign("roundrobin", COUNTED, {"c0": member()})

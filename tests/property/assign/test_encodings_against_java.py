@@ -47,7 +47,7 @@ def random_subscription(chance: random.Random, version: int) -> bytes:
     )
 
 
-def read_as_java_tells(told: dict[str, Any]) -> tuple[Any, ...]:
+def read_as_java_prints(told: dict[str, Any]) -> tuple[Any, ...]:
     owned = {topic: tuple(indexes) for topic, indexes in told["owned"].items()}
     data = None if told["user_data"] is None else bytes.fromhex(told["user_data"])
     generation = NO_GENERATION if told["generation"] is None else told["generation"]
@@ -74,7 +74,7 @@ def test_subscriptions(version: int, assignor_oracle: AssignorOracle):
         read = decode_subscription(data)
         assert isinstance(read, Subscription)
         told = assignor_oracle.ask({"operation": "rewrite_subscription", "bytes": data.hex(), "version": other})
-        assert read_as_java_tells(told) == (
+        assert read_as_java_prints(told) == (
             read.topics,
             read.user_data,
             read.owned_partitions,

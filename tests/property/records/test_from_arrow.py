@@ -19,7 +19,7 @@ try:
 except ImportError:
     compiled = None
 
-TWINS = [twin for twin in (_building, compiled) if twin is not None]
+BUILDS = [build for build in (_building, compiled) if build is not None]
 HEADERS_TYPE = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
 KINDS = st.sampled_from([pyarrow.binary(), pyarrow.large_binary()])
 TIMESTAMPS = st.none() | st.integers(-1, 2**41)
@@ -49,9 +49,9 @@ def columns_of(rows, key_kind, value_kind):
     )
 
 
-def use(twin: ModuleType, patch: pytest.MonkeyPatch) -> None:
+def use(build: ModuleType, patch: pytest.MonkeyPatch) -> None:
     for name in ("RecordsBuilder", "SourceColumns", "Strings"):
-        patch.setattr(from_arrow, name, getattr(twin, name))
+        patch.setattr(from_arrow, name, getattr(build, name))
 
 
 @settings(deadline=None)  # the first use of pyarrow's functions imports them
@@ -64,9 +64,9 @@ def test_equal_bytes(rows, key_kind, value_kind, data):
     cut = data.draw(st.integers(0, count))
     chunked = [pyarrow.chunked_array([column[:cut], column[cut:]]) for column in columns]
     wanted = records_of(rows[first : first + count])
-    for twin in TWINS:
+    for build in BUILDS:
         with pytest.MonkeyPatch.context() as patch:
-            use(twin, patch)
+            use(build, patch)
             for given_columns in (columns, chunked):
                 source = source_of(*given_columns, timestamp=DEFAULT_TIMESTAMP)
                 assert list(encode_arrow(source, 1 << 30)) == [encode_batch(wanted)]
@@ -77,12 +77,12 @@ def test_equal_bytes(rows, key_kind, value_kind, data):
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=60), st.integers(1, 5))
 def test_every_row_has_one_partition(keys, count):
     column = pyarrow.array(keys, pyarrow.binary())
-    for twin in TWINS:
+    for build in BUILDS:
         with pytest.MonkeyPatch.context() as patch:
-            use(twin, patch)
-            chosen = twin.partitions_for_keys(strings_of(column), count)
-        assert list(chosen) == [-1 if key is None else (twin.murmur2(key) & 0x7FFFFFFF) % count for key in keys]
-        rows = twin.rows_by_partition(chosen, count)
+            use(build, patch)
+            chosen = build.partitions_for_keys(strings_of(column), count)
+        assert list(chosen) == [-1 if key is None else (build.murmur2(key) & 0x7FFFFFFF) % count for key in keys]
+        rows = build.rows_by_partition(chosen, count)
         assert [list(each) for each in rows] == [
             [row for row, partition in enumerate(chosen) if partition == wanted] for wanted in (*range(count), -1)
         ]
@@ -94,11 +94,11 @@ def test_every_row_has_one_partition(keys, count):
 def test_columns_that_lie_are_errors(places, valid, offset, count):
     """Nothing outside of the buffers is read, and both say the same."""
     told = []
-    for twin in TWINS:
-        strings = twin.Strings(memoryview(array("q", places)), b"0123456789", valid, offset, count)
-        builder = twin.RecordsBuilder()
+    for build in BUILDS:
+        strings = build.Strings(memoryview(array("q", places)), b"0123456789", valid, offset, count)
+        builder = build.RecordsBuilder()
         try:
-            builder.append_rows(twin.SourceColumns(count, strings, None, None, 0, None), 0, count)
+            builder.append_rows(build.SourceColumns(count, strings, None, None, 0, None), 0, count)
         except IndexError:
             told.append((builder.count, builder.payload(), "error"))
         else:

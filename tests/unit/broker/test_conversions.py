@@ -78,7 +78,7 @@ def test_a_failed_one_makes_room_for_the_next() -> None:
     assert [type(error) for error in errors] == [ZeroDivisionError] * (RUNNING_LIMIT + 1)
 
 
-def test_when_the_threads_are_stopped_all_are_told() -> None:
+def test_when_the_threads_are_stopped_all_are_notified() -> None:
     executor = HandExecutor()
     line = Conversions(executor)
     executor.close()

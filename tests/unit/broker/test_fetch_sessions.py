@@ -98,7 +98,7 @@ def test_all_sessions_together_remember_a_limited_number_of_partitions(monkeypat
     assert sessions.partitions == 5
 
 
-def test_changes_keep_what_was_told_and_forgetting_drops() -> None:
+def test_changes_keep_what_was_reported_and_forgetting_drops() -> None:
     session = FetchSession(1, False, 0)
     session.change([wanted(0), wanted(1)], [])
     kept = session.partitions["t", 0]
@@ -114,7 +114,7 @@ def test_changes_keep_what_was_told_and_forgetting_drops() -> None:
     ("error", "size", "high_watermark", "log_start", "told"),
     [(0, 0, 5, 0, False), (0, 10, 5, 0, True), (0, 0, 6, 0, True), (0, 0, 5, 1, True), (3, 0, 5, 0, True)],
 )
-def test_what_an_incremental_answer_tells(
+def test_what_an_incremental_answer_reports(
     error: int, size: int, high_watermark: int, log_start: int, told: bool
 ) -> None:
     partition = wanted(0)
@@ -122,7 +122,7 @@ def test_what_an_incremental_answer_tells(
     assert partition.must_include(error, size, high_watermark, log_start) is told
 
 
-def test_an_error_is_repeated_and_its_end_is_told() -> None:
+def test_an_error_is_repeated_and_its_end_is_reported() -> None:
     partition = wanted(0)
     assert partition.must_include(3, 0, -1, -1)
     assert partition.must_include(3, 0, -1, -1)

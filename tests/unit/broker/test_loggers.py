@@ -16,7 +16,7 @@ def name() -> Iterator[str]:
     one.setLevel(logging.NOTSET)
 
 
-def test_levels_are_told_by_kafkas_names(name: str) -> None:
+def test_levels_are_reported_by_kafkas_names(name: str) -> None:
     for number, told in (
         (5, "TRACE"),
         (1, "TRACE"),

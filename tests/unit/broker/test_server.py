@@ -109,7 +109,7 @@ def test_a_port_in_use_is_refused_and_touches_no_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("L3")
-def test_a_folder_in_use_is_refused_and_free_again_after_the_stop(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_refused_and_free_again_after_the_stop(tmp_path: Path) -> None:
     async def scenario() -> None:
         first = Broker(config(tmp_path))
         assert await first.start() is None
@@ -166,7 +166,7 @@ def test_a_damaged_meta_properties_refuses_the_start(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_another_broker_id_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+def test_another_broker_id_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         first = Broker(config(tmp_path, broker_id="1"))
         assert await first.start() is None
@@ -181,7 +181,7 @@ def test_another_broker_id_on_the_same_folder_is_refused(tmp_path: Path) -> None
     run(scenario)
 
 
-def test_folders_in_another_order_are_refused_where_the_topics_settings_would_be_lost(tmp_path: Path) -> None:
+def test_directories_in_another_order_are_refused_where_the_topics_settings_would_be_lost(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     swapped = config(tmp_path, log_dirs=f"{second},{first}")
 
@@ -280,7 +280,7 @@ def test_settings_beside_the_records_follow_those_of_the_topic(tmp_path: Path) -
     run(scenario)
 
 
-def test_stray_folders_are_kept_and_not_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_stray_directories_are_kept_and_not_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
@@ -319,7 +319,7 @@ def test_the_log_of_a_kraft_quorum_is_no_topic(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", ["{0}", "{0}/", "{0}/../data"])
-def test_one_folder_named_twice_is_called_that(tmp_path: Path, again: str) -> None:
+def test_one_directory_named_twice_is_called_that(tmp_path: Path, again: str) -> None:
     async def scenario() -> None:
         folder = tmp_path / "data"
         refusal = await Broker(config(tmp_path, log_dirs=f"{folder},{again.format(folder)}")).start()
@@ -358,7 +358,7 @@ def test_deleting_a_topic_takes_its_partitions_out_of_service(tmp_path: Path) ->
     run(scenario)
 
 
-def test_stopping_tells_how_much_is_forced_to_disk(tmp_path: Path) -> None:
+def test_stopping_reports_how_much_is_forced_to_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = Broker(config(tmp_path))
         assert await broker.start() is None
@@ -434,7 +434,7 @@ def appended(broker: Broker, topic: str) -> int:
     return info.first_offset
 
 
-def test_the_folder_of_another_topic_of_that_name_is_not_served(tmp_path: Path) -> None:
+def test_the_directory_of_another_topic_of_that_name_is_not_served(tmp_path: Path) -> None:
     async def scenario() -> None:
         named = tmp_path / "t-0" / "partition.metadata"
         broker = Broker(config(tmp_path))
@@ -465,7 +465,7 @@ def test_the_folder_of_another_topic_of_that_name_is_not_served(tmp_path: Path) 
     run(scenario)
 
 
-def test_a_folder_that_names_no_topic_id_gets_that_of_its_topic(tmp_path: Path) -> None:
+def test_a_directory_that_names_no_topic_id_gets_that_of_its_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         named = tmp_path / "t-0" / "partition.metadata"
         broker = Broker(config(tmp_path))
@@ -485,7 +485,7 @@ def test_a_folder_that_names_no_topic_id_gets_that_of_its_topic(tmp_path: Path) 
     run(scenario)
 
 
-def test_the_folder_is_free_when_the_tree_in_it_is_closed(tmp_path: Path) -> None:
+def test_the_directory_is_free_when_the_tree_in_it_is_closed(tmp_path: Path) -> None:
     """Not sooner: the next broker would read what this one still writes."""
 
     async def scenario() -> None:
@@ -509,7 +509,7 @@ def test_the_folder_is_free_when_the_tree_in_it_is_closed(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("L8")
-def test_a_partition_whose_folder_cannot_be_opened_is_offline_alone(
+def test_a_partition_whose_directory_cannot_be_opened_is_offline_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

@@ -8,7 +8,7 @@ from ottla.cli import demo_screen as screen
 from ottla.cli.demo_screen import PlainScreen, RichScreen, make_screen
 
 
-def test_progress_is_told_now_and_then_and_when_a_task_is_done(
+def test_progress_is_reported_now_and_then_and_when_a_task_is_done(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen, "PLAIN_INTERVAL_S", 1e9)
@@ -22,7 +22,7 @@ def test_progress_is_told_now_and_then_and_when_a_task_is_done(
     assert lines == ["hello", "load 5,000/5,000"]
 
 
-def test_what_was_not_told_is_told_at_the_end(
+def test_what_was_not_reported_is_reported_at_the_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen, "PLAIN_INTERVAL_S", 1e9)

@@ -38,7 +38,7 @@ def test_it_starts_serves_and_stops(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_a_folder_or_port_in_use_is_told(tmp_path: Path) -> None:
+def test_a_directory_or_port_in_use_is_reported(tmp_path: Path) -> None:
     server = OttlaZooKeeper(tmp_path).start()
     try:
         said = refused("--port", "0", "--data", str(server.data))
@@ -52,12 +52,12 @@ def test_a_folder_or_port_in_use_is_told(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_damaged_files_are_told(tmp_path: Path) -> None:
+def test_damaged_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"not a snapshot")
     assert f"{SNAPSHOT_NAME} is damaged" in refused("--port", "0", "--data", str(tmp_path))
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "cannot" in refused("--port", "0", "--data", str(tmp_path / "file" / "data"))
 

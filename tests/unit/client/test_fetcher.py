@@ -200,7 +200,7 @@ def old_format(records):
         (lambda records: bytes(records[:40]), "without a whole batch"),
     ],
 )
-def test_damage_is_told(fake, with_cluster, change, told):
+def test_damage_is_reported(fake, with_cluster, change, told):
     p = damage(fake, change)
     with pytest.raises(CorruptBatchError, match=told):
         with_cluster(fake, read(p, 0, 10))

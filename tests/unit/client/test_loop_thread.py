@@ -75,7 +75,7 @@ def use_it(thread, answers):
     thread.close()
 
 
-def test_a_forked_child_is_told(thread):
+def test_a_forked_child_is_reported(thread):
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
     child = context.Process(target=use_it, args=(thread, answers))
@@ -121,7 +121,7 @@ def test_an_interrupted_caller_ends_the_work(thread):
 
 
 @pytest.mark.parametrize("how", ["run", "run_serving"])
-def test_who_waits_is_told_of_the_close(thread, how):
+def test_who_waits_is_notified_of_the_close(thread, how):
     begun = threading.Event()
 
     async def forever():
@@ -214,7 +214,7 @@ def test_an_interrupt_while_it_begins_leaves_no_thread(monkeypatch, when):
     assert makers == ["test-client-interrupted"]
 
 
-def test_a_loop_that_cannot_be_made_is_told(monkeypatch):
+def test_a_loop_that_cannot_be_made_is_reported(monkeypatch):
     def fails():
         raise OSError(24, "Too many open files")
 

@@ -162,7 +162,7 @@ def test_a_server_that_hangs_is_waited_for_a_moment_only(fake, facade, address):
         assert admin.list_topics(timeout_ms=5000) == ["t"]
 
 
-def test_all_servers_wrong_are_told_each(facade, address):
+def test_all_servers_wrong_are_reported_each(facade, address):
     with (
         pytest.raises(BrokerUnreachableError, match=r"no broker of .* can be reached: .*cannot be resolved.*; .*HTTP"),
         facade.admin({"bootstrap.servers": f"no-such-host.invalid:9092,{address('web')}", **QUICK, **PATIENT}) as admin,
@@ -213,7 +213,7 @@ def test_refusals_have_classes_of_their_own(code, kind):
 
 
 @pytest.mark.slow
-def test_a_topic_that_is_not_there_is_told_with_the_nearest_one(fake, facade):
+def test_a_topic_that_is_not_there_is_reported_with_the_nearest_one(fake, facade):
     fake.topic("payments", 0)
     with (
         facade.producer({"bootstrap.servers": fake.bootstrap, **QUICK, **PATIENT, "max.block.ms": 1000}) as producer,

@@ -178,7 +178,7 @@ def test_without_one_bytes_stay_as_they_are() -> None:
         (str, "Give StringSerializer"),
     ],
 )
-def test_names_that_fail_are_told(given: object, told: str) -> None:
+def test_names_that_fail_are_reported(given: object, told: str) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         serializer(given)
     assert told in str(caught.value)
@@ -230,6 +230,6 @@ def test_what_is_no_list(data):
         ListSerializer(StringSerializer()).serialize("t", (), data)
 
 
-def test_a_number_that_is_far_too_long_is_not_told_whole():
+def test_a_number_that_is_far_too_long_is_not_reported_whole():
     with pytest.raises(SerializationError, match=r"takes numbers; 1000000\d*\.\.\. is out of range"):
         DoubleSerializer().serialize("t", (), 10**400)

@@ -96,7 +96,7 @@ def test_unknown_settings_name_the_nearest() -> None:
     assert problems({"zzz": "4"}, frozenset({"zzz"})) == ["zzz is not a known setting; no setting has a name like it."]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     found = problems({"num.partitions": "0", "fetch.max.bytes": "x", "ssl.keystore.location": "/k"})
     assert len(found) == 3
 

@@ -32,7 +32,7 @@ def test_the_stronger_setting_holds() -> None:
     assert log_config(broker).retention_ms == 3_600_000
 
 
-def test_values_that_nobody_can_read_are_left_out_and_told() -> None:
+def test_values_that_nobody_can_read_are_left_out_and_reported() -> None:
     broker = config()
     problems = broker.set_dynamic({"log.retention.ms": "x", "my.own": "y"}, {"message.max.bytes": "77"})
     assert problems == ["Invalid value x for configuration log.retention.ms: Not a number of type LONG"]
@@ -48,7 +48,7 @@ def test_a_copy_is_changed_apart() -> None:
     assert (broker.get_int("message.max.bytes"), copy.broker_id) == (77, 5)
 
 
-def test_where_values_come_from_is_told() -> None:
+def test_where_values_come_from_is_reported() -> None:
     broker = config(log_retention_hours="1")
     broker.set_dynamic({"log.retention.ms": "600", "my.own": "x"}, {"log.retention.ms": "500"})
     topic = {entry.name: entry for entry in describe_topic(log_config(broker, retention_ms="400"), broker)}

@@ -65,7 +65,7 @@ def test_the_older_bound_of_timestamps_fills_in(overrides: dict[str, str], bound
     assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == bounds
 
 
-def test_all_problems_are_told() -> None:
+def test_all_problems_are_reported() -> None:
     broker = parse_broker_config({})
     assert isinstance(broker, BrokerConfig)
     refusal = LogConfig.of(broker, {"segment.bytes": "1", "nope": "1"})

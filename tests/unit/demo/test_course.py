@@ -20,14 +20,14 @@ def test_only_the_demo_s_own_files_are_cleared(tmp_path: Path) -> None:
     assert sorted(each.name for each in output.iterdir()) == [".ottla-demo", "notes.txt"]
 
 
-def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     with pytest.raises(InputError, match="holds files that are not the demo's"):
         prepare_output(tmp_path)
     assert (tmp_path / "archive").exists()
 
 
-def test_an_empty_folder_will_do_and_a_file_will_not(tmp_path: Path) -> None:
+def test_an_empty_directory_will_do_and_a_file_will_not(tmp_path: Path) -> None:
     prepare_output(tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file; name a folder"):

@@ -27,7 +27,7 @@ def test_totals_per_bucket_and_group() -> None:
     }
 
 
-def test_folders_are_local_days() -> None:
+def test_directories_are_local_days() -> None:
     events = [Event(4 * HOUR, None, b"", "k", None, "JFK"), Event(6 * HOUR, None, b"", "k", None, "JFK")]
     assert dict(_feed(*events).folders()) == {("1970-01-01", "JFK"): 2}
     assert dict(_feed(*events, timezone="America/New_York").folders()) == {

@@ -74,7 +74,7 @@ def test_names_that_the_archive_needs(tmp_path: Path) -> None:
         read_input(_write(tmp_path, "f.csv", "t,k,record_offset\n1,a,1\n"), "k", "t")
 
 
-def test_many_keys_are_no_folders(tmp_path: Path) -> None:
+def test_many_keys_are_no_directories(tmp_path: Path) -> None:
     rows = "".join(f"{number},k{number}\n" for number in range(inputs.MOST_FOLDERS + 1))
     assert read_input(_write(tmp_path, "e.csv", "t,k\n" + rows), "k", "t").place_field is None
 

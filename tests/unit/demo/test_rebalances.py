@@ -43,7 +43,7 @@ def test_a_member_that_is_gone_keeps_its_name() -> None:
     assert told.why == "cleo was not heard of for its session timeout"
 
 
-def test_equal_causes_are_told_once() -> None:
+def test_equal_causes_are_reported_once() -> None:
     cause = {"cause": "member_left", "member_id": "anna-1"}
     assert (
         _parse(causes=[cause, cause, {"cause": "topic_created", "member_id": ""}]).why
@@ -51,7 +51,7 @@ def test_equal_causes_are_told_once() -> None:
     )
 
 
-def test_an_unknown_cause_is_told_as_it_is() -> None:
+def test_an_unknown_cause_is_reported_as_it_is() -> None:
     assert _parse(causes=[{"cause": "moon_full", "member_id": "x"}]).why == "moon full (x)"
     assert _parse(causes=[]).why == "no cause recorded"
 

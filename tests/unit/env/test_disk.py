@@ -133,12 +133,12 @@ def test_a_lock_excludes_other_processes_by_posix_locks(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_a_lock_in_no_folder(tmp_path: Path) -> None:
+def test_a_lock_in_no_directory(tmp_path: Path) -> None:
     with pytest.raises(DiskError, match="cannot lock"):
         RealDisk().lock(str(tmp_path / "no" / ".lock"))
 
 
-def test_a_full_disk_is_told_and_leaves_nothing() -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing() -> None:
     file = RealDisk().open("/dev/full")
     with pytest.raises(DiskError) as caught:
         file.append([b"some bytes"])

@@ -110,7 +110,7 @@ def test_only_one_delayed_join_however_many_join():
     assert group.deadlines.get(JOIN) == 10 + 30_000
 
 
-def test_a_new_member_that_waits_too_long_is_told():
+def test_a_new_member_that_waits_too_long_is_reported():
     group = machine()
     group.handle(join("1", group_instance_id="i", rebalance_timeout_ms=10**7, session_timeout_ms=1_800_000), 0)
     group.handle(join("2", rebalance_timeout_ms=10**7), 0)
@@ -194,7 +194,7 @@ def test_a_group_loaded_too_large_sheds_members():
     loaded.check_invariants()
 
 
-def test_the_story_tells_what_led_here():
+def test_the_story_reports_what_led_here():
     group = stable()
     group.handle(LeaveGroup("l", "g", [LeavingMember("client-id1", None, "bye")]), 50)
     story = group.story()
@@ -206,7 +206,7 @@ def test_the_story_tells_what_led_here():
     assert len(group.story().splitlines()) < 100
 
 
-def test_broken_invariants_are_told_with_the_story():
+def test_broken_invariants_are_reported_with_the_story():
     group = stable()
     group.pending_sync.add("nobody")
     group.deadlines.set("who", 1)

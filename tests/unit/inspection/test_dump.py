@@ -88,7 +88,7 @@ def test_formats_of_keys_and_values(data: bytes | None, wanted: TextFormat, fiel
     assert field_of("key", data, wanted) == field
 
 
-def test_a_log_folder_is_its_partitions_and_checkpoints(folder: Path) -> None:
+def test_a_log_directory_is_its_partitions_and_checkpoints(folder: Path) -> None:
     root = folder.parent
     (root / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 91\n")
     (root / "meta.properties").write_text("#\nversion=0\nbroker.id=3\n")
@@ -119,7 +119,7 @@ def test_a_log_folder_is_its_partitions_and_checkpoints(folder: Path) -> None:
         ("partition.metadata", b"version: 0\n"),
     ],
 )
-def test_damaged_files_are_told_as_such(tmp_path: Path, name: str, content: bytes) -> None:
+def test_damaged_files_are_reported_as_such(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     (damage,) = of_type(rows(tmp_path / name), "damage")
     assert damage["reason"]

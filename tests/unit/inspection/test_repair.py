@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_nothing_to_mend(folder: Path) -> None:
+def test_nothing_to_repair(folder: Path) -> None:
     before = contents(folder)
     assert make_plan(RealDisk(), str(folder.parent), VerifyWish()).findings == []
     mend(folder.parent)
@@ -219,7 +219,7 @@ def test_many_damages_side_by_side_cost_no_healthy_batch(folder: Path, seed: int
     assert {offset: after.get(offset) for offset in healthy} == healthy
 
 
-def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
+def test_a_directory_in_use_is_left_alone(folder: Path) -> None:
     next(folder.glob("*.index")).unlink()
     lock = RealDisk().lock(f"{folder.parent}/.lock")
     assert lock is not None

@@ -60,7 +60,7 @@ def logs(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.log"))
 
 
-def test_a_sound_folder(folder: Path) -> None:
+def test_a_intact_directory(folder: Path) -> None:
     tally = Tally()
     assert list(verify(RealDisk(), str(folder.parent), VerifyWish(), tally)) == []
     assert (tally.partitions, tally.batches, tally.records) == (1, 60, 120)
@@ -108,7 +108,7 @@ def test_a_damaged_batch_and_its_records(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 3, 5, 7, 1 << 40, -1])
-def test_a_wrong_base_offset_is_told_by_the_neighbours(folder: Path, wrong: int) -> None:
+def test_a_wrong_base_offset_is_reported_by_the_neighbours(folder: Path, wrong: int) -> None:
     path = logs(folder)[0]
     data = path.read_bytes()
     third = sum(12 + int.from_bytes(data[at + 8 : at + 12], "big") for at in starts(data)[:2])
@@ -172,7 +172,7 @@ def test_a_log_that_lost_its_end(folder: Path) -> None:
     assert {(each.first_offset, each.last_offset) for each in found} == {(118, 119)}
 
 
-def test_the_tail_of_a_folder_in_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tail_of_a_directory_in_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     last = logs(folder)[-1]
     last.write_bytes(last.read_bytes() + encode_batch([Record(0, NOW_MS, b"k", b"v" * 99)], base_offset=120)[:80])
     (found,) = damage(folder)
@@ -327,7 +327,7 @@ def test_nobody_holds_a_lock_that_nobody_took(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EISDIR])
-def test_a_file_that_the_disk_does_not_give_is_told_and_the_others_are_checked(
+def test_a_file_that_the_disk_does_not_give_is_reported_and_the_others_are_checked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     bad, later = logs(folder)[0], logs(folder)[-1]

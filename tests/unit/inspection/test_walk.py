@@ -45,7 +45,7 @@ def damage(found: list[LogBatch | DamagedRange]) -> list[DamagedRange]:
     return [each for each in found if isinstance(each, DamagedRange)]
 
 
-def test_a_sound_log(tmp_path: Path) -> None:
+def test_a_intact_log(tmp_path: Path) -> None:
     found = walked(tmp_path / "log", b"".join(batches()))
     assert offsets(found) == [0, 2, 4, 6, 8, 10]
     assert damage(found) == []

@@ -180,7 +180,7 @@ def test_a_connection_is_closed_when_its_loop_is_over(fake):
     asyncio.run(until(lambda: not connections(fake)))
 
 
-def test_who_waited_when_the_loop_was_over_is_not_told(fake, faults):
+def test_who_waited_when_the_loop_was_over_is_not_reported(fake, faults):
     fake.faults[ApiKey.METADATA].append(faults["SILENT"])
     cluster = Cluster(ConnectionSettings(fake.bootstrap))
     loop = asyncio.new_event_loop()

@@ -19,7 +19,7 @@ def forgotten(plan):
     return {(t.topic, p) for t in plan.forgotten for p in t.partitions}
 
 
-def test_only_changes_are_told():
+def test_only_changes_are_reported():
     session = FetchSession()
     first = session.build({A0: at(0), A1: at(5), B0: at(7)})
     assert (first.session_id, first.session_epoch) == (0, 0)
@@ -34,7 +34,7 @@ def test_only_changes_are_told():
     assert (third.session_epoch, told(third), forgotten(third)) == (2, {}, set())
 
 
-def test_without_a_session_everything_is_told_each_time():
+def test_without_a_session_everything_is_reported_each_time():
     session = FetchSession()
     session.build({A0: at(0)})
     assert session.handled(ErrorCode.NONE, 0)

@@ -35,7 +35,7 @@ def test_pauses_double_up_to_the_longest() -> None:
     assert tried.holds_back(ADDRESS, 5000) is None
 
 
-def test_the_last_error_is_told_again() -> None:
+def test_the_last_error_is_reported_again() -> None:
     tried = reconnects()
     tried.failed(ADDRESS, 0, ERROR)
     again = tried.holds_back(ADDRESS, 1)

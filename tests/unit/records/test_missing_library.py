@@ -18,7 +18,7 @@ def missing(monkeypatch):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_whoever_needs_it_is_told(codec, monkeypatch):
+def test_whoever_needs_it_is_reported(codec, monkeypatch):
     data = compress(codec, bytes(100))
     monkeypatch.setattr(compression, "cramjam", MissingLibrary("No module named 'cramjam'"))
     with pytest.raises(MissingLibraryError, match=TOLD):
@@ -32,7 +32,7 @@ def test_without_compression_nobody_needs_it(missing):
     assert parse_producer_config({"bootstrap.servers": "b:1"}, {}).compression_type == "none"
 
 
-def test_a_producer_is_told_when_it_is_made(missing):
+def test_a_producer_is_reported_when_it_is_made(missing):
     with pytest.raises(InvalidConfigError, match=rf"compression.type=lz4: {TOLD}"):
         parse_producer_config({"bootstrap.servers": "b:1", "compression.type": "lz4"}, {})
     assert compression.library_problem() is not None

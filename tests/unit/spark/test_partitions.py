@@ -87,7 +87,7 @@ def test_a_time_ends_a_read(cluster) -> None:
     assert ending_offsets(cluster.connect(), [A0, A1], options) == {A0: 7, A1: 20}
 
 
-def test_lost_records_stop_a_read_or_are_told(cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_records_stop_a_read_or_are_reported(cluster, caplog: pytest.LogCaptureFixture) -> None:
     client = cluster.connect()
     check_retained(client, {A0: 5, A1: 0}, fail=True)
     with pytest.raises(DataLossError, match="a-0 wanted 3, has 5"):

@@ -170,7 +170,7 @@ def test_only_what_changed_is_committed(cluster) -> None:
     assert cluster.commits[-1] == ("g", {TopicPartition("a", 1): 3})
 
 
-def test_a_failed_commit_is_told_and_tried_again(cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_commit_is_reported_and_tried_again(cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.holds("a", (0, 10))
     cluster.commit_failures = 1
     reader = _stream(groupId="g")

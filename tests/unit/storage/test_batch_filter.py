@@ -104,7 +104,7 @@ def test_a_commit_marker_stays_as_long_as_its_records() -> None:
     assert head(filter_batch(commit, rules(), must_stay=False)).delete_horizon == NOW_MS + DAY_MS
 
 
-def test_two_transactions_of_one_producer_are_told_apart() -> None:
+def test_two_transactions_of_one_producer_are_distinguished() -> None:
     chosen = rules(AbortedTransaction(PRODUCER, 0, 1, 2), AbortedTransaction(PRODUCER, 4, 5, 6))
     batches = (
         data_batch(0, b"aborted"),

@@ -30,7 +30,7 @@ def test_ends(asked: int, expected: tuple[int, int]) -> None:
     assert (end.leader_epoch, end.end_offset) == expected
 
 
-def test_nothing_known_nothing_told() -> None:
+def test_nothing_known_nothing_reported() -> None:
     end = LeaderEpochs().end_of(0, 10)
     assert (end.leader_epoch, end.end_offset) == (-1, -1)
     assert LeaderEpochs().epoch_at(3) == -1

@@ -37,7 +37,7 @@ def written(root: Path, count: int) -> None:
 
 
 @pytest.mark.spec("L9")
-def test_several_threads_for_each_folder(tmp_path: Path) -> None:
+def test_several_threads_for_each_directory(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         written(folder, 5)
@@ -57,7 +57,7 @@ def test_several_threads_for_each_folder(tmp_path: Path) -> None:
     assert len(resources.files) == 0
 
 
-def test_a_log_that_cannot_be_read_stops_its_folder_only(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_read_stops_its_directory_only(tmp_path: Path) -> None:
     for name in ("a", "b"):
         written(tmp_path / name, 3)
     disk = FaultyDisk(RealDisk())

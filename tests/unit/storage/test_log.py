@@ -295,7 +295,7 @@ def test_a_read_ends_at_the_limit_of_bytes(ground: Ground) -> None:
     assert len(read_bytes(log.read(0, size, min_one_batch=False))) == size
 
 
-def test_a_long_read_ends_with_a_whole_batch_and_tells_where_to_go_on(ground: Ground) -> None:
+def test_a_long_read_ends_with_a_whole_batch_and_reports_where_to_go_on(ground: Ground) -> None:
     log = small_log(ground, index_interval_bytes=0)
     for _ in range(40):
         append(log, batch(3))
@@ -740,7 +740,7 @@ def test_a_segment_that_cannot_be_renamed_is_still_there_or_gone_but_nothing_bet
 
 
 @pytest.mark.spec("L3", "L9")
-def test_readers_of_a_closed_segment_that_was_cut_short_are_told(ground: Ground) -> None:
+def test_readers_of_a_closed_segment_that_was_cut_short_are_reported(ground: Ground) -> None:
     """Wherever it was cut while the broker was stopped: a reader gets on, or is told that there is damage."""
     log = new_log(*ground, log_config(segment_bytes=400, index_interval_bytes=0))
     for number in range(12):

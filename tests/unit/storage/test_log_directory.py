@@ -34,7 +34,7 @@ def test_names_of_deleted_partitions() -> None:
     assert parse_partition_directory(long) is None
 
 
-def test_a_folder_in_use_is_refused_with_its_name_and_the_cure(ground: tuple[Disk, str]) -> None:
+def test_a_directory_in_use_is_refused_with_its_name_and_the_cure(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     first, second = LogDirectory(disk, f"{root}/logs"), LogDirectory(disk, f"{root}/logs")
     assert first.lock() is None
@@ -48,7 +48,7 @@ def test_a_folder_in_use_is_refused_with_its_name_and_the_cure(ground: tuple[Dis
     second.release()
 
 
-def test_a_folder_that_cannot_be_made_is_out_of_service() -> None:
+def test_a_directory_that_cannot_be_made_is_out_of_service() -> None:
     disk = FaultyDisk(MemoryDisk())
     disk.fail("open")
     folder = LogDirectory(disk, "/logs")
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_made_is_out_of_service() -> None:
 
 @pytest.mark.spec("L8")
 @pytest.mark.parametrize("plan", ["replace", "read", "remove"])
-def test_a_probe_tells_whether_a_folder_works(plan: str) -> None:
+def test_a_probe_reports_whether_a_directory_works(plan: str) -> None:
     disk = FaultyDisk(MemoryDisk())
     folder = LogDirectory(disk, "/logs")
     assert folder.lock() is None
@@ -71,7 +71,7 @@ def test_a_probe_tells_whether_a_folder_works(plan: str) -> None:
         folder.probe()
 
 
-def test_a_clean_stop_is_told_once(ground: tuple[Disk, str]) -> None:
+def test_a_clean_stop_is_reported_once(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     folder = LogDirectory(disk, root)
     assert folder.open() is None
@@ -91,7 +91,7 @@ def test_a_clean_stop_is_told_once(ground: tuple[Disk, str]) -> None:
     assert not third.clean
 
 
-def test_a_kraft_folder_is_refused(ground: tuple[Disk, str]) -> None:
+def test_a_kraft_directory_is_refused(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     disk.write_atomic(f"{root}/meta.properties", b"version=1\ncluster.id=x\nnode.id=1\n")
     refusal = LogDirectory(disk, root).open()

@@ -114,7 +114,7 @@ def test_after_a_kill_everything_acknowledged_is_there(setup: Setup) -> None:
     again.close()
 
 
-def test_a_folder_in_use_is_refused(setup: Setup) -> None:
+def test_a_directory_in_use_is_refused(setup: Setup) -> None:
     manager = setup.opened()
     refusal = setup.manager().open()
     assert refusal is not None
@@ -147,7 +147,7 @@ def test_ids_of_others_are_refused(setup: Setup) -> None:
 
 
 @pytest.mark.spec("L8")
-def test_new_partitions_go_to_the_emptiest_folder(ground: tuple[Disk, str]) -> None:
+def test_new_partitions_go_to_the_emptiest_directory(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     setup = Setup(disk, f"{root}/a", f"{root}/b/")
     manager = setup.opened()
@@ -354,7 +354,7 @@ def faulty() -> tuple[FaultyDisk, Setup]:
     return disk, Setup(disk, "/logs")
 
 
-def test_a_failed_flush_is_told_and_the_next_start_recovers(faulty: tuple[FaultyDisk, Setup]) -> None:
+def test_a_failed_flush_is_reported_and_the_next_start_recovers(faulty: tuple[FaultyDisk, Setup]) -> None:
     disk, setup = faulty
     manager = setup.opened()
     log, other = manager.create("t", None, 0), manager.create("t", None, 1)
@@ -426,7 +426,7 @@ def test_a_partition_that_cannot_be_made_leaves_nothing(faulty: tuple[FaultyDisk
 
 
 @pytest.mark.parametrize("plan", ["read /logs", "read *recovery-point*", "open */t-0/*", "read */t-0"])
-def test_a_folder_that_cannot_be_read(faulty: tuple[FaultyDisk, Setup], plan: str) -> None:
+def test_a_directory_that_cannot_be_read(faulty: tuple[FaultyDisk, Setup], plan: str) -> None:
     disk, setup = faulty
     manager = setup.opened()
     append(manager.create("t", None, 0))
@@ -445,7 +445,7 @@ def test_a_folder_that_cannot_be_read(faulty: tuple[FaultyDisk, Setup], plan: st
     setup.opened().close()
 
 
-def test_retention_that_fails_is_told(faulty: tuple[FaultyDisk, Setup]) -> None:
+def test_retention_that_fails_is_reported(faulty: tuple[FaultyDisk, Setup]) -> None:
     disk, setup = faulty
     setup.config = log_config(retention_ms=1)
     manager = setup.opened()
@@ -577,7 +577,7 @@ def test_what_could_not_be_renamed_goes_aside_when_the_partition_comes_again(
     again.close()
 
 
-def test_it_goes_aside_in_whatever_folder_it_is() -> None:
+def test_it_goes_aside_in_whatever_directory_it_is() -> None:
     disk = FaultyDisk(MemoryDisk())
     setup = Setup(disk, "/a", "/b")
     manager = setup.opened()
@@ -676,7 +676,7 @@ def test_settings_are_the_brokers() -> None:
 
 
 @pytest.mark.spec("L8")
-def test_a_log_is_made_in_another_folder_where_one_has_failed() -> None:
+def test_a_log_is_made_in_another_directory_where_one_has_failed() -> None:
     disk = FaultyDisk(MemoryDisk())
     setup = Setup(disk, "/one", "/two")
     manager = setup.opened()
@@ -703,7 +703,7 @@ def test_a_log_is_made_in_another_folder_where_one_has_failed() -> None:
 
 
 @pytest.mark.spec("L8")
-def test_a_checkpoint_that_cannot_be_written_brings_a_failed_folder_to_light() -> None:
+def test_a_checkpoint_that_cannot_be_written_brings_a_failed_directory_to_light() -> None:
     disk = FaultyDisk(MemoryDisk())
     setup = Setup(disk, "/one", "/two")
     manager = setup.opened(high_watermark_checkpoint_interval_ms=1000)
@@ -731,7 +731,7 @@ def append_answer(log: PartitionLog) -> ErrorCode:
 
 
 @pytest.mark.spec("L8")
-def test_without_any_folder_there_is_no_start() -> None:
+def test_without_any_directory_there_is_no_start() -> None:
     disk = FaultyDisk(MemoryDisk())
     disk.fail("open")
     refusal = Setup(disk, "/one", "/two").manager().open()

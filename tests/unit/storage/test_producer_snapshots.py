@@ -30,7 +30,7 @@ def test_the_newest_whole_one_counts_and_the_others_go() -> None:
     assert (snapshots.newest, state.end_offset, len(state)) == (0, 0, 0)
 
 
-def test_a_folder_without_any() -> None:
+def test_a_directory_without_any() -> None:
     disk = MemoryDisk()
     snapshots = ProducerSnapshots(disk, "/t", ["x.snapshot", "00000000000000000001.log"])
     state = ProducerState()

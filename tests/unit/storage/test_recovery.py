@@ -57,7 +57,7 @@ def check_whole(log: PartitionLog, end: int) -> None:
 
 
 @pytest.mark.spec("L3")
-def test_a_new_folder(ground: tuple[Disk, str]) -> None:
+def test_a_new_directory(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     log = create_log(LogResources(disk), place(root), TOPIC_ID, NOW_MS)
     log.assign_leader_epoch(0)
@@ -76,7 +76,7 @@ def test_a_new_folder(ground: tuple[Disk, str]) -> None:
 
 
 @pytest.mark.spec("L3")
-def test_the_small_files_of_a_new_folder_come_with_the_first_append(ground: tuple[Disk, str]) -> None:
+def test_the_small_files_of_a_new_directory_come_with_the_first_append(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     log = create_log(LogResources(disk), place(root), TOPIC_ID, NOW_MS)
     log.assign_leader_epoch(3)
@@ -91,7 +91,7 @@ def test_the_small_files_of_a_new_folder_come_with_the_first_append(ground: tupl
     log.end_flush(job, None, NOW_MS)
 
 
-def test_a_new_folder_whose_broker_was_killed_gets_its_topic_id_again(ground: tuple[Disk, str]) -> None:
+def test_a_new_directory_whose_broker_was_killed_gets_its_topic_id_again(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     create_log(LogResources(disk), place(root), TOPIC_ID, NOW_MS)
     again = open_log(disk, root)
@@ -398,7 +398,7 @@ def test_batches_behind_damage_are_found_where_offsets_outgrow_32_bits(ground: t
     ]
 
 
-def test_a_folder_without_segments_begins_at_its_start(ground: tuple[Disk, str]) -> None:
+def test_a_directory_without_segments_begins_at_its_start(ground: tuple[Disk, str]) -> None:
     disk, root = ground
     disk.mkdirs(f"{root}/orders-0")
     log = open_log(disk, root, log_start_offset=40)

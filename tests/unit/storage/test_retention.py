@@ -50,7 +50,7 @@ def test_a_damaged_time_index_deletes_nothing(ground: tuple[Disk, str]) -> None:
     assert (again.log_start_offset, len(again.segments)) == (12, 6)
 
 
-def test_half_a_look_at_cold_batches_does_not_tell_how_old_they_are(
+def test_half_a_look_at_cold_batches_does_not_report_how_old_they_are(
     ground: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = new_log(*ground, log_config(retention_ms=HOUR_MS))

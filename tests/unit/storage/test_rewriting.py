@@ -83,7 +83,7 @@ def test_offsets_that_do_not_count_from_zero_are_put_right() -> None:
     assert [record.offset for record in decode_batch(out, parse_batch_header(out))] == [0, 1]
 
 
-def test_the_header_tells_the_newest_record_whatever_it_said() -> None:
+def test_the_header_reports_the_newest_record_whatever_it_said() -> None:
     data = bytearray(encode_batch(records(3)))
     header = parse_batch_header(data)
     header.max_timestamp = NOW_MS + 999
@@ -171,7 +171,7 @@ def test_a_batch_with_a_damaged_length_is_refused_and_not_left_out() -> None:
     assert refused(bytes(data), compression_type="gzip").error == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_records_without_keys_are_told_one_by_one() -> None:
+def test_records_without_keys_are_reported_one_by_one() -> None:
     sent = [Record(i, NOW_MS, None if i % 2 else b"k", b"v") for i in range(4)]
     refusal = refused(encode_batch(sent), compression_type="gzip", cleanup_policy="compact")
     assert [index for index, _ in refusal.record_errors] == [1, 3]

@@ -211,7 +211,7 @@ def refuse_for(suffix: str, get: Callable[..., DiskFile]) -> Callable[..., DiskF
     return refusing
 
 
-def test_an_abort_that_the_disk_did_not_take_is_told_nevertheless(
+def test_an_abort_that_the_disk_did_not_take_is_reported_nevertheless(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(log, 1, 0)

@@ -79,7 +79,7 @@ def test_names_change_in_their_order_or_not_at_all() -> None:
     assert outcomes(journal, "/a/b/f") == {None}
 
 
-def test_a_file_may_change_its_folder_and_vanish_on_the_way() -> None:
+def test_a_file_may_change_its_directory_and_vanish_on_the_way() -> None:
     disk, journal = recorded()
     disk.mkdirs("/a/c")
     for path in ("/", "/a"):

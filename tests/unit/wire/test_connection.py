@@ -172,7 +172,7 @@ def test_versions_are_agreed_on() -> None:
     assert missing.message == "the server does not offer JoinGroup (key 11)"
 
 
-def test_a_client_from_the_future_is_told_in_version_0() -> None:
+def test_a_client_from_the_future_is_reported_in_version_0() -> None:
     server = ServerProtocol(1000)
     (request,) = server.receive(encode_request_frame(RequestHeader(ApiKey.API_VERSIONS, 77, 5, "x"), b"who knows"))
     assert request.message is None

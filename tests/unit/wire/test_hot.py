@@ -105,7 +105,7 @@ def test_one_partition(version: int, size: int) -> None:
         assert any(part is data.records for part in parts)
 
 
-def test_a_value_that_does_not_fit_is_told_as_by_the_codec() -> None:
+def test_a_value_that_does_not_fit_is_reported_as_by_the_codec() -> None:
     with pytest.raises(WireError, match="FetchResponse version 13 cannot be encoded"):
         hot.encode_fetch_response(fetched(PartitionData(high_watermark=2**63, records=b"")), 13)
 

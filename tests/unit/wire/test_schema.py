@@ -94,7 +94,7 @@ def test_copies_and_pickles() -> None:
     assert pickle.loads(pickle.dumps(request)) == request
 
 
-def test_schema_tells_versions() -> None:
+def test_schema_reports_versions() -> None:
     schema = Outer.SCHEMA
     assert (schema.name, schema.versions, schema.flexible_since) == ("Outer", (0, 3), 2)
     fields = {f.name: f for f in schema.fields}

@@ -23,6 +23,6 @@ def test_addresses(text: str, hosts: list[tuple[str, int]], chroot: str) -> None
 
 
 @pytest.mark.parametrize("text", ["", "/kafka", "a:b", "a:0", "a:65536", ":2181", "::1", "a:1//b", "a:1/../b", "a:²"])
-def test_what_is_no_address_is_told_with_the_form_of_one(text: str) -> None:
+def test_what_is_no_address_is_reported_with_the_form_of_one(text: str) -> None:
     with pytest.raises(ZkAddressError, match=r"127\.0\.0\.1:2181/kafka"):
         ZkAddress.parse(text)

@@ -60,7 +60,7 @@ def test_multi_is_all_or_nothing() -> None:
     run(scenario())
 
 
-def test_watches_are_told_after_the_change_and_once() -> None:
+def test_watches_fire_after_the_change_and_once() -> None:
     async def scenario() -> None:
         tree = store()
         watches = WatchTable()

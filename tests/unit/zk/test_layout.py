@@ -141,7 +141,7 @@ def test_paths_of_a_group() -> None:
         ("black_list", {"x": 1}, '{"x":1}'),
     ],
 )
-def test_consumers_tell_topics_or_a_filter(
+def test_consumers_report_topics_or_a_filter(
     pattern: SubscriptionPattern, subscription: dict[str, int], written: str
 ) -> None:
     registration = ConsumerRegistration(subscription, pattern, 17)
@@ -193,7 +193,7 @@ def test_bad_data_names_its_path(data: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("number", [b"1e999", b"-Infinity", b"NaN", b"null", b'"x"', b"[]", b"9" * 5000])
-def test_a_number_that_is_none_is_told_of(number: bytes) -> None:
+def test_a_number_that_is_none_is_reported(number: bytes) -> None:
     with pytest.raises(ZnodeDataError, match="/controller"):
         ControllerZnode.decode(b'{"brokerid":' + number + b"}")
     with pytest.raises(ZnodeDataError, match="/consumers/g/ids/c"):

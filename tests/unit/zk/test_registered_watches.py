@@ -24,7 +24,7 @@ def test_a_watch_is_used_up() -> None:
     assert watches.fire(WatchEvent(EventType.CHILDREN_CHANGED, "/a")) == [first.append]
 
 
-def test_a_deletion_tells_each_watcher_once() -> None:
+def test_a_deletion_reports_each_watcher_once() -> None:
     watches = RegisteredWatches()
     watches.watch_data("/a", ignored, stat())
     watches.watch_children("/a", ignored, stat())

@@ -222,7 +222,7 @@ def test_a_failing_snapshot_is_no_failure_of_the_write(monkeypatch: pytest.Monke
     assert durable(TreeStore.open(disk, "/t", CLOCK)) == durable(store)
 
 
-def test_a_damaged_snapshot_is_told_with_a_cure() -> None:
+def test_a_damaged_snapshot_is_reported_with_a_cure() -> None:
     disk = MemoryDisk()
     filled(disk).snapshot()
     disk.flip(f"/t/{SNAPSHOT_NAME}", 30)
@@ -245,7 +245,7 @@ def test_what_a_loss_of_power_leaves_behind_the_log_is_cut_off(tail: bytes) -> N
     assert "/new" in TreeStore.open(disk, "/t", CLOCK).tree.nodes
 
 
-def test_a_damaged_record_among_others_is_told_and_nothing_is_cut_off() -> None:
+def test_a_damaged_record_among_others_is_reported_and_nothing_is_cut_off() -> None:
     whole = MemoryDisk()
     filled(whole)
     content = whole.read_bytes(f"/t/{LOG_NAME}")
@@ -278,7 +278,7 @@ def test_a_hole_that_a_loss_of_power_left_ends_the_log() -> None:
     assert "a hole of zeros" in note
 
 
-def test_a_log_that_does_not_fit_is_told_with_a_cure() -> None:
+def test_a_log_that_does_not_fit_is_reported_with_a_cure() -> None:
     disk = MemoryDisk()
     other = TreeStore.open(disk, "/o", CLOCK)
     other.execute([Create("/x")], SESSION)
@@ -359,7 +359,7 @@ def in_loop(body: Callable[[], Coroutine[object, object, None]]) -> None:
     asyncio.run(body())
 
 
-def test_a_server_is_told_what_is_forced_and_writes_of_one_turn_share_a_flush() -> None:
+def test_a_server_is_notified_what_is_forced_and_writes_of_one_turn_share_a_flush() -> None:
     async def body() -> None:
         executor, listener = SlowExecutor(), Listener()
         store = TreeStore.open(MemoryDisk(), "/t", CLOCK, executor, flush_on_ack=True)
@@ -382,7 +382,7 @@ def test_a_server_is_told_what_is_forced_and_writes_of_one_turn_share_a_flush() 
     in_loop(body)
 
 
-def test_a_server_is_told_of_a_flush_that_fails() -> None:
+def test_a_server_is_notified_of_a_flush_that_fails() -> None:
     async def body() -> None:
         disk, executor, listener = FaultyDisk(MemoryDisk()), SlowExecutor(), Listener()
         store = TreeStore.open(disk, "/t", CLOCK, executor, flush_on_ack=True)

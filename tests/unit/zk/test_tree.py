@@ -144,7 +144,7 @@ def test_watches_fire_once(tree: Tree) -> None:
     assert watches.fire(events) == []
 
 
-def test_a_deletion_tells_each_watcher_once(tree: Tree) -> None:
+def test_a_deletion_reports_each_watcher_once(tree: Tree) -> None:
     watches = WatchTable()
     watches.watch_data("/a/b", "same")
     watches.watch_children("/a/b", "same")

@@ -24,7 +24,7 @@ class Noted(RemoteWatcher):
         self.told.append((event, zxid))
 
 
-def test_clients_elsewhere_are_told_at_once_and_those_here_soon() -> None:
+def test_clients_elsewhere_are_notified_at_once_and_those_here_soon() -> None:
     table, remote, soon, here = WatchTable(), Noted(), [], []
     table.watch_data("/a", remote)
     table.watch_data("/a", LocalWatch(1, here.append))

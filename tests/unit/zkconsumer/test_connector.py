@@ -501,7 +501,7 @@ def test_shutdown_in_and_beside_a_listener_that_blocks(group):
         other.create_message_streams({"t": 1})
 
 
-def test_a_rebalance_that_fails_is_told(group):
+def test_a_rebalance_that_fails_is_reported(group):
     group.topic("t", 0)
     group.connect().create_message_streams({"t": 1})
     other = group.connect(partition_assignment_strategy="roundrobin", rebalance_max_retries=2)
@@ -544,7 +544,7 @@ def test_a_connector_that_nobody_has_any_more_leaves_its_group(group):
     wait_until(lambda: not group.owners() and not group.tree.children("/consumers/g/ids"), "its leave")
 
 
-def test_a_forked_process_is_told(group):
+def test_a_forked_process_is_reported(group):
     group.topic("t", 0)
     connector = group.connect()
     (stream,) = connector.create_message_streams({"t": 1})["t"]
@@ -575,7 +575,7 @@ def test_a_fetch_that_waits_does_not_hold_up_what_comes_after_a_rebalance(group,
 
 
 @pytest.mark.spec("Z7")
-def test_that_no_broker_is_alive_is_told_once_and_not_at_every_look(group, read, caplog):
+def test_that_no_broker_is_alive_is_reported_once_and_not_at_every_look(group, read, caplog):
     group.topic("t", 0)
     group.fakes.fill(P, 10)
     connector = group.connect(refresh_leader_backoff_ms=5)
@@ -589,7 +589,7 @@ def test_that_no_broker_is_alive_is_told_once_and_not_at_every_look(group, read,
 
 
 @pytest.mark.spec("Z7")
-def test_a_partition_that_may_not_be_read_is_told_once(group, caplog):
+def test_a_partition_that_may_not_be_read_is_reported_once(group, caplog):
     group.topic("t", 0)
     group.fakes.fill(P, 10)
     group.fakes.faults[ApiKey.FETCH].extend([ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 4)

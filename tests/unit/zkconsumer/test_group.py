@@ -454,7 +454,7 @@ class Hooks:
         self.calls.append(("starting", consumer, assignment))
 
 
-def test_hooks_are_told_what_is_released_and_what_begins():
+def test_hooks_are_called_with_what_is_released_and_what_begins():
     async def scenario(world):
         await world.begin(t=2)
         member, hooks = world.join("c1", ONE), Hooks()

@@ -238,7 +238,7 @@ def test_a_rebalance_that_is_given_up_leaves_no_owner_nodes():
     virtually(scenario)
 
 
-def test_what_zookeeper_refuses_for_good_is_told():
+def test_what_zookeeper_refuses_for_good_is_reported():
     async def scenario(world):
         await world.begin(t=1)
         member = world.join("c1", ONE)
@@ -257,7 +257,7 @@ def test_what_zookeeper_refuses_for_good_is_told():
     virtually(scenario)
 
 
-def test_offsets_that_a_coordinator_refuses_for_good_are_told():
+def test_offsets_that_a_coordinator_refuses_for_good_are_reported():
     async def scenario(world):
         class Refusing(ZooKeeperOffsets):
             async def fetch(self, partitions):

@@ -158,7 +158,7 @@ def test_markers_are_passed_over():
     assert info.consumed_offset == 2
 
 
-def test_a_damaged_batch_is_told_again_and_again():
+def test_a_damaged_batch_is_reported_again_and_again():
     queue, stream = stream_of()
     info = info_of(queue)
     damaged = bytearray(batch(1, 1))

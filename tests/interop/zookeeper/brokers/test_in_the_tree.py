@@ -229,7 +229,7 @@ def test_a_server_of_the_list_that_goes_away_is_replaced_within_the_session(
         assert tree.get("/controller_epoch")[0] == b"1"
 
 
-def test_another_broker_that_registers_later_is_told_of(serve: Serve, tree: KazooClient) -> None:
+def test_another_broker_that_registers_later_is_reported(serve: Serve, tree: KazooClient) -> None:
     server = serve(overrides={"broker.id": "7"})
     registration = b'{"version":1,"host":"elsewhere","port":9,"jmx_port":-1,"timestamp":"1"}'
     for name in ("8", "9"):
@@ -247,7 +247,7 @@ def test_an_address_that_makes_no_sense_is_refused(tmp_path) -> None:
     assert "zookeeper.connect: '127.0.0.1:zk'" in server.server.stderr
 
 
-def test_settings_in_the_folder_are_not_lost_to_an_empty_zookeeper(tmp_path, address: str) -> None:
+def test_settings_in_the_directory_are_not_lost_to_an_empty_zookeeper(tmp_path, address: str) -> None:
     embedded = OttlaServer(tmp_path).start()
     embedded.stop()
     server = OttlaServer(tmp_path, arguments=["--zookeeper", address])
@@ -404,7 +404,7 @@ def test_settings_are_changed_in_the_tree(serve: Serve, tree: KazooClient) -> No
     assert "Traceback" not in server.server.stderr
 
 
-def test_nonsense_in_the_tree_is_told_and_harms_nothing(serve: Serve, tree: KazooClient) -> None:
+def test_nonsense_in_the_tree_is_reported_and_harms_nothing(serve: Serve, tree: KazooClient) -> None:
     server = serve(overrides={"broker.id": "7", "delete.topic.enable": "false"})
     tree.create("/brokers/topics/nonsense", b"[]")
     tree.create("/brokers/topics/holes", b'{"version":1,"partitions":{"0":[7],"5":[7]}}')

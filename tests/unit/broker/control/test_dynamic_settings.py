@@ -60,7 +60,7 @@ def run(scenario: Coroutine[object, object, None]) -> None:
     asyncio.run(scenario)
 
 
-def test_a_change_holds_is_kept_and_told() -> None:
+def test_a_change_holds_is_kept_and_reported() -> None:
     async def scenario() -> None:
         ground = await Ground().ready()
         assert await ground.change({"log.retention.ms": "5"}) is None
@@ -105,7 +105,7 @@ def test_a_disk_that_refuses_changes_nothing() -> None:
     run(scenario())
 
 
-def test_what_told_of_old_changes_goes_with_newer_ones() -> None:
+def test_what_reported_old_changes_goes_with_newer_ones() -> None:
     async def scenario() -> None:
         ground = await Ground().ready()
         for number in range(1, 4):
@@ -138,7 +138,7 @@ def test_settings_are_bounded() -> None:
     run(scenario())
 
 
-def test_names_that_nobody_knows_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_names_that_nobody_knows_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         ground = await Ground().ready()
         with caplog.at_level(logging.WARNING):

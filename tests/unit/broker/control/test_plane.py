@@ -182,7 +182,7 @@ def test_everything_is_there_after_a_restart() -> None:
     run(scenario())
 
 
-def test_a_folder_of_another_cluster_is_refused() -> None:
+def test_a_directory_of_another_cluster_is_refused() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()
         known = (await Cluster(disk).started()).control.cluster_id
@@ -196,7 +196,7 @@ def test_a_folder_of_another_cluster_is_refused() -> None:
     run(scenario())
 
 
-def test_the_folders_cluster_id_is_taken_into_an_empty_tree() -> None:
+def test_the_directories_cluster_id_is_taken_into_empty_metadata() -> None:
     async def scenario() -> None:
         cluster = Cluster(stored_cluster_id="sMRGDLxiQcKT7YVaSQ2l3g")
         assert await cluster.startup.resolve_cluster_id() == "sMRGDLxiQcKT7YVaSQ2l3g"
@@ -206,7 +206,7 @@ def test_the_folders_cluster_id_is_taken_into_an_empty_tree() -> None:
     run(scenario())
 
 
-def test_folders_that_only_look_like_partitions_are_not_adopted() -> None:
+def test_directories_that_only_look_like_partitions_are_not_adopted() -> None:
     async def scenario() -> None:
         found = [("backup", None, 20_241_121, -1), ("my data", None, 1, -1), ("orders", None, 0, -1)]
         cluster = await Cluster(found=found).started()
@@ -216,7 +216,7 @@ def test_folders_that_only_look_like_partitions_are_not_adopted() -> None:
     run(scenario())
 
 
-def test_topics_are_adopted_from_their_folders() -> None:
+def test_topics_are_adopted_from_their_directories() -> None:
     async def scenario() -> None:
         known = UUID(int=77)
         found = [("old", known, 2, 5), ("old", known, 0, -1), (GROUP_METADATA_TOPIC, None, 0, 3)]
@@ -262,7 +262,7 @@ def test_settings_beside_the_records_hold_again_for_adopted_topics(caplog: pytes
     run(scenario())
 
 
-def test_folders_are_stray_where_the_tree_has_topics() -> None:
+def test_directories_are_stray_where_the_tree_has_topics() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()
         await (await Cluster(disk).started()).made("t")
@@ -275,7 +275,7 @@ def test_folders_are_stray_where_the_tree_has_topics() -> None:
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-def test_folders_are_stray_in_a_shared_tree_in_which_a_broker_was(is_shared: bool) -> None:
+def test_directories_are_stray_in_a_shared_tree_in_which_a_broker_was(is_shared: bool) -> None:
     """Without topics, too: they may have been deleted. Nobody but this broker can have been in a tree of its own."""
 
     async def scenario() -> None:

@@ -439,7 +439,7 @@ def test_tools_are_answered_by_removing_their_nodes(caplog: pytest.LogCaptureFix
     assert [name in text for name, text in zip(("t-1", "t--1", "none-0"), messages[1:4], strict=True)] == [True] * 3
 
 
-def test_a_request_of_a_tool_that_makes_no_sense_is_left_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_of_a_tool_that_makes_no_sense_is_left_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def body(broker: Broker) -> None:
         await broker.other.create(ReassignPartitionsZnode.PATH, b"[")
         await broker.until(lambda: bool(caplog.records))

@@ -249,7 +249,7 @@ def test_the_effective_minimum_is_never_more_than_there_are_replicas(tmp_path: P
     with_broker(tmp_path, scenario, min_insync_replicas="2")
 
 
-def test_the_end_is_not_told_before_the_high_watermark_has_reached_the_leader_epoch(tmp_path: Path) -> None:
+def test_the_end_is_not_reported_before_the_high_watermark_has_reached_the_leader_epoch(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         lead(broker, 1, (OTHER,))
         await ask_produce(broker, 1).answered()

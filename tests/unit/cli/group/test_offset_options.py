@@ -77,7 +77,7 @@ def test_what_is_no_duration(text: str) -> None:
         (["--to-latest", "-t", "x:y"], "partitions are numbers"),
     ],
 )
-def test_contradictions_are_told_before_anybody_is_asked(
+def test_contradictions_are_reported_before_anybody_is_asked(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -81,7 +81,7 @@ def test_the_whole_story() -> None:
     ]
 
 
-def test_members_of_one_client_id_are_told_apart() -> None:
+def test_members_of_one_client_id_are_distinguished() -> None:
     twins = [member("anna", 1, 0, 0, 0, 0), member("anna", 2, 0, 0, 0, 0)]
     lines = shown(members=twins, causes=[], removed=[], moved=[])
     assert [line.split()[0] for line in lines[-2:]] == ["anna·000001", "anna·000002"]

@@ -54,7 +54,7 @@ def test_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "k2" not in out
 
 
-def test_folders_of_topics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directories_of_topics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "orders" in run(capsys, "dump", folder.parent)[1]
     assert "57-59" in run(capsys, "dump", folder.parent, "--topic", "orders", "--partition", "0")[1]
     code, _, err = run(capsys, "dump", folder.parent, "--topic", "others")
@@ -157,7 +157,7 @@ def test_output_that_cannot_be_written_is_no_damage(folder: Path, command: str, 
 
 @pytest.mark.parametrize("command", ["dump", "verify", "repair"])
 @pytest.mark.parametrize("narrowing", [["--topic", "others"], ["--partition", "7"]])
-def test_a_partitions_folder_that_is_not_the_one_that_is_meant(
+def test_a_partitions_directory_that_is_not_the_one_that_is_meant(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str, narrowing: list[str]
 ) -> None:
     code, out, err = run(capsys, command, folder, *narrowing)

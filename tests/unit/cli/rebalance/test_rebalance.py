@@ -129,7 +129,7 @@ MISTAKES: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "told"), MISTAKES)
-def test_mistakes_are_told_in_a_line(arguments: list[str], told: str, group_file: Path) -> None:
+def test_mistakes_are_reported_in_a_line(arguments: list[str], told: str, group_file: Path) -> None:
     done = run("simulate", *[str(group_file) if one == "FILE" else one for one in arguments])
     assert done.exit_code == 2
     assert told in done.stderr

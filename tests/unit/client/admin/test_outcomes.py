@@ -45,7 +45,7 @@ def test_nothing_asked_for_is_nothing_asked(with_cluster):
     assert (run(), asked) == ({}, [])
 
 
-def test_errors_and_values_are_told_by_item(with_cluster):
+def test_errors_and_values_are_reported_by_item(with_cluster):
     _, run = work_off(with_cluster, "abc", [{"a": REFUSED, "b": 0, "c": REFUSED}])
     with pytest.raises(
         PartlyFailedError, match=r"asking failed for 2 of 3:\n- a: .*POLICY_VIOLATION\)\n- c: "
@@ -62,7 +62,7 @@ def test_a_single_items_error_is_raised_itself(with_cluster):
         run()
 
 
-def test_what_is_refused_for_too_long_fails_by_timeout_with_the_others_told(with_cluster):
+def test_what_is_refused_for_too_long_fails_by_timeout_with_the_others_reported(with_cluster):
     _, run = work_off(with_cluster, "ab", [{"a": 0, "b": MOVED}, {"b": MOVED}], timeout_ms=30)
     with pytest.raises(PartlyFailedError) as caught:
         run()

@@ -184,17 +184,17 @@ def test_values_that_cannot_be(settings: dict[Any, Any], told: list[str]) -> Non
         (admin, "x" * 100_000, "docs/client-settings.md"),
     ],
 )
-def test_unknown_names_are_told_kafkas(make: Any, name: str, told: str) -> None:
+def test_unknown_names_are_reported_kafkas(make: Any, name: str, told: str) -> None:
     message = problems(make, {name: "1"})
     assert message.startswith(f"{name} is ")
     assert told in message
 
 
-def test_words_of_other_clients_are_told_kafkas() -> None:
+def test_words_of_other_clients_are_reported_kafkas() -> None:
     assert "Kafka's word for it is 'earliest'" in problems(consumer, {"auto.offset.reset": "smallest"})
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(InvalidConfigError, match=r"several problems:\n- .*acks.*\n- linger") as caught:
         producer({"lingerms": 1, "acks": 7})
     assert len(caught.value.problems) == 2

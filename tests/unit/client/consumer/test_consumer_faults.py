@@ -198,7 +198,7 @@ def test_a_damaged_batch(fakes, open_consumer):
 
 
 @pytest.mark.spec("C1")
-def test_an_answer_that_breaks_what_takes_it_in_is_told_and_holds_up_no_others(fakes, open_consumer, monkeypatch):
+def test_an_answer_that_breaks_what_takes_it_in_is_reported_and_holds_up_no_others(fakes, open_consumer, monkeypatch):
     p, q = fakes.topic("t", 0, 0)
     fakes.fill(p, 10)
     fakes.fill(q, 10)
@@ -447,7 +447,7 @@ def test_two_tasks_in_one_consumer(fakes):
 
 
 @pytest.mark.spec("C2")
-def test_a_forked_child_is_told(fakes):
+def test_a_forked_child_is_reported(fakes):
     [p] = fakes.topic("t", 0)
     with ottla.client.sync.Consumer(bootstrap_servers=fakes.bootstrap) as consumer:
         consumer.assign([p])

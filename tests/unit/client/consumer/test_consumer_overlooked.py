@@ -209,7 +209,7 @@ def test_an_auto_commit_that_has_no_room_is_made_later(fakes, open_consumer, mon
 
 
 @pytest.mark.spec("C1")
-def test_a_look_up_of_offsets_that_breaks_is_told_and_not_repeated_all_the_time(fakes, open_consumer):
+def test_a_look_up_of_offsets_that_breaks_is_reported_and_not_repeated_all_the_time(fakes, open_consumer):
     [p] = fakes.topic("t", 0)
     consumer = open_consumer(group_id="g")
     consumer.assign([p])

@@ -263,7 +263,7 @@ def test_polls_keep_it_in_the_group(bench: Bench) -> None:
 
 
 @pytest.mark.spec("G9")
-def test_leaving_tells_the_coordinator_and_forgets_the_member_id(bench: Bench) -> None:
+def test_leaving_reports_the_coordinator_and_forgets_the_member_id(bench: Bench) -> None:
     bench.become_member()
     bench.member.leave("the consumer is being closed")
     bench.member.stop()
@@ -298,7 +298,7 @@ def test_a_refused_sync_is_followed_by_another_join_at_once(bench: Bench, code: 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED])
-def test_what_trying_again_does_not_help_is_told(bench: Bench, code: ErrorCode) -> None:
+def test_what_trying_again_does_not_help_is_reported(bench: Bench, code: ErrorCode) -> None:
     bench.find()
     bench.refuse_join(bench.join(), code)
     assert bench.member.failure is not None

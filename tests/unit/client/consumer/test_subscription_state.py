@@ -161,7 +161,7 @@ def test_a_truncated_log_is_read_from_where_it_was_cut(reading):
 
 
 @pytest.mark.parametrize(("end", "divergent"), [((8, 3), OffsetAndMetadata(8, "", 3)), (None, None)])
-def test_a_truncated_log_is_told_without_a_policy(end, divergent):
+def test_a_truncated_log_is_reported_without_a_policy(end, divergent):
     state = SubscriptionState(OffsetReset.NONE)
     state.assign_from_user([A0])
     state.seek(A0, FetchPosition(10, 4, LEADER_5))

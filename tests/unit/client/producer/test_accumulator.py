@@ -92,7 +92,7 @@ def test_the_sticky_partition_is_left_even_if_others_begin_all_its_batches() -> 
 
 
 @pytest.mark.spec("P3")
-def test_a_batch_that_is_full_is_told_of_even_if_the_next_goes_into_another_that_is_open() -> None:
+def test_a_batch_that_is_full_is_reported_even_if_the_next_goes_into_another_that_is_open() -> None:
     settings = AccumulatorSettings(batch_size=1000, linger_ms=1000, buffer_memory=1 << 30, delivery_timeout_ms=1000)
     woken: list[int] = []
     chosen = iter([0, 1])

@@ -139,7 +139,7 @@ def test_it_keeps_its_place_among_single_records(fake, producer):
 
 
 @pytest.mark.spec("P5")
-def test_failures_are_told_by_the_future_or_by_flush(fake, producer):
+def test_failures_are_reported_by_the_future_or_by_flush(fake, producer):
     fake.topic("t", 0)
     fake.faults[ApiKey.PRODUCE].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(DeliveryError, match="3 of 3 records") as told:
@@ -148,7 +148,7 @@ def test_failures_are_told_by_the_future_or_by_flush(fake, producer):
     producer.flush()
 
 
-def test_split_batches_are_told_as_one_range(fake, producer):
+def test_split_batches_are_reported_as_one_range(fake, producer):
     fake.topic("t", 0)
 
     def bounded(request):
@@ -280,7 +280,7 @@ def test_the_other_partitions_are_sent_where_one_record_is_too_large(fake, produ
     assert [len(fake.logs[each].records()) for each in partitions] == [0, 1, 1]
 
 
-def test_what_has_no_room_in_time_is_told_of(fake, faults):
+def test_what_has_no_room_in_time_is_reported(fake, faults):
     fake.topic("t", *[0] * 4)
     settings = {"batch_size": 5000, "buffer_memory": 5000, "max_request_size": 2_000_000, **QUICK, "max_block_ms": 1000}
     producer = Producer(bootstrap_servers=fake.bootstrap, **settings)
@@ -333,7 +333,7 @@ def test_rows_without_partition_stay_on_the_sticky_one_until_it_has_a_batch(fake
     assert sorted(without_key) == [0, 0, 0, 0, 60]
 
 
-def test_rows_that_were_sent_before_an_error_are_told_of(fake, producer):
+def test_rows_that_were_sent_before_an_error_are_reported(fake, producer):
     [p] = fake.topic("t", 0)
     table = pyarrow.table({"value": [b"a", bytes(2_000_000), b"b"]})
     with pytest.raises(RecordTooLargeError) as told:
@@ -367,7 +367,7 @@ def test_arrow_timestamps_before_1970_are_refused(fake, producer, times):
 
 
 @pytest.mark.parametrize("form", ["many", "arrow"])
-def test_a_call_that_is_cancelled_tells_how_much_was_sent(fake, form):
+def test_a_call_that_is_cancelled_reports_how_much_was_sent(fake, form):
     [p] = fake.topic("t", 0)
     sent, release = BulkFuture(), threading.Event()
 
@@ -402,7 +402,7 @@ def test_a_call_that_is_cancelled_tells_how_much_was_sent(fake, form):
     assert len(written(fake, p)) == 1 + sent.count
 
 
-def test_a_call_that_is_interrupted_tells_how_much_was_sent(fake, producer):
+def test_a_call_that_is_interrupted_reports_how_much_was_sent(fake, producer):
     [p] = fake.topic("t", 0)
     sent = BulkFuture()
 

@@ -179,7 +179,7 @@ def test_a_future_is_awaited_in_another_loop(fake):
 
 
 @pytest.mark.spec("P1", "P4")
-def test_whoever_waits_in_vain_is_told_what_holds_the_records_up(fake):
+def test_whoever_waits_in_vain_is_reported_what_holds_the_records_up(fake):
     fake.topic("t", 0)
     fake.faults[ApiKey.PRODUCE].extend([ErrorCode.NONE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000])
     settings = {**QUICK, "batch_size": 1000, "buffer_memory": 1000, "max_block_ms": 1000}

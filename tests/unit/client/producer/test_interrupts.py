@@ -121,7 +121,7 @@ def test_a_block_that_is_interrupted_does_not_wait(fake, faults):
     assert isinstance(future.exception(0), ClientClosedError)
 
 
-def test_a_callback_that_would_wait_for_itself_is_told(fake):
+def test_a_callback_that_would_wait_for_itself_is_reported(fake):
     fake.topic("t", 0)
     told = []
 

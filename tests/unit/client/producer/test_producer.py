@@ -38,7 +38,7 @@ def values(fake, partition):
 
 
 @pytest.mark.spec("P1")
-def test_a_record_goes_out_and_its_future_and_callback_tell_where(fake):
+def test_a_record_goes_out_and_its_future_and_callback_report_where(fake):
     [p] = fake.topic("t", 0)
     told = []
     with Producer(bootstrap_servers=fake.bootstrap, **QUICK) as producer:
@@ -189,7 +189,7 @@ def test_a_topic_that_is_created_meanwhile_is_found(fake, facade, caplog):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
-def test_the_time_that_a_send_had_is_told_as_it_was_given(fake, kind):
+def test_the_time_that_a_send_had_is_reported_as_it_was_given(fake, kind):
     fake.faults[ApiKey.METADATA] += [DROP] * 1000
     settings = {"bootstrap_servers": fake.bootstrap, **QUICK, "max_block_ms": 300}
 

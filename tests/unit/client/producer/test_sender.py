@@ -229,7 +229,7 @@ def test_when_the_time_is_up_the_error_says_why(fake):
 
 
 @pytest.mark.spec("P5")
-def test_single_records_that_the_broker_refuses_are_told_apart(fake):
+def test_single_records_that_the_broker_refuses_are_distinguished(fake):
     fake.topic("t", 0)
 
     def refuse(request):
@@ -252,7 +252,7 @@ def test_single_records_that_the_broker_refuses_are_told_apart(fake):
 
 
 @pytest.mark.spec("P1", "P5")
-def test_flush_tells_of_records_that_nobody_was_told_of(fake):
+def test_flush_reports_records_that_nobody_has_seen(fake):
     fake.topic("t", 0)
 
     async def work(producer):

@@ -101,7 +101,7 @@ def test_keys_and_values_are_serialized(fake: Any, kind: str) -> None:
 
 @pytest.mark.spec("P2")
 @kinds
-def test_what_a_serializer_cannot_do_is_told(fake: Any, kind: str) -> None:
+def test_what_a_serializer_cannot_do_is_reported(fake: Any, kind: str) -> None:
     fake.topic("t", 0)
     records = [ProducerRecord("t", object()), ProducerRecord("t", b"x", 5)]
     outcomes, _ = send_all(
@@ -126,7 +126,7 @@ def test_partitioners_are_given_keys_and_values_as_they_were(fake: Any) -> None:
     assert asked == [("k", b"k", 7, b"\0\0\0\x07")]
 
 
-def test_a_serializer_that_is_not_there_is_told_at_once() -> None:
+def test_a_serializer_that_is_not_there_is_reported_at_once() -> None:
     with pytest.raises(InvalidConfigError, match=r"key\.serializer=nowhere\.Serializer"):
         Producer(bootstrap_servers="a:1", key_serializer="nowhere.Serializer")
 
@@ -149,7 +149,7 @@ def test_interceptors_see_records_before_and_after(fake: Any, kind: str) -> None
 
 
 @kinds
-def test_figures_tell_what_was_sent(fake: Any, kind: str) -> None:
+def test_figures_report_what_was_sent(fake: Any, kind: str) -> None:
     fake.topic("t", 0)
     fake.faults[ApiKey.PRODUCE].extend([ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_RECORD])
     records = [ProducerRecord("t", b"x" * 100)] * 3
@@ -169,7 +169,7 @@ def test_figures_tell_what_was_sent(fake: Any, kind: str) -> None:
 
 
 @kinds
-def test_figures_tell_how_well_records_compress(fake: Any, kind: str) -> None:
+def test_figures_report_how_well_records_compress(fake: Any, kind: str) -> None:
     fake.topic("t", 0)
     _, figures = send_all(kind, fake, [ProducerRecord("t", b"x" * 10_000)], compression_type="zstd")
     assert 0 < figures["compression-rate-avg"] < 0.05

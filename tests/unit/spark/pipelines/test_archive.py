@@ -24,7 +24,7 @@ def _log(folder: Path, batch: str, *files: Path, action: str = "add") -> None:
     (folder / "_spark_metadata" / batch).write_text("\n".join(["v1", *entries]))
 
 
-def test_a_folder_without_log_is_nobody_s(tmp_path: Path) -> None:
+def test_a_directory_without_log_is_nobody_s(tmp_path: Path) -> None:
     kept = _file(tmp_path, "mine.parquet")
     assert committed_files(tmp_path) is None
     assert committed_files(tmp_path / "none") is None

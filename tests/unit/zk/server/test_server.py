@@ -119,7 +119,7 @@ def pending(*asked: Awaitable[object]) -> list[asyncio.Task[object]]:
     return [asyncio.ensure_future(each) for each in asked]
 
 
-def test_nobody_is_told_of_a_change_before_it_is_on_the_disk() -> None:
+def test_nobody_is_reported_a_change_before_it_is_on_the_disk() -> None:
     async def body() -> None:
         async with Served().running() as served:
             writer, reader, watcher, other = [await served.client() for _ in range(4)]
@@ -185,7 +185,7 @@ def test_a_new_session_is_on_the_disk_before_its_client_knows_of_it() -> None:
     run(body)
 
 
-def test_a_disk_that_fails_ends_all_connections_and_nothing_is_told() -> None:
+def test_a_disk_that_fails_ends_all_connections_and_nothing_is_reported() -> None:
     async def body() -> None:
         async with Served().running() as served:
             writer, reader = await served.client(), await served.client()
@@ -203,7 +203,7 @@ def test_a_disk_that_fails_ends_all_connections_and_nothing_is_told() -> None:
     run(body)
 
 
-def test_a_full_disk_is_told_and_nothing_was_done() -> None:
+def test_a_full_disk_is_reported_and_nothing_was_done() -> None:
     async def body() -> None:
         async with Served().running() as served:
             client = await served.client()
@@ -387,7 +387,7 @@ def test_a_frame_may_come_in_pieces() -> None:
     run(body)
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     async def body() -> None:
         async with Served().running() as served:
             store = TreeStore.open(MemoryDisk(), "/t", SystemClock(), InlineExecutor())
@@ -621,6 +621,6 @@ def test_who_takes_its_answers_slowly_is_alive(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("wanted_ms", [-(2**31), 0, 2**31 - 1])
-def test_no_timeout_is_longer_than_a_client_can_be_told(wanted_ms: int) -> None:
+def test_no_timeout_is_longer_than_a_client_can_be_given(wanted_ms: int) -> None:
     agreed_ms = ServerSettings(tick_time_ms=99_999_999_999).agreed_timeout_ms(wanted_ms)
     assert len(wire.connect_response(agreed_ms, 1, bytes(16), None)) == 40

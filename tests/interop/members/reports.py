@@ -27,14 +27,14 @@ def wanted() -> Wanted:
     return Wanted(bootstrap, group, topic, client_id, assignors.split(","), int(session_ms))
 
 
-def tell(event: str, **more: Any) -> None:
+def report(event: str, **more: Any) -> None:
     """Write one line."""
     print(json.dumps({"event": event, "at": time.time(), **more}), flush=True)
 
 
-def tell_partitions(event: str, partitions: Iterable[Any]) -> None:
+def report_partitions(event: str, partitions: Iterable[Any]) -> None:
     """Write what happened to partitions, given as the client's own objects."""
-    tell(event, partitions=sorted(one.partition for one in partitions))
+    report(event, partitions=sorted(one.partition for one in partitions))
 
 
 def when_asked_to_leave(leave: Callable[[], None]) -> None:

@@ -76,7 +76,7 @@ def test_callbacks_that_raise_disturb_nobody(fake, producer, error, how, caplog)
     future.add_done_callback(raises(error))
 
 
-def test_futures_of_many_that_nobody_asks_are_told_of_by_flush(fake, producer):
+def test_futures_of_many_that_nobody_asks_are_reported_by_flush(fake, producer):
     fake.topic("t", 0)
     fake.faults[ApiKey.PRODUCE].extend([REFUSED, ErrorCode.NONE, REFUSED])
     producer.send_many([(None, b"1"), (None, b"2")], "t")
@@ -99,7 +99,7 @@ class Looking:
         self.errors.append(error)
 
 
-def test_interceptors_are_nobody_who_is_told(fake):
+def test_interceptors_are_no_receivers_of_errors(fake):
     fake.topic("t", 0)
     looking = Looking()
     with Producer(bootstrap_servers=fake.bootstrap, interceptor_classes=[looking], **QUICK) as producer:
@@ -127,7 +127,7 @@ def test_an_interceptor_that_gives_no_record_is_passed_over(fake, caplog):
     assert "on_send of interceptor Confused failed" in caplog.text
 
 
-def test_who_awaits_a_record_of_a_batch_that_is_split_is_who_is_told(fake):
+def test_who_awaits_a_record_of_a_batch_that_is_split_is_who_is_notified(fake):
     fake.topic("t", 0)
 
     def refuse(request):
@@ -147,7 +147,7 @@ def test_who_awaits_a_record_of_a_batch_that_is_split_is_who_is_told(fake):
     assert asyncio.run(work()) == [REFUSED, REFUSED]
 
 
-def test_close_tells_of_earlier_failures_too(fake, faults):
+def test_close_reports_earlier_failures_too(fake, faults):
     fake.topic("t", 0)
     producer = Producer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK)
     fake.faults[ApiKey.PRODUCE].append(REFUSED)

@@ -118,14 +118,14 @@ def committed_records(broker: ApacheKafka) -> dict[bytes, tuple[int, bytes | Non
     return found
 
 
-def open_folder(folder: Path) -> PartitionLog:
+def open_directory(folder: Path) -> PartitionLog:
     config = log_config(**{name.replace(".", "_"): value for name, value in CONFIG.items()})
     return load_log(LogResources(RealDisk()), LogPlace(str(folder), TOPIC, 0, config), 0)
 
 
 def compact(folder: Path) -> int:
     """Compact the folder by our cleaner; the offset up to which it is clean."""
-    log = open_folder(folder)
+    log = open_directory(folder)
     log.flush()
     # As its leader does, which is alone here: what is not committed is not compacted.
     log.update_high_watermark(log.log_end_offset)
@@ -147,7 +147,7 @@ def compact(folder: Path) -> int:
 
 def kept(folder: Path, below: int) -> list[Kept]:
     found = []
-    log = open_folder(folder)
+    log = open_directory(folder)
     for data in log.read_batches(0):
         for header in split_batches(data):
             if header.base_offset < below:

@@ -32,7 +32,7 @@ class Each:
     theirs: Any
 
 
-class Twin:
+class BrokerPair:
     """Two raw connections, asked in step."""
 
     def __init__(self, ours: RawConnection, theirs: RawConnection) -> None:

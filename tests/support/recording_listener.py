@@ -13,7 +13,7 @@ SETTLED_TIMEOUT_S = 30.0
 POLL_MS = 20
 
 
-class ToldListener(ConsumerRebalanceListener):
+class RecordingListener(ConsumerRebalanceListener):
     """Its calls in order: the word of the method, and the numbers of the partitions."""
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class ToldListener(ConsumerRebalanceListener):
 class Polled:
     """A consumer with its listener; `records` are all that its polls gave."""
 
-    def __init__(self, consumer: Any, listener: ToldListener | None = None) -> None:
+    def __init__(self, consumer: Any, listener: RecordingListener | None = None) -> None:
         self.consumer = consumer
-        self.listener = listener or ToldListener()
+        self.listener = listener or RecordingListener()
         self.records: list[Any] = []
         self.is_closed = False
 

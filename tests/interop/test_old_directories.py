@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from interop.both_brokers import BrokerPair, Each, made, topic_id_when_usable
 from interop.raw import RawConnection
 from interop.test_raw_legacy import decoded, fetching
-from interop.twin import Each, Twin, made, topic_id_when_usable
 from interop.wire_json import Definitions
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.java import java_tool
@@ -32,12 +32,12 @@ SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.
 @pytest.fixture
 def brokers(
     tmp_path: Path, apache_zookeeper: ApacheZooKeeper, definitions: Definitions
-) -> Iterator[Callable[[int], tuple[Twin, OttlaServer]]]:
+) -> Iterator[Callable[[int], tuple[BrokerPair, OttlaServer]]]:
     """Fills a folder in an old format, and serves one copy of it with our broker and one with Apache Kafka."""
     running: list[ApacheKafka | OttlaServer] = []
     connections: list[RawConnection] = []
 
-    def serve(magic: int) -> tuple[Twin, OttlaServer]:
+    def serve(magic: int) -> tuple[BrokerPair, OttlaServer]:
         old = {"inter.broker.protocol.version": "2.8", "log.message.format.version": FORMATS[magic]}
         connect = f"{apache_zookeeper.connect}/old-{tmp_path.name}"
         overrides = {**SETTINGS, **old, "zookeeper.connect": connect}
@@ -53,7 +53,7 @@ def brokers(
         apache.overrides = {name: value for name, value in overrides.items() if name not in old}
         apache.start()
         connections.extend(RawConnection(one.bootstrap, definitions) for one in (ottla, apache))
-        return Twin(*connections[-2:]), ottla
+        return BrokerPair(*connections[-2:]), ottla
 
     yield serve
     for connection in connections:
@@ -84,21 +84,21 @@ def fill(apache: ApacheKafka, raw: RawConnection) -> None:
 
 
 @pytest.mark.parametrize("magic", FORMATS)
-def test_an_old_folder_is_served_as_by_apache_kafka(brokers: Any, magic: int) -> None:
-    twin, ottla = brokers(magic)
-    ids = Each(*(topic_id_when_usable(one, TOPIC) for one in (twin.ours, twin.theirs)))
+def test_an_old_directory_is_served_as_by_apache_kafka(brokers: Any, magic: int) -> None:
+    pair, ottla = brokers(magic)
+    ids = Each(*(topic_id_when_usable(one, TOPIC) for one in (pair.ours, pair.theirs)))
     end = PER_CODEC * len(CODECS)
     for version in (0, 1, 2, 3, 4, 11, 13, 17):
-        read = [read_all(one, version, side, end) for one, side in ((twin.ours, ids.ours), (twin.theirs, ids.theirs))]
+        read = [read_all(one, version, side, end) for one, side in ((pair.ours, ids.ours), (pair.theirs, ids.theirs))]
         assert read[0] == read[1], version
         assert [offset for offset, *_ in read[0]] == list(range(end))
     for timestamp in (-1, -2, 0, T - 1, T, T + 5, T + 10 * PER_CODEC, T + 10 * end - 10, T + 10 * end):
         for version in (1, 7):
             partition = {"partition_index": 0, "timestamp": timestamp}
-            twin.ask("ListOffsets", version, replica_id=-1, topics=[{"name": TOPIC, "partitions": [partition]}])
-    twin.ask("ListOffsets", 7, replica_id=-1, topics=[{"name": TOPIC, "partitions": [{**partition, "timestamp": -3}]}])
+            pair.ask("ListOffsets", version, replica_id=-1, topics=[{"name": TOPIC, "partitions": [partition]}])
+    pair.ask("ListOffsets", 7, replica_id=-1, topics=[{"name": TOPIC, "partitions": [{**partition, "timestamp": -3}]}])
     wanted = [{"name": TOPIC, "partition_indexes": [0]}]
-    committed = twin.ask("OffsetFetch", 5, group_id=GROUP, topics=wanted)
+    committed = pair.ask("OffsetFetch", 5, group_id=GROUP, topics=wanted)
     assert committed["topics"][0]["partitions"][0]["committed_offset"] == 123
     life_goes_on(ottla, end)
 

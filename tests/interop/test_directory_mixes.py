@@ -26,11 +26,11 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
-from interop.test_log_folders import register
+from interop.test_log_directories import register
 from ottla.records.batch import MAGIC_AT, BatchHeader, parse_batch_header
 from ottla.storage.checkpoints import CLEANER_FILE, decode_offsets
 from support.apache import ApacheKafka, ApacheZooKeeper
-from support.folder_mixes import (
+from support.directory_mixes import (
     APACHE,
     FALLBACKS,
     FORMATS,
@@ -401,9 +401,9 @@ class Passage:
             if isinstance(server, ApacheKafka):
                 assert " ERROR " not in server.server.stdout
         self.left_open.clear()
-        self.folder_is_sound(turn.killed)
+        self.check_log(turn.killed)
 
-    def folder_is_sound(self, killed: bool) -> None:
+    def check_log(self, killed: bool) -> None:
         told = run_tool([sys.executable, "-m", "ottla", "log", "verify", str(self.data)], check=False)
         if not killed:
             assert told.returncode == 0, told.stdout
@@ -504,7 +504,7 @@ def everyday_and_long() -> list[Any]:
 
 
 @pytest.mark.parametrize("mix", everyday_and_long())
-def test_a_folder_goes_from_broker_to_broker(passage: Callable[[Mix], Passage], mix: Mix) -> None:
+def test_a_directory_goes_from_broker_to_broker(passage: Callable[[Mix], Passage], mix: Mix) -> None:
     print(mix.described())
     folder = passage(mix)
     for position, turn in enumerate(mix.turns):
