@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from support import java
 from support.apache import ApacheKafka
 from support.brokers import RunningBroker
 from support.controller import brokers_and_controller, knows_its_controller
 from support.cpu_clock import process_cpu_seconds
-from support.java import java_tool
+from support.java import QUICK_START, archive_made_of, class_archive, java_command, java_tool
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, accepts_connections, free_port
 from support.processes import ServerDied, ServerProcess, run_tool
@@ -199,3 +200,36 @@ def test_the_processor_time_of_another_process_is_exact() -> None:
         assert process.wait() == 0
     assert told >= 0.025
     assert told <= found < told + 1
+
+
+def test_an_archive_of_classes_is_used_while_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    libs, archive = tmp_path / "libs", tmp_path / "classes.jsa"
+    libs.mkdir()
+    (libs / "kafka_2.13-3.9.1.jar").write_bytes(b"jar")
+    monkeypatch.setenv("OTTLA_KAFKA_LIBS", str(libs))
+    monkeypatch.setattr(java, "java_executable", lambda: sys.executable)
+    monkeypatch.setattr(java, "CLASS_ARCHIVE", archive)
+    used = f"-XX:SharedArchiveFile={archive}"
+    try:
+        class_archive.cache_clear()
+        assert used not in java_command("A")
+        archive.write_bytes(b"classes")
+        archive.with_suffix(".made-of").write_text(archive_made_of())
+        class_archive.cache_clear()
+        assert used in java_command("A")
+        assert used in java_command("A", options=(*QUICK_START, "-Xmx1g"))
+        assert used not in java_command("A", options=("-Xmx1g",)), "others are measured as they are"
+        (libs / "another.jar").write_bytes(b"jar")
+        class_archive.cache_clear()
+        assert used not in java_command("A")
+    finally:
+        class_archive.cache_clear()
+
+
+@pytest.mark.needs_kafka
+def test_java_takes_classes_from_the_archive() -> None:
+    if class_archive() is None:
+        pytest.skip("no archive of classes (./run test makes it)")
+    command = java_command("-Xlog:class+load:stdout", "org.apache.kafka.tools.TopicCommand", "--version")
+    loaded = run_tool(command, timeout_s=50).stdout
+    assert "org.apache.kafka.tools.TopicCommand source: shared objects file" in loaded

@@ -16,6 +16,8 @@ OLDEST_JAVA = 17
 TOOL_TIMEOUT_S = 120.0
 #: Short-lived processes: the quick compiler only, classes shared with the runtime's archive, a small heap.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
+#: Classes of Apache Kafka's programs as a JVM maps them, made by `support.class_archive`; `.made-of` beside it.
+CLASS_ARCHIVE = PROJECT / ".cache" / "java-classes.jsa"
 
 
 @cache
@@ -99,11 +101,35 @@ def kcat_executable() -> str | None:
     return shutil.which("kcat") or shutil.which("kafkacat")
 
 
+def archive_made_of() -> str:
+    """What the archive of classes fits: the runtime, and the jars in the order in which Java finds them."""
+    java, libs = java_executable(), kafka_libs()
+    if java is None or libs is None:
+        return ""
+    binary = Path(java).resolve()
+    files = [binary, *(libs / name for name in os.listdir(libs))]
+    return "".join(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}\n" for path in files)
+
+
+@cache
+def class_archive() -> Path | None:
+    """The archive of classes, if there is one that fits the runtime and the jars."""
+    made_of = CLASS_ARCHIVE.with_suffix(".made-of")
+    fits = CLASS_ARCHIVE.exists() and made_of.exists() and made_of.read_text() == archive_made_of()
+    return CLASS_ARCHIVE if fits else None
+
+
 def java_command(*arguments: str, options: tuple[str, ...] = QUICK_START) -> list[str]:
-    """The command line that runs `arguments` (a class and its arguments, or a `.java` file) with Kafka's jars."""
+    """The command line that runs `arguments` (a class and its arguments, or a `.java` file) with Kafka's jars.
+
+    Options that begin with QUICK_START use the archive of classes, too.
+    """
     java, libs = java_executable(), kafka_libs()
     if java is None or libs is None:
         raise AssertionError("Java or Apache Kafka's jars are missing; mark the test needs_kafka")
+    archive = class_archive()
+    if archive is not None and options[: len(QUICK_START)] == QUICK_START:
+        options = (*options, f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off")
     log4j = Path(__file__).with_name("kafka") / "log4j.properties"
     return [java, *options, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{libs}/*", *arguments]
 
