@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 _READY = "a client is ready when it is made, and closed by close() or a with block; leave it out"
-_NO_TRANSACTIONS = "transactions are not there yet; retries make no duplicates without them"
-_NO_ACLS = "access lists and logins are not there yet"
-_NO_LOGIN = "logins are not there yet; reach the cluster by a PLAINTEXT listener"
+_NO_TRANSACTIONS = "transactions are not supported yet; retries make no duplicates without them"
+_NO_ACLS = "access lists and logins are not supported yet"
+_NO_LOGIN = "logins are not supported yet; reach the cluster by a PLAINTEXT listener"
 _CLUSTER_ID = "ask Admin.describe_cluster()"
 _TRY_ANYTHING = "any call that asks a broker says whether it can be reached; leave it out"
 

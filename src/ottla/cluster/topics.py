@@ -110,7 +110,7 @@ def replication_refusal(assignment: Assignment) -> TopicRefusal | None:
     if all(len(replicas) == 1 for replicas in assignment.values()):
         return None
     return TopicRefusal(
-        ErrorCode.INVALID_REPLICATION_FACTOR, "Replication is not there yet: the replication factor has to be 1."
+        ErrorCode.INVALID_REPLICATION_FACTOR, "Replication is not supported yet: the replication factor has to be 1."
     )
 
 

@@ -295,7 +295,7 @@ def _settle_listeners(config: BrokerConfig) -> list[str]:
 
 
 def _unserved(listeners: Iterable[Endpoint]) -> list[str]:
-    """A problem for each listener whose security protocol is not there yet."""
+    """A problem for each listener whose security protocol is not supported yet."""
     return [
         f"listeners: {endpoint.listener_name} speaks {endpoint.security_protocol}, which cannot be served yet. "
         "Map it to PLAINTEXT in listener.security.protocol.map, or remove it."

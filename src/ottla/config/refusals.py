@@ -12,13 +12,13 @@ _REMOVE_KRAFT = "remove the settings of KRaft (process.roles, controller.*) and 
 _JAVA_CLASS = "it names a Java class, which cannot be loaded here"
 
 _CAUSES: dict[str, tuple[str, str]] = {
-    "authorizer.class.name": ("access control is not there yet, so every client may do everything", _LEAVE_OUT),
+    "authorizer.class.name": ("access control is not supported yet, so every client may do everything", _LEAVE_OUT),
     "principal.builder.class": (_JAVA_CLASS, "remove it"),
     "create.topic.policy.class.name": (_JAVA_CLASS + ", and topics would be created unchecked", "remove it"),
     "alter.config.policy.class.name": (_JAVA_CLASS + ", and settings would be changed unchecked", "remove it"),
     "client.quota.callback.class": (_JAVA_CLASS + ", and clients would go unlimited", "remove it"),
-    "delegation.token.master.key": ("delegation tokens are not there yet", "remove it"),
-    "delegation.token.secret.key": ("delegation tokens are not there yet", "remove it"),
+    "delegation.token.master.key": ("delegation tokens are not supported yet", "remove it"),
+    "delegation.token.secret.key": ("delegation tokens are not supported yet", "remove it"),
     "remote.log.storage.system.enable": (
         "tiered storage is not there, and segments would stay on local disk",
         "set it to false",
@@ -26,7 +26,7 @@ _CAUSES: dict[str, tuple[str, str]] = {
     "security.inter.broker.protocol": (_NO_TLS_OR_LOGIN, "set it to PLAINTEXT"),
     "security.providers": (_JAVA_CLASS, "remove it"),
     "zookeeper.set.acl": ("znodes are made without access lists", "set it to false"),
-    "zookeeper.ssl.client.enable": ("TLS to ZooKeeper is not there yet", "set it to false"),
+    "zookeeper.ssl.client.enable": ("TLS to ZooKeeper is not supported yet", "set it to false"),
     "zookeeper.metadata.migration.enable": (_NO_KRAFT, "set it to false"),
 }
 

@@ -15,12 +15,12 @@ from ottla.client.configs.values import default_of, parse_given
 from ottla.config.settings import HONOURED, LONGEST_NAME, NO_EFFECT, REFUSED, Setting
 from ottla.config.values import ConfigError
 
-_NO_TLS_OR_LOGIN = "TLS and logins are not there yet. Remove it, and reach the cluster by a PLAINTEXT listener."
+_NO_TLS_OR_LOGIN = "TLS and logins are not supported yet. Remove it, and reach the cluster by a PLAINTEXT listener."
 _REFUSALS = {
-    "transactional.id": "transactions are not there yet. Remove it; retries make no duplicates without it.",
-    "group.protocol": "the newer group protocol (KIP-848) is not there yet. Remove it, or set it to classic.",
-    "group.remote.assignor": "it is a setting of the newer group protocol (KIP-848), which is not there yet. Remove "
-    "it, and name assignors in partition.assignment.strategy.",
+    "transactional.id": "transactions are not supported yet. Remove it; retries make no duplicates without it.",
+    "group.protocol": "the newer group protocol (KIP-848) is not supported yet. Remove it, or set it to classic.",
+    "group.remote.assignor": "it is a setting of the newer group protocol (KIP-848), which is not supported yet. "
+    "Remove it, and name assignors in partition.assignment.strategy.",
     "bootstrap.controllers": "KRaft controllers are not talked to. Give bootstrap.servers, the addresses of brokers.",
 }
 

@@ -68,11 +68,11 @@ ROWS: tuple[ClientRow, ...] = (
     ),
     (
         "group.protocol", "string", "classic", "[classic, consumer]", "high", "refused",
-        "`classic`; the newer protocol (`consumer`, KIP-848) is not there yet.",
+        "`classic`; the newer protocol (`consumer`, KIP-848) is not supported yet.",
     ),
     (
         "group.remote.assignor", "string", None, "", "medium", "refused",
-        "The broker's assignor of the newer group protocol, which is not there yet.",
+        "The broker's assignor of the newer group protocol, which is not supported yet.",
     ),
     (
         "heartbeat.interval.ms", "int", "3000", "", "high", "honoured",

@@ -101,11 +101,11 @@ ROWS: tuple[ClientRow, ...] = (
     ),
     (
         "transaction.timeout.ms", "int", "60000", "", "low", "no_effect",
-        "How long a transaction may take; transactions are not there yet.",
+        "How long a transaction may take; transactions are not supported yet.",
     ),
     (
         "transactional.id", "string", None, "non-empty string", "low", "refused",
-        "Name of this producer across restarts, for transactions, which are not there yet.",
+        "Name of this producer across restarts, for transactions, which are not supported yet.",
     ),
     (
         "value.serializer", "class", None, "", "high", "honoured",
