@@ -143,6 +143,19 @@ def test_heartbeat_as_event_and_as_call_are_one():
     assert group.deadlines.get("client-id1") == 10_020
 
 
+def test_evidence_says_when_a_heartbeat_notified_a_member():
+    group = stable()
+    group.handle(join("3"), 10)
+    assert group.heartbeat("client-id1", None, 1, 20) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert group.heartbeat("client-id1", None, 1, 30) is ErrorCode.REBALANCE_IN_PROGRESS
+    carry_out(group, group.handle(join("4", "client-id1"), 40))
+    assignments = dict.fromkeys(("client-id1", "client-id3"), encode_assignment({"t": []}))
+    carry_out(group, group.handle(SyncGroup("5", "g", 2, "client-id1", assignments=assignments), 50))
+    (evidence,) = group.handle(SyncGroup("6", "g", 2, "client-id3", assignments={}), 60).notes
+    notified = {each["member_id"]: each["told_at_ms"] for each in evidence.value["members"]}
+    assert notified == {"client-id1": 20, "client-id3": None}
+
+
 def test_a_failure_of_another_step_is_nobodys():
     group = stable()
     step = group.handle(AppendFailed("g", 99, ErrorCode.KAFKA_STORAGE_ERROR), 10)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from ottla.env.disk import Disk, RealDisk
 from ottla.env.executor import DiskExecutor, InlineExecutor
 from ottla.storage.cleanable import examine, group_segments
 from ottla.storage.cleaning import POSTPONED_MS, CleanerSettings
-from ottla.storage.cleaning_control import CleaningAborted, CleaningControl
+from ottla.storage.cleaning_control import BREATH_MS, WORK_MS, CleaningAborted, CleaningControl
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogManager
 from ottla.storage.offset_map import OffsetMap
@@ -47,6 +48,15 @@ def test_only_what_is_dirty_enough_is_cleaned(ground: tuple[Disk, str]) -> None:
     subject.log.apply_config(compact_config(min_cleanable_dirty_ratio=0.1))
     subject.clean()
     assert subject.cleaner.checkpoints == {KEY: end + 1}
+
+
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    subject = cleaning((RealDisk(), str(tmp_path)))
+    filled(subject.log)
+    subject.clean()
+    subject.log.close()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.spec("L5")
@@ -206,6 +216,16 @@ def test_the_throttle_holds() -> None:
     control.aborted = True
     with pytest.raises(CleaningAborted):
         control.take(1)
+
+
+def test_cleaning_lets_others_work_after_each_millisecond() -> None:
+    clock = VirtualClock(NOW_MS)
+    pauses: list[float] = []
+    control = CleaningControl(clock, pauses.append, 1e12)
+    for _ in range(10):
+        clock.advance(round(WORK_MS))
+        control.take(1)
+    assert pauses == [BREATH_MS] * 10
 
 
 class Managed:

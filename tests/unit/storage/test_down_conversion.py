@@ -70,6 +70,13 @@ def test_all_that_fits_into_the_size_of_the_range(keep: int, codec: Compression)
     assert found[:3] == [Record(r.offset, r.timestamp, r.key, r.value) for r in records(3, 500)]
 
 
+def test_a_range_further_behind_in_its_segment() -> None:
+    before, data = batches(50), batches(20)
+    one = DownConversion(file_of(before, data), len(before), len(data), 1, 0)
+    one.prepare(KEEP)
+    assert one.left_bytes == len(data)
+
+
 def test_no_more_than_a_chunk_is_made_at_a_time() -> None:
     one = conversion(batches(2000))
     one.prepare(KEEP)

@@ -724,6 +724,18 @@ def test_a_checkpoint_that_cannot_be_written_brings_a_failed_directory_to_light(
     manager.close()
 
 
+def test_the_first_checkpoint_of_high_watermarks_comes_after_its_interval() -> None:
+    disk = MemoryDisk()
+    setup = Setup(disk, "/one")
+    manager = setup.opened(high_watermark_checkpoint_interval_ms=1000)
+    append(manager.create("t", None, 0))
+    setup.later(manager, 999)
+    assert not disk.exists("/one/replication-offset-checkpoint")
+    setup.later(manager, 1)
+    assert disk.exists("/one/replication-offset-checkpoint")
+    manager.close()
+
+
 def append_answer(log: PartitionLog) -> ErrorCode:
     answer = log.append(batch(), leader_epoch=0, now_ms=NOW_MS)
     assert isinstance(answer, AppendRefusal)

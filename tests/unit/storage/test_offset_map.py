@@ -14,6 +14,14 @@ from ottla.storage.offset_map import PLACE_BYTES, DictMap, OffsetMap, TableMap
 SECRET = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
 
 
+@pytest.fixture(autouse=True, params=["as built", "in plain Python"])
+def keys_of_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables work with compiled code where it is built; both kinds of code are tested."""
+    if request.param == "in plain Python":
+        for name in ("put_keys", "sieve"):
+            monkeypatch.setattr(keys, name, getattr(_keys, name))
+
+
 def table(memory_bytes: int = 1 << 20, most_keys: int = 10_000) -> OffsetMap:
     return TableMap(memory_bytes, 0.9, most_keys, SECRET)
 
@@ -95,7 +103,7 @@ def test_both_kinds_agree() -> None:
 @pytest.mark.slow
 def test_a_dictionary_takes_as_much_memory_as_it_says() -> None:
     """Just after CPython's dict has grown, with the new table beside the old one."""
-    count, per_batch = 44_000, 1_000
+    count, per_batch = 11_000, 1_000
     keys_of = [[b"%016d" % (start + n) for n in range(per_batch)] for start in range(0, count, per_batch)]
     batches = [encoded(*[(key, b"") for key in each]) for each in keys_of]
     offsets = DictMap(1 << 30)

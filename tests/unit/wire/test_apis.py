@@ -21,6 +21,10 @@ def test_classes_of_an_api() -> None:
     assert repr(api) == "Api(JoinGroup, key 11, versions 0 to 9)"
 
 
+def test_keys_count_from_zero() -> None:
+    assert [key.value for key in ApiKey] == list(range(len(ApiKey)))
+
+
 @pytest.mark.parametrize("api", API.values(), ids=lambda api: api.name)
 def test_table_and_declarations_agree(api) -> None:
     for cls in (api.request, api.response):

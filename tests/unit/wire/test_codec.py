@@ -134,6 +134,13 @@ def test_tagged_field_that_goes_beyond_the_data() -> None:
         decode_prefix(FetchRequest, fetch + bytes.fromhex("01 05 03 aabb"), 12)
 
 
+def test_more_tagged_fields_than_the_bytes_can_hold() -> None:
+    for cls, version in ((HeartbeatRequest, 4), (FetchRequest, 12)):
+        data = encode(cls(), version)[:-1]
+        with pytest.raises(WireError, match="100 elements of at least 2 bytes announced, 5 bytes are there"):
+            decode_prefix(cls, data + bytes.fromhex("64 05 03 aabbcc"), version)
+
+
 def test_tagged_field_whose_content_does_not_fill_it() -> None:
     fetch = encode(FetchRequest(), 12)[:-1]
     assert decode(FetchRequest, fetch + bytes.fromhex("01 00 02 0263"), 12).cluster_id == "c"

@@ -375,3 +375,10 @@ def test_pauses_of_members_vary():
     member.start(0)
     member.coordinator_not_found(ClientError("away", retriable=True), 0)
     assert member.next_deadline_ms(0) == pytest.approx(110)
+
+
+def test_a_caller_that_is_no_member_has_the_coordinator_looked_for_at_once():
+    member = Membership(SETTINGS)
+    assert member.next_deadline_ms(1_000) is None
+    member.want_coordinator(1_000)
+    assert member.actions == [FindCoordinator()]
