@@ -36,27 +36,19 @@ class Asked(NamedTuple):
 
 async def change_all(
     context: RequestContext, asked: Collection[Asked], validate_only: bool, *, loggers: bool = False
-) -> list[tuple[Resource, TopicRefusal | None]]:
-    """Change the resources one after the other; return each with its refusal, or None for success.
+) -> list[TopicRefusal | None] | None:
+    """Change the resources one after the other; return the refusal of each in their order, None for success.
 
     `loggers` says whether this request may change log levels. If the client disconnects, the remaining resources
-    stay as they are.
+    stay as they are, and the result is None.
     """
     broker = context.broker
-    # The resources themselves, so that the results need no others: there may be very many.
-    seen: dict[Resource, Resource] = {}
-    twice: set[Resource] = set()
-    for one in asked:
-        await broker.slices.point()
-        if one.resource in seen:
-            twice.add(one.resource)
-        else:
-            seen[one.resource] = one.resource
-    results: list[tuple[Resource, TopicRefusal | None]] = []
+    twice = await _named_twice(broker, asked)
+    results: list[TopicRefusal | None] = []
     for one in asked:
         await broker.slices.point()
         if context.is_gone:
-            break
+            return None
         refusal: TopicRefusal | None = NAMED_TWICE
         if len(one.changes) > CHANGES_LIMIT:
             refusal = TOO_MANY_CHANGES
@@ -66,8 +58,19 @@ async def change_all(
             )
         if refusal is None:
             refusal = await _change(broker, one, validate_only)
-        results.append((seen[one.resource], refusal))
+        results.append(refusal)
     return results
+
+
+async def _named_twice(broker: Broker, asked: Collection[Asked]) -> set[Resource]:
+    """The resources that are named repeatedly."""
+    seen: set[Resource] = set()
+    twice: set[Resource] = set()
+    for one in asked:
+        await broker.slices.point()
+        (twice if one.resource in seen else seen).add(one.resource)
+    await broker.slices.empty(seen)
+    return twice
 
 
 def _refused_access(context: RequestContext, resource: Resource) -> TopicRefusal | None:

@@ -131,3 +131,26 @@ def test_a_generator_is_run_through_and_gives_its_result() -> None:
         assert others >= 20 / SLICE_MS
 
     asyncio.run(main())
+
+
+def test_what_is_remembered_is_freed_in_slices() -> None:
+    class Slow:
+        def __del__(self) -> None:
+            clock.advance(STEP_MS)
+
+    clock = VirtualClock()
+    slices = LoopSlices(clock.monotonic_ms)
+    remembered = [Slow() for _ in range(3 * int(SLICE_MS))]
+    turns = 0
+
+    async def scenario() -> None:
+        nonlocal turns
+        emptying = asyncio.ensure_future(slices.empty(remembered))
+        slices.begin()
+        while not emptying.done():
+            turns += 1
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert not remembered
+    assert turns > 3

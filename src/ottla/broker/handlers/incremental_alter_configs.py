@@ -46,17 +46,21 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
 
 
 async def _change(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
-    done = await change_all(context, mapped(request.resources, _asked), request.validate_only, loggers=True)
-    await context.replied(IncrementalAlterConfigsResponse(responses=mapped(done, _result)))
+    refusals = await change_all(context, mapped(request.resources, _asked), request.validate_only, loggers=True)
+    if refusals is not None:
+        # The names are read from the request again: kept for very many resources, they would take much memory.
+        following = iter(refusals)
+        results = mapped(request.resources, lambda resource: _result(resource, next(following)))
+        await context.replied(IncrementalAlterConfigsResponse(responses=results))
+        await context.broker.slices.empty(refusals)
 
 
-def _result(item: tuple[Resource, TopicRefusal | None]) -> AlterConfigsResourceResponse:
-    resource, refusal = item
+def _result(resource: AlterConfigsResource, refusal: TopicRefusal | None) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
         error_code=int(refusal.error) if refusal is not None else 0,
         error_message=refusal.response_message if refusal is not None else None,
-        resource_type=resource.kind,
-        resource_name=resource.name,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 
