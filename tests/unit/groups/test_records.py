@@ -22,11 +22,21 @@ from ottla.groups.records import (
     offset_value,
     partition_of,
 )
-from ottla.wire.codec import encode
+from ottla.wire.codec import decode, encode
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
 names = st.text(max_size=40).filter(lambda text: text.isprintable())
+
+
+def test_versions_leave_out_what_they_have_no_field_for():
+    value = OffsetCommitValue(offset=7, leader_epoch=3, metadata="m", commit_timestamp=5, expire_timestamp=9)
+    kept = [(found.leader_epoch, found.expire_timestamp) for found in (decode_as(value, each) for each in range(5))]
+    assert kept == [(-1, -1), (-1, 9), (-1, -1), (3, -1), (3, -1)]
+
+
+def decode_as(value, version):
+    return decode(OffsetCommitValue, encode(value, version), version)
 
 
 @given(names, names, int32, int64, int32, names, int64, st.one_of(st.just(-1), st.integers(0, 2**63 - 1)))
