@@ -419,7 +419,7 @@ def test_nonsense_in_the_tree_is_reported_and_harms_nothing(serve: Serve, tree: 
         tree.get("/brokers/topics/elsewhere/partitions/0/state")
     tree.delete("/brokers/topics/t", recursive=True)
     told = ["/brokers/topics/nonsense holds no JSON object", "leaves out numbers", "'a b'",
-            "delete.topic.enable forbids", "the node of topic t was removed"]  # fmt: skip
+            "delete.topic.enable forbids", "the znode of topic t was removed"]  # fmt: skip
     wait_until(lambda: all(text in server.server.stderr for text in told), lambda: server.server.stderr)
     send(server, "t", "x")
     assert read(server, "t", 1) == ["x"]
