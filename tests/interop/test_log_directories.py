@@ -270,14 +270,17 @@ def register(connect: str, log_dir: Path) -> None:
     properties = dict(
         line.split("=", 1) for line in (log_dir / "meta.properties").read_text().splitlines() if "=" in line
     )
-    topics: dict[str, tuple[str, set[int]]] = {}
-    for folder in log_dir.iterdir():
+    topic_ids: dict[str, str] = {}
+    partitions_of: dict[str, set[int]] = {}
+    for folder in filter(Path.is_dir, log_dir.iterdir()):
+        name, _, number = folder.name.rpartition("-")
+        partitions_of.setdefault(name, set()).add(int(number))
         metadata = folder / "partition.metadata"
+        # A killed broker may leave partitions without records, and those without this file.
         if metadata.exists():
-            name, _, number = folder.name.rpartition("-")
             found = re.search(r"topic_id: (\S+)", metadata.read_text())
             assert found is not None
-            topics.setdefault(name, (found[1], set()))[1].add(int(number))
+            topic_ids[name] = found[1]
     host, _, path = connect.partition("/")
     client = KazooClient(hosts=host)
     client.start()
@@ -287,8 +290,8 @@ def register(connect: str, log_dir: Path) -> None:
         # Producer ids go on behind those given out, which the logs remember.
         block = {"version": 1, "broker": 1, "block_start": "0", "block_end": "999999"}
         client.create(f"/{path}/latest_producer_id_block", json.dumps(block).encode())
-        for name, (topic_id, numbers) in topics.items():
-            partitions = {str(number): [1] for number in sorted(numbers)}
+        for name, topic_id in topic_ids.items():
+            partitions = {str(number): [1] for number in sorted(partitions_of[name])}
             described = {"version": 3, "topic_id": topic_id, "partitions": partitions}
             described |= {"adding_replicas": {}, "removing_replicas": {}}
             client.create(f"/{path}/brokers/topics/{name}", json.dumps(described).encode(), makepath=True)
