@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,15 @@ def ready_line(process: subprocess.Popen[str]) -> str:
     return line
 
 
+@pytest.fixture
+def heeded_sighup() -> Iterator[None]:
+    """What starts under nohup inherits that SIGHUP is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("heeded_sighup")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_stop_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     process = serve("--port", "0", "--data", str(tmp_path / "data"))

@@ -255,6 +255,7 @@ def test_ctrl_c_ends_the_program_within_a_second(broker, unique, kind):
 
 @pytest.mark.parametrize("way", ["poll", "iterate"])
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
+@pytest.mark.timeout(150)
 def test_interrupted_at_random_points_it_goes_on(broker, unique, way, seed):
     """Some hundred times in the long run: nothing is lost, doubled or out of order, and `close` is quick."""
     count = 15_000

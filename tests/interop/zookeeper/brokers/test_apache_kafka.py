@@ -99,7 +99,7 @@ def test_a_broker_of_apache_kafka_that_lives_keeps_us_out(tmp_path: Path, zookee
     theirs.start()
     try:
         for broker_id, told in (
-            ("3", "a broker with id 3 is running"),
+            ("3", "a broker with id 3 is registered"),
             ("4", "Another broker is registered in this coordination metadata, 3 at"),
         ):
             ours = OttlaServer(
