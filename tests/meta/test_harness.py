@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import struct
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from support.apache import ApacheKafka
 from support.brokers import RunningBroker
 from support.controller import brokers_and_controller, knows_its_controller
 from support.cpu_clock import process_cpu_seconds
+from support.fake_cluster import FakeCluster
 from support.java import QUICK_START, archive_made_of, class_archive, java_command, java_tool
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, accepts_connections, free_port
@@ -233,3 +237,16 @@ def test_java_takes_classes_from_the_archive() -> None:
     command = java_command("-Xlog:class+load:stdout", "org.apache.kafka.tools.TopicCommand", "--version")
     loaded = run_tool(command, timeout_s=50).stdout
     assert "org.apache.kafka.tools.TopicCommand source: shared objects file" in loaded
+
+
+def test_fake_brokers_leave_no_connection_open_that_they_accept_as_they_close() -> None:
+    gc.collect()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(20):
+            fakes = FakeCluster(1)
+            with socket.create_connection((LOOPBACK, fakes.ports[0])):
+                fakes.close()
+            del fakes
+        gc.collect()
+    assert [str(each.message) for each in seen] == []

@@ -154,7 +154,12 @@ class FakeCluster:
         self.advertised.setdefault(node, (HOST, self.ports[node]))
 
     async def _stop(self, node: int) -> None:
-        self._servers.pop(node).close()
+        server = self._servers.pop(node)
+        # asyncio makes the transport a turn after it accepts; of a server that is closed by then it would stay open.
+        for listening in server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)
+        server.close()
         for transport in list(self._connections[node]):
             transport.abort()
 
