@@ -7,17 +7,20 @@ that shuts the connector down.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from ottla.client.consumer.completed_fetch import CompletedFetch
 from ottla.client.errors import ForkedError
 from ottla.env.process import process_id
-from ottla.env.threads import Lock
+from ottla.env.threads import Lock, monotonic_s
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
 
 STEP_LIMIT_S, STEP_POLL_S = 0.1, 0.001
 """How long a thread is waited for that is in the midst of a step, and the pause between two looks."""
+SIGNAL_POLL_S = 0.25
+"""Limit on one wait for a chunk, and so on the time until a signal's handler runs that the wait did not notice."""
 
 
 class FetchedDataChunk:
@@ -74,7 +77,7 @@ class ChunkQueue:
         if process_id() != self._process:
             raise ForkedError("stream of a connector")
         try:
-            chunk = self._chunks.get(timeout=timeout_s)
+            chunk = self._wait(timeout_s)
         except Empty:
             return None
         if chunk is None:
@@ -82,6 +85,22 @@ class ChunkQueue:
         elif self.on_room is not None and self._chunks.qsize() == self._max_chunks - 1:
             self.on_room()
         return chunk
+
+    def _wait(self, timeout_s: float | None) -> FetchedDataChunk | None:
+        """The next in the queue. Empty where nothing came in time.
+
+        Waits again and again, for a short time. Python runs the handlers of signals between its own instructions: a
+        signal that comes after the last of them, or is delivered to another thread, does not end a wait that begins
+        then, and its handler, which may be what shuts the connector down, would run after the wait.
+        """
+        ends_s = math.inf if timeout_s is None else monotonic_s() + timeout_s
+        while True:
+            left_s = max(0.0, ends_s - monotonic_s())
+            try:
+                return self._chunks.get(timeout=min(left_s, SIGNAL_POLL_S))
+            except Empty:
+                if left_s <= SIGNAL_POLL_S:
+                    raise
 
     async def clear(self) -> None:
         """In the loop: drop all chunks, that being read, too. After this none of their records is handed out.

@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -23,7 +24,7 @@ from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.zk.layout import PartitionOwnerZnode
-from ottla.zkconsumer import core
+from ottla.zkconsumer import chunk_queue, core
 from ottla.zkconsumer.commits import OffsetsNotCommittedError
 from ottla.zkconsumer.connector import ZooKeeperUnreachableError, create_connector
 from ottla.zkconsumer.rebalancer import ConsumerRebalanceFailedError
@@ -404,6 +405,46 @@ def test_shutdown_in_a_handler_of_signals_of_the_thread_that_reads(group):
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert 0 < longest_s < 5
+
+
+def test_shutdown_in_a_handler_of_a_signal_that_a_wait_does_not_notice(group):
+    """As where it comes just before the wait: the reading thread's system call is not interrupted."""
+    group.topic("t", 0)
+    group.fakes.fill(P, 10)
+    connector = group.connect()
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    found = [next(iter(stream)).offset for _ in range(10)]
+    handled = threading.Event()
+    in_time = []
+
+    def on_signal(number, frame):
+        handled.set()
+        connector.shutdown()
+
+    def interrupt():
+        wait_until(lambda: is_waiting(reader), "the reading thread's wait")
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        in_time.append(handled.wait(5))
+        if not handled.is_set():
+            signal.pthread_kill(reader, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    reader = threading.get_ident()
+    try:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        found += [each.offset for each in stream]
+        thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert in_time == [True]
+    assert found == list(range(10))
+
+
+def is_waiting(thread_id):
+    """Whether a thread asks a queue of chunks for the next one."""
+    frame = sys._current_frames()[thread_id]
+    return frame.f_code.co_filename == chunk_queue.__file__
 
 
 def test_shutdown_before_anything(group):

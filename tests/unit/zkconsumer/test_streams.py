@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from ottla.client.model import TopicPartition
 from ottla.records.batch import CRC_AT
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record, encode_batch
+from ottla.zkconsumer import chunk_queue
 from ottla.zkconsumer.chunk_queue import ChunkQueue, FetchedDataChunk
 from ottla.zkconsumer.partition_info import PartitionTopicInfo
 from ottla.zkconsumer.streams import ConsumerTimeoutError, Decoders, KafkaStream
@@ -104,6 +106,18 @@ def test_a_reader_waits_for_records_and_for_the_end():
     asyncio.run(queue.end())
     reader.join(10)
     assert not reader.is_alive()
+    with pytest.raises(StopIteration):
+        next(iter(stream))
+
+
+def test_a_wait_that_looks_for_signals_lasts_as_long_as_it_is_told_to(monkeypatch):
+    monkeypatch.setattr(chunk_queue, "SIGNAL_POLL_S", 0.001)
+    queue, stream = stream_of(timeout_ms=20)
+    began = time.monotonic()
+    with pytest.raises(ConsumerTimeoutError):
+        next(iter(stream))
+    assert time.monotonic() - began >= 0.02
+    asyncio.run(queue.end())
     with pytest.raises(StopIteration):
         next(iter(stream))
 
