@@ -129,10 +129,11 @@ class PartitionsAsked(NamedTuple):
 
 
 class DeletionAsked(NamedTuple):
-    """Delete a topic with its logs."""
+    """Delete a topic with its logs; with `topic_id` only that one, and not a later one of the same name."""
 
     token: int
     name: str
+    topic_id: UUID | None = None
 
 
 class ElectionAsked(NamedTuple):
@@ -269,9 +270,14 @@ class UnmarkDeletion(NamedTuple):
 
 
 class DeleteTopic(NamedTuple):
-    """Remove a topic's znodes, its settings, and last its deletion mark, where they exist."""
+    """Remove a topic's znodes and its settings, where they exist, and last its deletion mark.
+
+    Without the mark nothing is removed: that deletion has ended, and a topic of this name is a later one. A topic whose
+    creation is undone has no mark (`is_marked` is false).
+    """
 
     name: str
+    is_marked: bool = True
 
 
 MetadataChange: TypeAlias = (

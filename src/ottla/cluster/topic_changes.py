@@ -74,7 +74,7 @@ class TopicChanges:
 
         def notified(outcome: Notified) -> list[Effect]:
             if outcome.refusal is not None:
-                return self._take_back(event.token, DeleteTopic(name), name, None, outcome.refusal)
+                return self._take_back(event.token, DeleteTopic(name, is_marked=False), name, None, outcome.refusal)
             return state.end(name, [Answer(event.token, made)])
 
         state.begin(name)
@@ -189,8 +189,11 @@ class TopicChanges:
         if state.must_wait(name, event):
             return []
         error = None
-        if name not in state.image.topics:
+        known = state.image.topics.get(name)
+        if known is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif event.topic_id not in (None, known.topic_id):
+            error = ErrorCode.UNKNOWN_TOPIC_ID
         elif not state.config.get_boolean("delete.topic.enable"):
             error = ErrorCode.TOPIC_DELETION_DISABLED
         if error is not None:
@@ -210,8 +213,13 @@ class TopicChanges:
         """Delete the marked topics, or remove the marks if deletion is disabled (`delete.topic.enable`)."""
         state = self._state
         # A deletion without its mark has ended; the response was lost.
-        state.deleting = {name for name in state.deleting if name in event.names or state.has_offline(name)}
-        return [effect for name in event.names for effect in self.deletion_marked(DeletionMarked(name))]
+        ended = {name for name in state.deleting if name not in event.names and not state.has_offline(name)}
+        state.deleting -= ended
+        # Topics made since were passed over when they were found (`topics_found`).
+        effects: list[Effect] = [ReadBack(name) for name in sorted(ended)]
+        for name in event.names:
+            effects.extend(self.deletion_marked(DeletionMarked(name)))
+        return effects
 
     def deletion_marked(self, event: DeletionMarked) -> list[Effect]:
         """Finish the deletion of a marked topic."""

@@ -222,10 +222,11 @@ def change_text(change: events.MetadataChange) -> str:
     if isinstance(change, events.PutState):
         condition = "new" if change.version < 0 else f"if version {change.version}"
         return f"state of {change.topic}-{change.partition} {state_text(change.state)} ({condition})"
+    if isinstance(change, events.DeleteTopic):
+        return f"delete {change.name}{' if it is marked' if change.is_marked else ''}"
     verbs = {
         events.MarkDeletion: "mark for deletion",
         events.UnmarkDeletion: "take the mark from",
-        events.DeleteTopic: "delete",
     }
     return f"{verbs[type(change)]} {change.name}"
 

@@ -36,7 +36,7 @@ from ottla.zk.layout import (
     TopicConfigZnode,
     TopicZnode,
 )
-from ottla.zk.tree import BadVersionError, Create, Delete, NodeExistsError, Operation, Set
+from ottla.zk.tree import BadVersionError, Check, Create, Delete, NodeExistsError, Operation, Set
 
 if TYPE_CHECKING:
     from ottla.broker.control.membership import Term
@@ -77,8 +77,12 @@ class MetadataWriter:
 
     async def _write(self, change: MetadataChange, epoch: int, term: Term) -> None:
         operations = await self._operations(change, epoch)
+        guards = [term.fence()]
+        if isinstance(change, DeleteTopic) and change.is_marked:
+            # The deletion may have ended, and the topic be a later one.
+            guards.append(Check(DeleteTopicZnode.path(change.name)))
         for part in in_transactions(operations, self._transaction_bytes, MOST_OPERATIONS):
-            await self._zk.multi([term.fence(), *part])
+            await self._zk.multi([*guards, *part])
             await self._slices.point()
 
     async def _operations(self, change: MetadataChange, epoch: int) -> Iterable[Operation]:
@@ -90,7 +94,7 @@ class MetadataWriter:
         if isinstance(change, PutState) and change.version < 0:
             return await self._first_state(change, epoch)
         if isinstance(change, DeleteTopic):
-            return await self._deletion(change.name)
+            return await self._deletion(change)
         return _simple(change, epoch)
 
     async def _first_state(self, change: PutState, epoch: int) -> list[Operation]:
@@ -103,18 +107,21 @@ class MetadataWriter:
         missing: list[Operation] = [Create(parent) for parent in above if await self._zk.exists(parent) is None]
         return [*missing, Create(path, _state(change.state, epoch))]
 
-    async def _deletion(self, name: str) -> list[Operation]:
-        """Operations that remove a topic's nodes, its settings, and its deletion mark, where they exist.
+    async def _deletion(self, change: DeleteTopic) -> list[Operation]:
+        """Operations that remove a topic's nodes and its settings, where they exist, and its deletion mark.
 
         The mark is removed last: if several transactions are needed, the remaining nodes stay marked.
         """
+        name = change.name
         paths = [TopicZnode.path(name)] if await self._zk.exists(TopicZnode.path(name)) is not None else []
         for path in paths:
             paths.extend(f"{path}/{child}" for child in await self._zk.children(path))
             await self._slices.point()
         paths.reverse()
-        others = (TopicConfigZnode.path(name), DeleteTopicZnode.path(name))
-        paths.extend([path for path in others if await self._zk.exists(path) is not None])
+        if await self._zk.exists(TopicConfigZnode.path(name)) is not None:
+            paths.append(TopicConfigZnode.path(name))
+        if change.is_marked:
+            paths.append(DeleteTopicZnode.path(name))
         return [Delete(path) for path in paths]
 
 

@@ -56,14 +56,14 @@ from ottla.config.broker import ConfigRefusal
 from ottla.config.topic import LogConfig
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import LARGEST_TRANSACTION
-from ottla.zk.layout import BrokerRegistration, TopicConfigZnode, TopicZnode, ZnodeDataError
+from ottla.zk.layout import BrokerRegistration, DeleteTopicZnode, TopicConfigZnode, TopicZnode, ZnodeDataError
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.config.listeners import Endpoint
     from ottla.env.clock import Clock
     from ottla.env.randomness import Randomness
-    from ottla.zk.client import ZkClient
+    from ottla.zk.client import Watcher, ZkClient
 
 log = logging.getLogger("ottla.topics")
 
@@ -313,9 +313,9 @@ class ControlPlane:
         asked = await self.controller.ask(lambda token: PartitionsAsked(token, name, count, assignments, validate_only))
         return _refusal(asked)
 
-    async def delete_topic(self, name: str) -> TopicRefusal | None:
-        """Delete a topic with its logs; return the refusal if that fails."""
-        return _refusal(await self.controller.ask(lambda token: DeletionAsked(token, name)))
+    async def delete_topic(self, name: str, topic_id: UUID | None = None) -> TopicRefusal | None:
+        """Delete a topic with its logs, with `topic_id` only if that is its id; return the refusal if that fails."""
+        return _refusal(await self.controller.ask(lambda token: DeletionAsked(token, name, topic_id)))
 
     async def change_configs(
         self, name: str, change: Callable[[Mapping[str, str]], dict[str, str] | TopicRefusal], *, validate_only: bool
@@ -413,14 +413,15 @@ class ControlPlane:
         if known is not None:
             await self.apply(ImageDelta((TopicDelta(known, None),)))
 
-    async def finish_deletions(self, marked: Sequence[str]) -> None:
+    async def finish_deletions(self, watch: Watcher) -> None:
         """Delete the topics marked for deletion, or remove the marks if deletion is disabled.
 
-        Raises `DiskError`, `ZkError`.
+        `watch` is set on the marks. Raises `DiskError`, `ZkError`.
         """
 
         async def read() -> DeletionsMarked:
-            return DeletionsMarked(tuple(marked))
+            # In the controller's turn: a mark read earlier may belong to a deletion that has ended since.
+            return DeletionsMarked(tuple(await self._zk.children(DeleteTopicZnode.ROOT, watch)))
 
         await self.controller.handle_read(read)
 

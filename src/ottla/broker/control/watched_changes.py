@@ -117,9 +117,10 @@ class WatchedChanges:
             if path == TopicZnode.ROOT:
                 await self._look_at_topics()
             elif path == DeleteTopicZnode.ROOT:
-                marked = await self._zk.children(path, self._changed)
                 if self._control.is_controller:
-                    await self._control.finish_deletions(marked)
+                    await self._control.finish_deletions(self._changed)
+                else:
+                    await self._zk.children(path, self._changed)
             elif path == ConfigChangeZnode.ROOT:
                 await self._look_at_config_changes()
             elif path in _REQUESTS:

@@ -83,7 +83,8 @@ async def _delete(context: RequestContext, topics: Collection[DeleteTopicState])
         elif not _permits(context, Operation.DELETE, name):
             result.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         else:
-            refusal = await context.broker.control.delete_topic(name)
+            topic_id = topic.topic_id if topic.name is None else None
+            refusal = await context.broker.control.delete_topic(name, topic_id)
             if refusal is not None:
                 result.error_code = int(_known_to(refusal.error, context.api_version))
                 # For an unknown topic Kafka sends no message.

@@ -52,10 +52,13 @@ class Changes:
         self.chance = chance
         #: Partitions of each topic, 0 where it is not there, None where that is not known.
         self.known: dict[str, int | None] = {f"t{number}": 0 for number in range(NAMES)}
+        #: The changes and what they came to, for failures.
+        self.made: list[str] = []
 
     def shown(self) -> str:
-        """What is known, what is in the tree, what is served, and the log."""
-        return f"{self.known} {self.in_the_tree()} {self.served()} {self.told()}"
+        """What is known, what is in the tree, what is served, the changes, and the log."""
+        made = "\n".join(self.made)
+        return f"{self.known} {self.in_the_tree()} {self.served()}\n{made}\n{self.told()}"
 
     def told(self) -> str:
         """The last lines of the broker's log, for failures."""
@@ -65,6 +68,7 @@ class Changes:
         name = self.chance.choice(sorted(self.known))
         count = self.known[name]
         kind = self.chance.choice(("request", "request", "tree"))
+        outcome = ""
         try:
             if count == 0:
                 self._create(name, kind)
@@ -72,8 +76,10 @@ class Changes:
                 self._grow(name, count + self.chance.randrange(1, 3))
             else:
                 self._delete(name, kind)
-        except KafkaException:
+        except KafkaException as error:
             self.known[name] = None
+            outcome = f" ({error})"
+        self.made.append(f"{name}: {count} -> {self.known[name]} by {kind}{outcome}")
 
     def _create(self, name: str, kind: str) -> None:
         count = self.chance.randrange(1, 4)
@@ -145,11 +151,7 @@ def test_changes_through_cut_connections(
         with background(cut):
             for _ in range(CHANGES):
                 changes.make_one()
-        wait_until(
-            changes.agreed,
-            lambda: f"{changes.known} {changes.in_the_tree()} {changes.served()} {changes.told()}",
-            SETTLED_S,
-        )
+        wait_until(changes.agreed, changes.shown, SETTLED_S)
         assert tree.get_children("/brokers/ids") == ["7"]
         assert "Traceback" not in server.server.stderr
 
@@ -178,10 +180,6 @@ def test_records_and_changes_through_sessions_that_expire(
                 wait_until(lambda: tree.exists("/brokers/ids/7"), "another registration", SETTLED_S)
                 epoch = str(expiry + 1).encode()
                 wait_until(lambda epoch=epoch: tree.get("/controller_epoch")[0] == epoch, "another election")
-        wait_until(
-            changes.agreed,
-            lambda: f"{changes.known} {changes.in_the_tree()} {changes.served()} {changes.told()}",
-            SETTLED_S,
-        )
+        wait_until(changes.agreed, changes.shown, SETTLED_S)
         assert read(server, "t", len(sent)) == sent
         assert "Traceback" not in server.server.stderr

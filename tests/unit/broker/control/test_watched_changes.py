@@ -10,11 +10,12 @@ import pytest
 
 from ottla.broker.control.dynamic_settings import DynamicSettings
 from ottla.broker.control.membership import Term
-from ottla.broker.control.plane import ClusterSession, ControlPlane
+from ottla.broker.control.plane import ClusterSession, ControlPlane, NoHost
 from ottla.broker.control.startup import Startup
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.controller_events import TopicCreated
+from ottla.cluster.image import ImageDelta
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
 from ottla.config.broker import BrokerConfig, parse_broker_config
@@ -289,6 +290,104 @@ def test_a_deletion_that_was_interrupted_goes_on_with_the_connection() -> None:
         await broker.until(lambda: "/admin/delete_topics/t" not in broker.store.tree.nodes)
         assert "/brokers/topics/t" not in broker.store.tree.nodes
         assert broker.partitions("t") == 0
+
+    run(body)
+
+
+def made_anew_after_the_deletion(broker: Broker, *, lose_answer: bool = False) -> None:
+    """Have a tool create the topic t again as soon as its znodes are gone, before this broker learns that they are."""
+    multi = broker.zk.multi
+
+    async def followed(operations: list[Operation]) -> tuple[Result, ...]:
+        results = await multi(operations)
+        if Delete("/brokers/topics/t") in operations:
+            broker.zk.multi = multi  # type: ignore[method-assign]
+            await broker.other.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[7],"1":[7]}}')
+            if lose_answer:
+                raise ConnectionLossError("/brokers/topics/t", "its answer was lost")
+        return results
+
+    broker.zk.multi = followed  # type: ignore[method-assign]
+
+
+async def is_served_with_two_partitions(broker: Broker) -> None:
+    await broker.until(lambda: broker.partitions("t") == 2)
+    await broker.until(lambda: not broker.changes._due)
+    await broker.control.controller.settled()
+    assert broker.partitions("t") == 2
+    assert broker.data("/brokers/topics/t/partitions/1/state")["leader"] == 7  # type: ignore[index]
+    assert "/admin/delete_topics/t" not in broker.store.tree.nodes
+
+
+def test_marks_read_during_a_deletion_do_not_delete_the_topic_made_after_it() -> None:
+    """The mark is seen while its deletion is under way; when the controller comes to it, the topic is another."""
+
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        await broker.until(lambda: not broker.changes._due and "t" in broker.changes._watched)
+        goes_on, host = asyncio.Event(), NoHost()
+
+        async def end(delta: ImageDelta) -> None:
+            await goes_on.wait()
+
+        host.end = end  # type: ignore[method-assign]
+        broker.control.host = host
+        made_anew_after_the_deletion(broker)
+        deletion = asyncio.create_task(broker.control.delete_topic("t"))
+        # The mark is read, and its deletion is queued behind the one that is under way.
+        await broker.until(lambda: bool(broker.control.controller._events))
+        goes_on.set()
+        assert await deletion is None
+        await is_served_with_two_partitions(broker)
+
+    run(body)
+
+
+def test_a_topic_made_while_the_outcome_of_a_deletion_is_unknown_is_served() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        await broker.until(lambda: not broker.changes._due and "t" in broker.changes._watched)
+        made_anew_after_the_deletion(broker, lose_answer=True)
+        assert await broker.control.delete_topic("t") is not None
+        await is_served_with_two_partitions(broker)
+
+    run(body)
+
+
+@pytest.mark.parametrize("partitions", [1, 100])
+def test_a_deletion_whose_mark_is_gone_leaves_the_znodes(partitions: int) -> None:
+    """Without the mark the topic of that name may be a later one; also when several transactions are needed."""
+
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.control.create_topic(TopicSpec("t", partitions)), TopicCreated)
+        await broker.until(lambda: not broker.changes._due and "t" in broker.changes._watched)
+        topic_id = broker.control.image.topics["t"].topic_id
+        host = NoHost()
+
+        async def end(delta: ImageDelta) -> None:
+            await broker.other.delete("/admin/delete_topics/t")
+
+        host.end = end  # type: ignore[method-assign]
+        broker.control.host = host
+        refusal = await broker.control.delete_topic("t")
+        assert refusal is not None
+        broker.control.host = NoHost()
+        await broker.until(lambda: broker.partitions("t") == partitions)
+        assert broker.control.image.topics["t"].topic_id == topic_id
+
+    run(body)
+
+
+def test_a_deletion_by_id_leaves_a_later_topic_of_the_same_name() -> None:
+    async def body(broker: Broker) -> None:
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        former = broker.control.image.topics["t"].topic_id
+        assert await broker.control.delete_topic("t", former) is None
+        assert isinstance(await broker.control.create_topic(TopicSpec("t")), TopicCreated)
+        refusal = await broker.control.delete_topic("t", former)
+        assert refusal is not None
+        assert refusal.error is ErrorCode.UNKNOWN_TOPIC_ID
+        assert broker.partitions("t") == 1
 
     run(body)
 
