@@ -69,6 +69,8 @@ class LoopThread:
         self._finishing = RLock()
         #: The callers waiting in `run_serving`, the innermost last.
         self._serving: list[_Serving] = []
+        #: Work whose callers were interrupted, and that may not have ended yet.
+        self._left_over: list[_Serving] = []
 
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **options: P.kwargs) -> T:
         """Run `work(*args)` in the loop; the caller waits for its result.
@@ -95,6 +97,7 @@ class LoopThread:
         A caller that is interrupted (KeyboardInterrupt) cancels the work and waits a limited time for its end.
         """
         self._check_may_wait()
+        self.finish_left_over()
         serving = _Serving()
 
         def begin() -> None:
@@ -112,6 +115,7 @@ class LoopThread:
         except BaseException:
             if not serving.ended.is_set() and not self._closed:
                 serving.abandoned = True
+                self._left_over.append(serving)
                 self._hand_over(serving.cancel)
                 serving.ended.wait(CANCEL_TIMEOUT_S)
             raise
@@ -121,6 +125,15 @@ class LoopThread:
             raise serving.error
         result: T = serving.result
         return result
+
+    def finish_left_over(self) -> None:
+        """Wait a limited time for the end of work whose caller was interrupted, even while it waited for that end.
+
+        Such work must not run beside the caller's next call.
+        """
+        while self._left_over:
+            self._left_over[-1].ended.wait(CANCEL_TIMEOUT_S)
+            self._left_over.pop()
 
     async def _serve(self, serving: _Serving, work: Coroutine[Any, Any, Any]) -> None:
         self._serving.append(serving)

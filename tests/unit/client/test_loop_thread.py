@@ -5,6 +5,7 @@ import contextlib
 import multiprocessing
 import threading
 from concurrent.futures import Future
+from queue import SimpleQueue
 
 import pytest
 
@@ -118,6 +119,35 @@ def test_an_interrupted_caller_ends_the_work(thread):
         thread.run_serving(forever)
     assert ended == [True]
     assert thread.run_serving(double, 1) == (2, "test-client")
+
+
+def test_work_of_a_caller_that_was_interrupted_twice_ends_before_the_next(thread, monkeypatch):
+    seen = []
+    may_end = SimpleQueue()
+
+    async def slow_to_end():
+        try:
+            await thread.in_caller(interrupt)
+        finally:
+            may_end.get(timeout=10)
+            seen.append("ended")
+
+    async def following():
+        seen.append("next")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ottla.client.loop_thread.Event.wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            thread.run_serving(slow_to_end)
+    assert seen == []
+    may_end.put(None)
+    thread.finish_left_over()
+    assert seen == ["ended"]
+    thread.run_serving(following)
+    assert seen == ["ended", "next"]
 
 
 @pytest.mark.parametrize("how", ["run", "run_serving"])

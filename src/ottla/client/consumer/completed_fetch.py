@@ -289,6 +289,7 @@ class CompletedFetch:
 
     def rewind(self, position: int) -> None:
         """Go back to `position`, which must lie between the beginning of this fetch and what was already returned."""
+        self.torn = True  # an interruption may leave the new position beside the old place
         self._records, self._index, self._rows, self._failed = [], 0, None, None
         self.position = position
         self._at = next(

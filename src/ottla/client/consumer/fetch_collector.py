@@ -131,9 +131,10 @@ class FetchCollector:
         if not fetch.fetch_offset <= at < fetch.end:
             self._buffer.drop(fetch.partition)
             return False
-        # An interrupted call took records out and returned none, or an iteration was left early.
-        fetch.rewind(at)
+        # An interrupted call took records out and returned none, or an iteration was left early. Reclaimed first: this
+        # call may be interrupted, too, and a fetch that is released and stands at the position is removed.
         self._buffer.reclaim(fetch)
+        fetch.rewind(at)
         return True
 
     def _raise_error(self, fetch: CompletedFetch) -> None:

@@ -43,6 +43,18 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
+class _CallerGuard(UseGuard):
+    """Before a call begins, the work of an interrupted one has ended: both would move the same positions."""
+
+    def __init__(self, loop_thread: LoopThread) -> None:
+        super().__init__("thread", thread_id)
+        self._finish_left_over = loop_thread.finish_left_over
+
+    def __enter__(self) -> None:
+        self._finish_left_over()
+        super().__enter__()
+
+
 class Consumer(MethodHints, Generic[K, V]):
     """Reads records of topics (`subscribe`) or of partitions (`assign`). Not for concurrent use by several threads.
 
@@ -53,7 +65,6 @@ class Consumer(MethodHints, Generic[K, V]):
     _instead_of = CONSUMER_METHODS
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        self._guard = UseGuard("thread", thread_id)
         me = weakref.ref(self)  # code in the loop must not keep an unreferenced consumer alive
 
         async def call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -66,6 +77,7 @@ class Consumer(MethodHints, Generic[K, V]):
         self._core = self._async.core
         self._max_poll_records = self._async.config.max_poll_records
         self._thread = LoopThread(f"{self._async.config.client_id}-consumer", self._core.close)
+        self._guard = _CallerGuard(self._thread)
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from ottla.client.consumer.completed_fetch import CompletedFetch, Decoding
@@ -82,3 +84,64 @@ def test_an_error_waits_until_what_is_before_it_is_handed_out_and_is_the_next_th
     with pytest.raises(BrokerError, match="t-0"):
         bench.collect()
     assert bench.collect() == {Q: [5, 6, 7, 8, 9]}
+
+
+def interrupted_at(step: int, call):
+    """Call it, and interrupt it before its `step`-th instruction within the client; False if it has fewer."""
+    left = step
+    tracer = sys.gettrace()
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if "/ottla/client/" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(tracer)
+    return False
+
+
+def fetch_again(bench):
+    """What was dropped is fetched again, from the position on."""
+    at = bench.subscriptions.state(P).position.offset
+    if at < 25 and not bench.buffer.fetches():
+        bench.fetched(P, at, b"".join(batch(first, 5) for first in range(at // 5 * 5, 25, 5)))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("most", [3, 12, 100])
+def test_a_call_that_is_interrupted_anywhere_skips_and_repeats_nothing(most):
+    def collect(bench):
+        gathered, moves, _, _ = bench.collector.collect(most, lambda fetch, most: counted(fetch.take(most)))
+        return gathered, moves
+
+    step = 0
+    is_interrupted = True
+    while is_interrupted:
+        step += 1
+        bench = Bench(OffsetReset.EARLIEST)
+        bench.fetched(P, 0, batch(0, 10) + batch(10, 10))
+        bench.fetched(P, 20, batch(20, 5))
+        collect(bench)  # of a call that was interrupted later: its records are to be handed out again
+        is_interrupted = interrupted_at(step, lambda bench=bench: collect(bench))
+        seen = []
+        for _ in range(40):
+            fetch_again(bench)
+            gathered, moves = collect(bench)
+            seen += [record.offset for record in gathered.get(P, ())]
+            for move in moves.values():
+                move.settle()
+        assert seen == list(range(25)), f"interrupted before instruction {step}"
+    assert step > 100
