@@ -25,6 +25,7 @@ CHANGES = 60
 NAMES = 8
 MOST_PARTITIONS = 12
 EXPIRIES = 2
+MADE_ANEW = 12
 MOST_LINES = 40
 #: On a busy machine, which reads the tree slowly.
 SETTLED_S = 60.0
@@ -154,6 +155,29 @@ def test_changes_through_cut_connections(
         wait_until(changes.agreed, changes.shown, SETTLED_S)
         assert tree.get_children("/brokers/ids") == ["7"]
         assert "Traceback" not in server.server.stderr
+
+
+def test_a_topic_made_by_a_tool_right_after_a_deletion_stays(
+    zookeeper: Server, serve: Callable[..., OttlaServer], address: str, tree: KazooClient
+) -> None:
+    """The broker looks at the deletion's mark once more when its connection is cut, and goes on with a later topic."""
+    with Proxy(zookeeper.port) as proxy:
+        server = serve(zookeeper=f"{proxy.bootstrap}/{address.partition('/')[2]}", overrides={"broker.id": "7"})
+        asker = admin(server)
+
+        def has_two_partitions(name: str) -> bool:
+            topic = asker.list_topics(timeout=10).topics.get(name)
+            return topic is not None and len(topic.partitions) == 2
+
+        names = [f"t{number}" for number in range(MADE_ANEW)]
+        for name in names:
+            asker.create_topics([NewTopic(name, 1, 1)])[name].result()
+            asker.delete_topics([name])[name].result()
+            proxy.cut_all()
+            tree.create(f"/brokers/topics/{name}", b'{"version":1,"partitions":{"0":[7],"1":[7]}}')
+            wait_until(lambda name=name: has_two_partitions(name), f"topic {name}, made by a tool", SETTLED_S)
+        assert all(map(has_two_partitions, names))
+        assert sorted(tree.get_children("/brokers/topics")) == sorted(names)
 
 
 def test_records_and_changes_through_sessions_that_expire(
