@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType
+from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster, on_topic
 from ottla.broker.loggers import change_levels
 from ottla.cluster.configs import BROKER_LOGGER, NAMED_TWICE, TOPIC, ConfigChange, Resource, request_problem
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
+from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -34,13 +35,52 @@ class Asked(NamedTuple):
     settle: Settle
 
 
-async def change_all(
-    context: RequestContext, asked: Collection[Asked], validate_only: bool, *, loggers: bool = False
-) -> list[TopicRefusal | None] | None:
-    """Change the resources one after the other; return the refusal of each in their order, None for success.
+def accesses_of(operation: Operation, resources: Collection[Any]) -> Iterator[Access]:
+    """The operation on each topic, or on the cluster for brokers."""
+    for asked in resources:
+        is_topic = asked.resource_type == TOPIC
+        yield on_topic(operation, asked.resource_name) if is_topic else on_cluster(operation)
 
-    `loggers` says whether this request may change log levels. If the client disconnects, the remaining resources
-    stay as they are, and the result is None.
+
+async def change_and_reply(
+    context: RequestContext,
+    request: Any,
+    asked_of: Callable[[Any], Asked],
+    classes: tuple[type[Any], type[Any]],
+    *,
+    loggers: bool = False,
+) -> None:
+    """Change the resources of a request one after the other; each has its own result.
+
+    `asked_of` reads a resource of the request, `classes` are those of the response and of its results, and `loggers`
+    says whether this request may change log levels.
+    """
+    refusals = await _change_all(context, mapped(request.resources, asked_of), request.validate_only, loggers)
+    if refusals is None:
+        return
+    response_class, result_class = classes
+    # The names are read from the request again: kept for very many resources, they would take much memory.
+    following = iter(refusals)
+
+    def result(resource: Any) -> Any:
+        refusal = next(following)
+        return result_class(
+            error_code=int(refusal.error) if refusal is not None else 0,
+            error_message=refusal.response_message if refusal is not None else None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    await context.replied(response_class(responses=mapped(request.resources, result)))
+    await context.broker.slices.empty(refusals)
+
+
+async def _change_all(
+    context: RequestContext, asked: Collection[Asked], validate_only: bool, loggers: bool
+) -> list[TopicRefusal | None] | None:
+    """The refusal of each resource in their order, None for success.
+
+    If the client disconnects, the remaining resources stay as they are, and the result is None.
     """
     broker = context.broker
     twice = await _named_twice(broker, asked)

@@ -10,16 +10,15 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, on_cluster, on_topic
-from ottla.broker.config_changes import CHANGES_LIMIT, Asked, change_all
-from ottla.cluster.configs import SET, TOPIC, ConfigChange, Resource, changed
+from ottla.broker.authorization import Operation
+from ottla.broker.config_changes import CHANGES_LIMIT, Asked, accesses_of, change_and_reply
+from ottla.cluster.configs import SET, ConfigChange, Resource, changed
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from ottla.wire.stepwise import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,34 +33,13 @@ MAX_VERSION = 2
 
 def accesses(context: RequestContext, request: AlterConfigsRequest) -> Iterable[Access]:
     """ALTER_CONFIGS of each topic, or of the cluster for brokers."""
-    for asked in request.resources:
-        is_topic = asked.resource_type == TOPIC
-        name = asked.resource_name
-        yield on_topic(Operation.ALTER_CONFIGS, name) if is_topic else on_cluster(Operation.ALTER_CONFIGS)
+    return accesses_of(Operation.ALTER_CONFIGS, request.resources)
 
 
 def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
     """Replace the settings of the resources one after the other; each has its own result."""
-    context.spawn(_change(context, request))
-
-
-async def _change(context: RequestContext, request: AlterConfigsRequest) -> None:
-    refusals = await change_all(context, mapped(request.resources, _asked), request.validate_only)
-    if refusals is not None:
-        # The names are read from the request again: kept for very many resources, they would take much memory.
-        following = iter(refusals)
-        results = mapped(request.resources, lambda resource: _result(resource, next(following)))
-        await context.replied(AlterConfigsResponse(responses=results))
-        await context.broker.slices.empty(refusals)
-
-
-def _result(resource: AlterConfigsResource, refusal: TopicRefusal | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=int(refusal.error) if refusal is not None else 0,
-        error_message=refusal.response_message if refusal is not None else None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+    classes = AlterConfigsResponse, AlterConfigsResourceResponse
+    context.spawn(change_and_reply(context, request, _asked, classes))
 
 
 def _asked(resource: AlterConfigsResource) -> Asked:

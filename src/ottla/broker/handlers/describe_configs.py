@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType, on_cluster, on_topic
+from ottla.broker.authorization import CLUSTER_NAME, Operation, ResourceType
+from ottla.broker.config_changes import accesses_of
 from ottla.broker.loggers import logger_levels
 from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, node_id
 from ottla.cluster.refusal import TopicRefusal
@@ -49,9 +50,7 @@ SHARED_DESCRIPTIONS = 256
 
 def accesses(context: RequestContext, request: DescribeConfigsRequest) -> Iterable[Access]:
     """DESCRIBE_CONFIGS of each topic, or of the cluster for brokers."""
-    for asked in request.resources:
-        is_topic = asked.resource_type == TOPIC
-        yield on_topic(OPERATION, asked.resource_name) if is_topic else on_cluster(OPERATION)
+    return accesses_of(OPERATION, request.resources)
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> None:
