@@ -22,6 +22,7 @@ from ottla.testing.disk_memory import MemoryDisk
 
 #: Four times the work may take so many times the processor time; work that grows with the square takes 16 times.
 MOST_GROWTH = 7.0
+ATTEMPTS = 3
 #: The loop's thread may compute so long in one go. Slices are of 5 ms; the rest is room for a full garbage collection
 #: of a test process. In one piece the work takes several times as long.
 LONGEST_TURN_S = 0.25
@@ -117,7 +118,7 @@ def test_the_work_grows_with_the_number(
     before: Callable[[Broker, int], Awaitable[None]] | None,
     few_topics: int,
 ) -> None:
-    def cost_s(count: int) -> float:
+    def cost_s(count: int, attempt: int = 0) -> float:
         costs = []
 
         async def scenario(broker: Broker) -> None:
@@ -132,11 +133,12 @@ def test_the_work_grows_with_the_number(
             finally:
                 gc.enable()
 
-        run(scenario, tmp_path / str(count) if work is delete else None)
+        run(scenario, tmp_path / f"{count}-{attempt}" if work is delete else None)
         return costs[0]
 
     cost_s(50)  # modules are imported, code is warm
-    few, many = cost_s(few_topics), cost_s(4 * few_topics)
+    # The least of some attempts: what else runs on the machine only adds to the processor time.
+    few, many = (min(cost_s(count, each) for each in range(ATTEMPTS)) for count in (few_topics, 4 * few_topics))
     assert many < few * MOST_GROWTH, (few, many)
 
 
