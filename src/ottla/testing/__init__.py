@@ -1,1 +1,34 @@
-"""What tests need: disks that stay in memory, fail, or lose power, and the reference codec of the wire format."""
+"""A broker for tests, and what this project's own tests need: disks in memory and failing ones, the reference codec.
+
+`Broker` is imported when it is first used: this package is also that of a pytest plugin, which must cost nothing in
+runs that do not use it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.testing.embedded import EmbeddedBroker as Broker
+    from ottla.testing.errors import TestBrokerError as TestBrokerError
+    from ottla.testing.errors import WaitedInVainError as WaitedInVainError
+    from ottla.testing.seeds import SeedRecord as SeedRecord
+
+__all__ = ["Broker", "SeedRecord", "TestBrokerError", "WaitedInVainError"]
+
+_HOME = {
+    "Broker": ("ottla.testing.embedded", "EmbeddedBroker"),
+    "SeedRecord": ("ottla.testing.seeds", "SeedRecord"),
+    "TestBrokerError": ("ottla.testing.errors", "TestBrokerError"),
+    "WaitedInVainError": ("ottla.testing.errors", "WaitedInVainError"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(home[0]), home[1])
+    return found

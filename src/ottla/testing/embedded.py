@@ -1,0 +1,308 @@
+"""A broker inside the process of a test: the shipped one, in a thread of its own, on a real socket.
+
+    with Broker(topics={"orders": 3}) as broker:
+        producer = AnyKafkaClient(bootstrap_servers=broker.bootstrap_servers)
+
+It keeps its data in memory, or in a directory, and differs from `ottla serve` in a few settings only (`DEFAULTS`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.testing.errors import TestBrokerError
+from ottla.testing.loop_host import LoopHost
+from ottla.testing.movable_time import MovableClock
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from typing import Self
+
+    from ottla.broker.server import Broker
+    from ottla.config.broker import BrokerConfig
+    from ottla.testing.async_waits import AsyncWaits
+    from ottla.testing.groups_seen import SeenGroup
+    from ottla.testing.reading import Found
+    from ottla.testing.seeds import Data, HeaderData, SeedRecord, TopicDeclaration
+
+#: Where a test broker's settings differ from those of `ottla serve`, for the sake of time: groups begin at once, the
+#: offsets topic has one partition, and a connection is not closed when `advance` makes it look idle.
+DEFAULTS: Final = {
+    "broker.id": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "connections.max.idle.ms": "-1",
+    "auto.create.topics.enable": "true",
+}
+#: The log directory of a broker in memory.
+IN_MEMORY: Final = "/ottla-in-memory"
+WAIT_TIMEOUT_S: Final = 10.0
+
+
+class EmbeddedBroker:
+    """A broker for tests; see the module. Use it with `with`, with `async with`, or by `start` and `stop`.
+
+    Args:
+        topics: topics to create, with their numbers of partitions, or with "partitions" and settings.
+        settings: broker settings by Kafka's names.
+        data: the log directory; None keeps everything in memory. Data stay there for the next broker.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+
+    Raises `TestBrokerError` from `start`: a setting is wrong, the port is in use, a topic's name is not allowed.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, TopicDeclaration] | None = None,
+        *,
+        settings: Mapping[str, str | int | bool] | None = None,
+        data: str | os.PathLike[str] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self._topics = dict(topics or {})
+        self._settings = {name: _text(value) for name, value in (settings or {}).items()}
+        self._data = None if data is None else os.fspath(data)
+        self._address = (host, port)
+        self._host: LoopHost | None = None
+        self._broker: Broker | None = None
+
+    # Life
+
+    def start(self) -> Self:
+        """Start the broker; when this returns, clients can use it."""
+        if self._host is not None:
+            raise TestBrokerError("this test broker is running already")
+        self._host = LoopHost("ottla-test-broker")
+        try:
+            self._host.run(self._start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker; what it kept in memory is gone. Stopping twice does nothing."""
+        if self._host is None:
+            return
+        try:
+            if self._broker is not None:
+                self._host.run(self._broker.stop())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        host, self._host, self._broker = self._host, None, None
+        if host is not None:
+            host.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+    async def _start(self) -> None:
+        from ottla.broker.server import Broker
+        from ottla.env.executor import InlineExecutor
+        from ottla.testing.disk_memory import MemoryDisk
+        from ottla.testing.seeds import create_topics
+
+        clock = MovableClock(self._running.loop)
+        in_memory = self._data is None
+        broker = Broker(
+            self._config(),
+            clock=clock,
+            disk=MemoryDisk(clock.now_ms) if in_memory else None,
+            executor=InlineExecutor() if in_memory else None,
+        )
+        refusal = await broker.start()
+        if refusal is not None:
+            raise TestBrokerError(refusal.message)
+        self._broker = broker
+        missing = {name: each for name, each in self._topics.items() if name not in broker.image.topics}
+        await create_topics(broker, missing)
+
+    def _config(self) -> BrokerConfig:
+        from ottla.config.broker import ConfigRefusal, parse_broker_config
+
+        host, port = self._address
+        listener = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
+        given = {"listeners": listener, "log.dirs": self._data or IN_MEMORY, **self._settings}
+        parsed = parse_broker_config({**DEFAULTS, **given}, strict=frozenset(self._settings))
+        if isinstance(parsed, ConfigRefusal):
+            raise TestBrokerError("\n".join(parsed.problems))
+        return parsed
+
+    @property
+    def _running(self) -> LoopHost:
+        if self._host is None:
+            raise TestBrokerError("the test broker is not running: use it inside `with Broker() as broker:`")
+        return self._host
+
+    @property
+    def server(self) -> Broker:
+        """The broker itself; its methods may only be called in its own thread."""
+        if self._broker is None:
+            raise TestBrokerError("the test broker is not running: use it inside `with Broker() as broker:`")
+        return self._broker
+
+    # Where it is
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        return self.server.listening[0].port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given as `bootstrap.servers`."""
+        endpoint = self.server.listening[0]
+        return f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
+
+    # Topics and records
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str | int) -> None:
+        """Create a topic; settings by Kafka's names with underscores: `cleanup_policy="compact"`."""
+        self.create_topics({name: {"partitions": partitions, **configs}})
+
+    def create_topics(self, topics: Mapping[str, TopicDeclaration]) -> None:
+        """Create topics, declared as for the class."""
+        from ottla.testing.seeds import create_topics
+
+        self._running.run(create_topics(self.server, topics))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records."""
+        from ottla.testing.seeds import delete_topic
+
+        self._running.run(delete_topic(self.server, name))
+
+    def topics(self) -> dict[str, int]:
+        """The topics and their numbers of partitions, internal ones included."""
+        server = self.server
+        return self._running.call(lambda: {name: len(each.partitions) for name, each in server.image.topics.items()})
+
+    def send(
+        self,
+        topic: str,
+        value: Data,
+        *,
+        key: Data = None,
+        headers: HeaderData = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> tuple[int, int]:
+        """Put one record into a topic, which is created where it is missing; returns its partition and offset.
+
+        Text is encoded as UTF-8. Without a partition the key decides, as in Java's producer, else it is partition 0.
+        """
+        from ottla.testing.seeds import SeedRecord
+
+        return self.send_all(topic, [SeedRecord(value, key, headers, partition, timestamp_ms)])[0]
+
+    def send_all(self, topic: str, records: Iterable[SeedRecord | Data]) -> list[tuple[int, int]]:
+        """Put records into a topic, as `send`; plain values are records without a key."""
+        from ottla.testing.seeds import SeedRecord, append
+
+        seeds = [each if isinstance(each, SeedRecord) else SeedRecord(each) for each in records]
+        return self._running.run(append(self.server, topic, seeds))
+
+    def records(self, topic: str, partition: int | None = None) -> list[Found]:
+        """The topic's records that consumers can read, partition by partition in the order of their offsets."""
+        from ottla.testing.reading import read_records
+
+        return self._running.call(read_records, self.server, topic, partition)
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """The high watermark of each partition of a topic."""
+        from ottla.testing.reading import end_offsets
+
+        return self._running.call(end_offsets, self.server, topic)
+
+    # Groups
+
+    def group(self, group_id: str) -> SeenGroup | None:
+        """A consumer group with members, assignments, committed offsets and lag; None where there is none."""
+        from ottla.testing.groups_seen import see_group
+
+        return self._running.call(see_group, self.server, group_id)
+
+    def groups(self) -> list[SeenGroup]:
+        """All consumer groups, by their names."""
+        from ottla.testing.groups_seen import see_groups
+
+        return self._running.call(see_groups, self.server)
+
+    # Waiting
+
+    @property
+    def aio(self) -> AsyncWaits:
+        """The waits of this class as coroutines, for tests whose own event loop must go on meanwhile."""
+        from ottla.testing.async_waits import AsyncWaits
+
+        return AsyncWaits(self)
+
+    def wait_for_records(self, topic: str, count: int, timeout_s: float = WAIT_TIMEOUT_S) -> list[Found]:
+        """All records of the topic once there are at least `count`. Raises `WaitedInVainError`."""
+        found: list[Found] = self.submit_wait("records", topic, count, timeout_s).result()
+        return found
+
+    def wait_for_group(
+        self, group_id: str, members: int | None = None, state: str = "Stable", timeout_s: float = WAIT_TIMEOUT_S
+    ) -> SeenGroup:
+        """The group once it is in this state, with so many members. Raises `WaitedInVainError`."""
+        seen: SeenGroup = self.submit_wait("group", group_id, members, state, timeout_s).result()
+        return seen
+
+    def wait_for_commit(
+        self, group_id: str, topic: str, offset: int, partition: int = 0, timeout_s: float = WAIT_TIMEOUT_S
+    ) -> int:
+        """The group's committed offset once it is at least `offset`. Raises `WaitedInVainError`."""
+        committed: int = self.submit_wait("commit", group_id, topic, partition, offset, timeout_s).result()
+        return committed
+
+    def submit_wait(self, kind: str, *args: Any) -> Future[Any]:
+        """Begin a wait of `ottla.testing.waits`; the future has its result."""
+        from ottla.testing import waits
+
+        return self._running.submit(getattr(waits, kind)(self.server, *args))
+
+    # Time
+
+    def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
+    ) -> None:
+        """Let time pass at once, for the broker only: sessions end, retention deletes, offsets expire.
+
+        Members of groups send no heartbeats in the time that is skipped, so they lose their sessions as if they had
+        been stopped for as long. Clients notice that as soon as they next ask.
+        """
+        by_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + milliseconds
+        if not by_ms > 0:
+            raise TestBrokerError(f"time can only be moved forward, not by {by_ms:g} ms")
+        host = self._running
+        host.run(host.loop.move(by_ms))
+
+    def now_ms(self) -> int:
+        """The broker's wall clock, milliseconds since the Unix epoch."""
+        return self.server.clock.now_ms()
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

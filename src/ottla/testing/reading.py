@@ -1,0 +1,44 @@
+"""What is in a test broker's topics, read without a client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.records.batch import parse_batch_header
+from ottla.records.consumed import ConsumerRecord, decode_consumed
+from ottla.testing.seeds import partition_of
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Broker
+
+Found = ConsumerRecord[bytes | None, bytes | None]
+
+
+def read_records(broker: Broker, topic: str, partition: int | None = None) -> list[Found]:
+    """All records of a topic up to the high watermark, partition by partition in the order of their offsets.
+
+    Records of aborted transactions are included. Raises `TestBrokerError` where there is no such topic or partition.
+    """
+    indexes = broker.partitions.indexes(topic) if partition is None else [partition]
+    if not indexes:
+        partition_of(broker, topic, 0)
+    found: list[Found] = []
+    for index in indexes:
+        log = partition_of(broker, topic, index).log
+        start = log.log_start_offset
+        for data in log.read_batches(start):
+            header = parse_batch_header(data)
+            if not header.is_control:
+                found += decode_consumed(data, header, topic, index, start)
+    return found
+
+
+def count_records(broker: Broker, topic: str) -> int:
+    """How many offsets of the topic hold, or held, a record that can be read; 0 where there is no such topic."""
+    logs = [broker.partitions.get(topic, index) for index in broker.partitions.indexes(topic)]
+    return sum(each.log.high_watermark - each.log.log_start_offset for each in logs if each is not None)
+
+
+def end_offsets(broker: Broker, topic: str) -> dict[int, int]:
+    """The high watermark of each partition of a topic."""
+    return {index: partition_of(broker, topic, index).log.high_watermark for index in broker.partitions.indexes(topic)}

@@ -1,0 +1,139 @@
+"""Topics and records that a test puts into its broker, without a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.cluster.refusal import TopicRefusal
+from ottla.cluster.topics import TopicSpec
+from ottla.records.building import murmur2
+from ottla.records.record import Record, encode_batch
+from ottla.storage.log import CLIENT
+from ottla.storage.results import AppendRefusal
+from ottla.testing.errors import TestBrokerError
+
+if TYPE_CHECKING:
+    from ottla.broker.replicas.partition import Partition
+    from ottla.broker.server import Broker
+
+#: A key or value: text is encoded as UTF-8.
+Data = bytes | str | None
+HeaderData = Iterable[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
+
+
+#: A topic to create: its number of partitions, or that ("partitions", else 1) beside settings by Kafka's names.
+TopicDeclaration = int | Mapping[str, int | str]
+
+#: Bytes of keys and values that go into one batch; a single larger record gets a batch of its own.
+BATCH_BYTES: Final = 256 * 1024
+
+
+class SeedRecord(NamedTuple):
+    """A record to put into a topic. Without a partition the key decides as Java's producer does, else partition 0."""
+
+    value: Data = None
+    key: Data = None
+    headers: HeaderData = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+async def create_topics(broker: Broker, topics: Mapping[str, TopicDeclaration]) -> None:
+    """Create topics. Raises `TestBrokerError` where Kafka would refuse one."""
+    for name, declared in topics.items():
+        await _create_topic(broker, name, declared)
+
+
+async def _create_topic(broker: Broker, name: str, declared: TopicDeclaration) -> None:
+    given = {"partitions": declared} if isinstance(declared, int) else declared
+    configs = {setting.replace("_", "."): str(value) for setting, value in given.items() if setting != "partitions"}
+    try:
+        partitions = int(given.get("partitions", 1))
+    except ValueError:
+        raise TestBrokerError(f"the topic {name}: {given['partitions']!r} is no number of partitions") from None
+    created = await broker.control.create_topic(TopicSpec(name, partitions, 1, {}, configs))
+    if isinstance(created, TopicRefusal):
+        raise TestBrokerError(f"the topic {name} cannot be created: {created.message}")
+
+
+async def delete_topic(broker: Broker, name: str) -> None:
+    """Delete a topic. Raises `TestBrokerError` where that is refused."""
+    refusal = await broker.control.delete_topic(name)
+    if refusal is not None:
+        raise TestBrokerError(f"the topic {name} cannot be deleted: {refusal.message}")
+
+
+async def append(broker: Broker, topic: str, records: Iterable[SeedRecord]) -> list[tuple[int, int]]:
+    """Append records, and create the topic first where it is missing; returns (partition, offset) of each.
+
+    Raises `TestBrokerError` where the broker would refuse them (too large, without a key in a compacted topic).
+    """
+    if topic not in broker.image.topics:
+        await create_topics(broker, {topic: 1})
+    count = len(broker.image.topics[topic].partitions)
+    now_ms = broker.clock.now_ms()
+    by_partition: dict[int, list[int]] = {}
+    made: list[Record] = []
+    for number, seed in enumerate(records):
+        key = _bytes(seed.key)
+        partition = seed.partition if seed.partition is not None else _partition_for(key, count)
+        by_partition.setdefault(partition, []).append(number)
+        timestamp_ms = now_ms if seed.timestamp_ms is None else seed.timestamp_ms
+        made.append(Record(0, timestamp_ms, key, _bytes(seed.value), _headers(seed.headers)))
+    places = [(0, 0)] * len(made)
+    for partition, numbers in by_partition.items():
+        for batch in _batches(made, numbers):
+            first_offset = _append_batch(broker, topic, partition, [made[number] for number in batch])
+            for place, number in enumerate(batch):
+                places[number] = (partition, first_offset + place)
+    return places
+
+
+def _batches(records: Sequence[Record], numbers: Sequence[int]) -> Iterator[list[int]]:
+    batch: list[int] = []
+    size = 0
+    for number in numbers:
+        record = records[number]
+        length = len(record.key or b"") + len(record.value or b"")
+        if batch and size + length > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(number)
+        size += length
+    if batch:
+        yield batch
+
+
+def _append_batch(broker: Broker, topic: str, index: int, records: list[Record]) -> int:
+    hosted = partition_of(broker, topic, index)
+    batch = bytearray(encode_batch(records))
+    result = broker.partitions.append(hosted, memoryview(batch), CLIENT)
+    if isinstance(result, AppendRefusal):
+        raise TestBrokerError(f"{topic}-{index} does not take the records: {result.error.name}: {result.message}")
+    return result.first_offset
+
+
+def partition_of(broker: Broker, topic: str, index: int) -> Partition:
+    """The partition. Raises `TestBrokerError` where there is none such."""
+    hosted = broker.partitions.get(topic, index)
+    if hosted is not None:
+        return hosted
+    image = broker.image.topics.get(topic)
+    if image is None:
+        known = ", ".join(sorted(broker.image.topics)) or "none"
+        raise TestBrokerError(f"there is no topic {topic}; there are: {known}")
+    raise TestBrokerError(f"{topic} has partitions 0 to {len(image.partitions) - 1}, and no partition {index}")
+
+
+def _partition_for(key: bytes | None, count: int) -> int:
+    return 0 if key is None else (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def _bytes(data: Data) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _headers(headers: HeaderData) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((name, _bytes(value)) for name, value in pairs)

@@ -1,0 +1,83 @@
+"""What a test can wait for, as coroutines of the broker's own loop.
+
+A wait looks again after a few milliseconds of real time, so that `advance` in another thread does not end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ottla.testing.errors import WaitedInVainError
+from ottla.testing.groups_seen import SeenGroup, see_group
+from ottla.testing.reading import Found, count_records, read_records
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Broker
+
+T = TypeVar("T")
+
+#: How long a wait lasts unless the test says otherwise, in seconds.
+WAIT_TIMEOUT_S: Final = 10.0
+#: Time between two looks, in seconds.
+LOOK_AGAIN_S: Final = 0.002
+
+
+async def until(look: Callable[[], T | None], what: Callable[[], str], timeout_s: float) -> T:
+    """The first result of `look` that is not None. Raises `WaitedInVainError` with the text of `what`."""
+    deadline = time.monotonic() + timeout_s
+    while (found := look()) is None:
+        if time.monotonic() >= deadline:
+            raise WaitedInVainError(f"waited {timeout_s:g} s in vain for {what()}")
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return found
+
+
+async def records(broker: Broker, topic: str, count: int, timeout_s: float) -> list[Found]:
+    """All records of the topic once there are at least `count`."""
+
+    def look() -> list[Found] | None:
+        return read_records(broker, topic) if count_records(broker, topic) >= count else None
+
+    def what() -> str:
+        return f"{count} records in {topic}: {count_records(broker, topic)} are there"
+
+    return await until(look, what, timeout_s)
+
+
+async def group(broker: Broker, group_id: str, members: int | None, state: str, timeout_s: float) -> SeenGroup:
+    """The group once it is in this state, with so many members (None: any number)."""
+
+    def look() -> SeenGroup | None:
+        seen = see_group(broker, group_id)
+        if seen is None or seen.state != state:
+            return None
+        return seen if members is None or len(seen.members) == members else None
+
+    def what() -> str:
+        wanted = f"the group {group_id} in state {state}" + ("" if members is None else f" with {members} members")
+        seen = see_group(broker, group_id)
+        if seen is None:
+            return f"{wanted}: there is no such group"
+        return f"{wanted}: it is {seen.state} with {len(seen.members)} members"
+
+    return await until(look, what, timeout_s)
+
+
+async def commit(broker: Broker, group_id: str, topic: str, partition: int, offset: int, timeout_s: float) -> int:
+    """The group's committed offset of the partition once it is at least `offset`."""
+
+    def committed() -> int | None:
+        seen = see_group(broker, group_id)
+        return None if seen is None else seen.committed.get((topic, partition))
+
+    def look() -> int | None:
+        found = committed()
+        return found if found is not None and found >= offset else None
+
+    def what() -> str:
+        return f"group {group_id} to commit {offset} for {topic}-{partition}: it has committed {committed()}"
+
+    return await until(look, what, timeout_s)

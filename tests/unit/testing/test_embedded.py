@@ -1,0 +1,152 @@
+"""The broker for tests: its life, what it shows of records and groups, and its time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from ottla.client.sync import Consumer, Producer
+from ottla.testing import Broker, SeedRecord, TestBrokerError, WaitedInVainError
+
+pytestmark = pytest.mark.spec("U1")
+
+
+def test_clients_use_it_by_its_address() -> None:
+    with Broker({"orders": 3}) as broker:
+        assert broker.topics() == {"orders": 3}
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("orders", value=b"one", partition=2).result()
+        assert [(each.partition, each.offset, each.value) for each in broker.records("orders")] == [(2, 0, b"one")]
+        with Consumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id="readers", auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.subscribe(["orders"])
+            assert next(iter(consumer)).value == b"one"
+            consumer.commit()
+            assert broker.wait_for_commit("readers", "orders", 1, partition=2) == 1
+            group = broker.wait_for_group("readers", members=1)
+            assert [member.partitions for member in group.members] == [
+                frozenset({("orders", 0), ("orders", 1), ("orders", 2)})
+            ]
+            assert group.lag["orders", 2] == 0
+
+
+def test_seeds_are_records_like_any_others() -> None:
+    with Broker() as broker:
+        broker.create_topic("t", 2, cleanup_policy="compact")
+        assert broker.send("t", "value", key="key", headers={"h": "1"}, partition=1, timestamp_ms=5) == (1, 0)
+        places = broker.send_all("t", [SeedRecord(str(number), key=f"k{number}", partition=0) for number in range(3)])
+        assert places == [(0, 0), (0, 1), (0, 2)]
+        last = broker.records("t", 1)[0]
+        assert (last.key, last.value, last.headers, last.timestamp) == (b"key", b"value", (("h", b"1"),), 5)
+        assert broker.end_offsets("t") == {0: 3, 1: 1}
+
+
+def test_many_seeds_take_several_batches() -> None:
+    with Broker() as broker:
+        broker.send_all("t", [bytes(100_000)] * 30)
+        assert [each.offset for each in broker.records("t")] == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (lambda broker: broker.send("t", b"x" * 2_000_000), "t-0 does not take the records: MESSAGE_TOO_LARGE"),
+        (lambda broker: broker.send("t", "x", partition=4), "t has partitions 0 to 0, and no partition 4"),
+        (lambda broker: broker.records("nope"), "there is no topic nope; there are: t"),
+        (lambda broker: broker.create_topic("t"), "the topic t cannot be created: Topic 't' already exists."),
+        (lambda broker: broker.create_topic("u", cleanup_polizy="compact"), "the topic u cannot be created: "),
+        (lambda broker: broker.delete_topic("nope"), "the topic nope cannot be deleted: "),
+        (lambda broker: broker.advance(minutes=-1), "time can only be moved forward, not by -60000 ms"),
+        (lambda broker: broker.start(), "this test broker is running already"),
+    ],
+)
+def test_misuse_is_named(use: object, expected: str) -> None:
+    assert callable(use)
+    with Broker({"t": 1}) as broker, pytest.raises(TestBrokerError, match="^" + expected.replace("(", r"\(")):
+        use(broker)
+
+
+def test_a_wrong_setting_is_refused_at_the_start() -> None:
+    with pytest.raises(TestBrokerError, match=r"did you mean num\.partitions"):
+        Broker(settings={"num.partitons": 3}).start()
+
+
+def test_a_port_in_use_is_refused_at_the_start() -> None:
+    with Broker() as broker, pytest.raises(TestBrokerError, match="the port is in use"):
+        Broker(port=broker.port).start()
+
+
+def test_before_the_start_and_after_the_stop() -> None:
+    broker = Broker()
+    with pytest.raises(TestBrokerError, match="the test broker is not running: use it inside `with Broker"):
+        broker.topics()
+    with broker:
+        pass
+    broker.stop()
+    with pytest.raises(TestBrokerError, match="not running"):
+        _ = broker.bootstrap_servers
+
+
+def test_a_wait_says_what_is_there_instead() -> None:
+    with Broker({"t": 1}) as broker:
+        broker.send("t", "x")
+        with pytest.raises(WaitedInVainError, match=r"waited 0\.05 s in vain for 2 records in t: 1 are there"):
+            broker.wait_for_records("t", 2, timeout_s=0.05)
+        with pytest.raises(WaitedInVainError, match="the group g in state Stable with 2 members: there is no such"):
+            broker.wait_for_group("g", members=2, timeout_s=0.05)
+        with pytest.raises(WaitedInVainError, match="group g to commit 3 for t-0: it has committed None"):
+            broker.wait_for_commit("g", "t", 3, timeout_s=0.05)
+
+
+def test_in_an_event_loop() -> None:
+    async def scenario() -> None:
+        async with Broker() as broker:
+            waiting = asyncio.ensure_future(broker.aio.wait_for_records("t", 1))
+            await asyncio.sleep(0)
+            broker.send("t", "x")
+            assert [each.value for each in await waiting] == [b"x"]
+
+    asyncio.run(scenario())
+
+
+def test_data_on_disk_stay_for_the_next_broker(tmp_path: Path) -> None:
+    with Broker({"t": 2}, data=tmp_path / "data") as broker:
+        broker.send("t", "kept", partition=1)
+    with Broker({"t": 2}, data=tmp_path / "data") as broker:
+        assert [each.value for each in broker.records("t")] == [b"kept"]
+
+
+def test_time_that_passes_ends_sessions_retention_and_offsets() -> None:
+    with Broker({"t": 1}, settings={"log.retention.hours": 24}) as broker:
+        broker.send("t", "old")
+        with Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            consumer.subscribe(["t"])
+            next(iter(consumer))
+            consumer.commit()
+            before_ms = broker.now_ms()
+            broker.advance(minutes=10)
+            assert broker.now_ms() - before_ms >= 600_000
+            group = broker.group("g")
+            assert group is not None
+            assert (group.state, group.committed) == ("Empty", {("t", 0): 1})
+        broker.advance(days=8)
+        assert broker.records("t") == []
+        assert broker.end_offsets("t") == {0: 1}
+        assert broker.groups() == []
+
+
+def test_nothing_is_left_after_the_stop() -> None:
+    before = set(threading.enumerate())
+    for _ in range(20):
+        with Broker({"t": 1}) as broker:
+            broker.send("t", "x")
+    assert set(threading.enumerate()) == before
