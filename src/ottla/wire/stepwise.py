@@ -5,7 +5,8 @@ A request with very many elements must neither hold the event loop nor fill the 
 - a large request is walked through once, which checks and counts everything; of its long arrays of structs nothing is
   kept but where they lie (`LazyArray`), and their elements are made anew, one at a time, by whoever iterates;
 - a response may have a `Mapped` array, whose elements are made while it is encoded, and dropped after;
-- an array that stands in a response many times can be encoded once (`EncodedArray`).
+- an array that stands in a response many times can be encoded once (`EncodedArray`);
+- an array of results that come one after the other can be encoded as they come (`GrowingArray`).
 
 The functions are compiled from the declarations, as those of `ottla.wire.compile`.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from ottla.wire.compile import DecoderWriter, EncoderWriter, records_length
+from ottla.wire.compile import DecoderWriter, EncoderWriter, records_length, varint
 from ottla.wire.errors import TooManyElementsError, WireError
 from ottla.wire.schema import ArrayKind, Kind, Message, Struct
 
@@ -89,10 +90,10 @@ def mapped(items: Collection[T], make: Callable[[T], Any]) -> Any:
 class EncodedArray:
     """An array that is encoded already, its count included."""
 
-    __slots__ = ("data",)
+    __slots__ = ("parts",)
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
 
 
 def encoded_array(cls: type[Message], field: str, items: Collection[Struct], version: int) -> Any:
@@ -103,7 +104,44 @@ def encoded_array(cls: type[Message], field: str, items: Collection[Struct], ver
     encode = _array_encoder(cls, field, version)
     parts: list[Any] = []
     encode(items, parts.append)
-    return EncodedArray(b"".join(parts))
+    return EncodedArray([b"".join(parts)])
+
+
+class GrowingArray:
+    """The array `field` of a message, encoded element by element: `add` keeps bytes, not objects.
+
+    For a response to very many elements that takes many turns of the loop. WireError if an element cannot be encoded.
+    """
+
+    __slots__ = ("_count", "_encode", "_flexible", "_name", "_parts", "_small")
+
+    def __init__(self, cls: type[Message], field: str, version: int) -> None:
+        self._encode = _struct_encoder(cls, field, version)
+        self._flexible = version >= cls.SCHEMA.flexible_since
+        self._name = f"{field} of {cls.SCHEMA.name} version {version}"
+        self._count = 0
+        self._parts: list[bytes] = []
+        self._small: list[bytes] = []
+
+    def add(self, element: Struct) -> None:
+        """Encode the next element."""
+        try:
+            self._encode(element, self._small.append)
+        except (struct.error, UnicodeEncodeError, WireError) as error:
+            raise WireError(f"{self._name} cannot be encoded: {error}") from error
+        self._count += 1
+        if len(self._small) > JOINED_PARTS:
+            self._join()
+
+    def encoded(self) -> Any:
+        """The array, for a message that is encoded in steps. Nothing may be added afterwards."""
+        self._join()
+        head = varint(self._count + 1) if self._flexible else self._count.to_bytes(4, "big")
+        return EncodedArray([head, *self._parts])
+
+    def _join(self) -> None:
+        self._parts.append(b"".join(self._small))
+        self._small.clear()
 
 
 def decode_steps(cls: type[M], frame: memoryview, version: int, offset: int, limit: int) -> Steps[tuple[M, int]]:
@@ -234,6 +272,22 @@ def _array_encoder(cls: type[Message], field: str, version: int) -> Callable[[An
     return encode
 
 
+@_once
+def _struct_encoder(cls: type[Message], field: str, version: int) -> Callable[[Any, Callable[[Any], None]], None]:
+    """A function `encode(o, w)` that writes one element of the array `field`."""
+    writer = EncoderWriter(version, version >= cls.SCHEMA.flexible_since)
+    writer.line("def encode(o, w):")
+    writer.indent += 1
+    found = _array_field(cls, field)
+    assert found is not None, f"{cls.SCHEMA.name} has no array {field}"
+    assert not isinstance(found.element, Kind)
+    writer.struct(found.element, "o")
+    writer.flush()
+    writer.line("return None")
+    encode: Callable[..., None] = writer.build(f"encoder of one of {field} of {cls.SCHEMA.name} {version}", "encode")
+    return encode
+
+
 def _array_field(cls: type[Struct], field: str) -> ArrayKind | None:
     for f in cls.SCHEMA.fields:
         kind = f.kind
@@ -313,7 +367,7 @@ class _StepEncoderWriter(EncoderWriter):
         self.flush()
         self.line(f"{given} = {value}")
         self.line(f"if type({given}) is EncodedArray:")
-        self.line(f"    {self.write}({given}.data)")
+        self.line(f"    for part in {given}.parts: {self.write}(part)")
         self.line("else:")
         self.indent += 1
         super().array(kind, given, nullable)

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ottla.broker.slices import SLICE_MS, LoopSlices, start
+from ottla.broker.slices import SLICE_MS, STEP_ITEMS, LoopSlices, start
 from ottla.env.clock import VirtualClock
 
 STEP_MS = 1
@@ -154,3 +154,26 @@ def test_what_is_remembered_is_freed_in_slices() -> None:
     asyncio.run(scenario())
     assert not remembered
     assert turns > 3
+
+
+def test_repetitions_are_left_out_in_slices() -> None:
+    clock = VirtualClock()
+    slices = LoopSlices(clock.monotonic_ms)
+    items = [number % 700 for number in range(3 * STEP_ITEMS)]
+    found: dict[int, str] = {}
+    looks = 0
+
+    class Counting(LoopSlices):
+        async def point(self) -> None:
+            nonlocal looks
+            looks += 1
+
+    async def scenario() -> None:
+        found.update(await Counting(clock.monotonic_ms).distinct(items, "new"))
+        assert await slices.distinct([], "new") == {}
+
+    asyncio.run(scenario())
+    assert list(found) == list(range(700))
+    assert set(found.values()) == {"new"}
+    assert looks == 3
+    assert not items, "freed meanwhile"

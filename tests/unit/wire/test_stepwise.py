@@ -12,6 +12,7 @@ import pytest
 from ottla.wire.apis import API
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import TooManyElementsError, WireError
+from ottla.wire.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -30,6 +31,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 from ottla.wire.stepwise import (
     LAZY_ELEMENTS,
+    GrowingArray,
     LazyArray,
     Steps,
     decode_steps,
@@ -163,14 +165,38 @@ def test_an_array_is_encoded_once_for_many_uses(version: int, value_bytes: int) 
         results=mapped(range(1_000), lambda index: DescribeConfigsResult(resource_name=str(index), configs=shared))
     )
     (parts, size), _ = finish(encode_steps(response, version))
-    assert len(shared.data) > 1_000
-    assert len({id(part) for part in parts if len(part) >= len(shared.data)}) == 1
-    assert sum(map(len, parts)) - 1_000 * len(shared.data) < 1_000 * 40
+    (data,) = shared.parts
+    assert len(data) > 1_000
+    assert len({id(part) for part in parts if len(part) >= len(data)}) == 1
+    assert sum(map(len, parts)) - 1_000 * len(data) < 1_000 * 40
     spelled = DescribeConfigsResponse(
         results=[DescribeConfigsResult(resource_name=str(index), configs=configs) for index in range(1_000)]
     )
     assert b"".join(parts) == encode(spelled, version)
     assert size == sum(map(len, parts))
+
+
+@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("count", [0, 1, 5_000])
+def test_an_array_is_encoded_while_its_elements_come(version: int, count: int) -> None:
+    """Without objects that stay, in the bytes that the codec writes."""
+    results = [
+        CreatePartitionsTopicResult(name=f"topic-{index}", error_code=3, error_message="m" * (index % 700))
+        for index in range(count)
+    ]
+    growing = GrowingArray(CreatePartitionsResponse, "results", version)
+    for result in results:
+        growing.add(result)
+    response = CreatePartitionsResponse(results=growing.encoded())
+    (parts, size), _ = finish(encode_steps(response, version))
+    assert b"".join(parts) == encode(CreatePartitionsResponse(results=results), version)
+    assert size == sum(map(len, parts))
+
+
+def test_an_element_that_cannot_be_encoded_is_named() -> None:
+    growing = GrowingArray(CreatePartitionsResponse, "results", 0)
+    with pytest.raises(WireError, match="results of CreatePartitionsResponse version 0 cannot be encoded"):
+        growing.add(CreatePartitionsTopicResult(name="x" * 40_000, error_code=3))
 
 
 @pytest.mark.parametrize("key", sorted(API))

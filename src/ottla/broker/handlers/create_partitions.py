@@ -17,7 +17,7 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from ottla.wire.stepwise import mapped
+from ottla.wire.stepwise import GrowingArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,21 +41,18 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
 
 async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> None:
     slices = context.broker.slices
-    # The names themselves, so that the results need no others: there may be very many.
-    asked: dict[str, str] = {}
-    repeated: set[str] = set()
+    # How often each topic is named. There may be very many: names go from here as their results are encoded.
+    asked: dict[str, int] = {}
     for topic in request.topics:
         await slices.point()
-        if topic.name in asked:
-            repeated.add(topic.name)
-        else:
-            asked[topic.name] = topic.name
-    results: dict[str, TopicRefusal | None] = {}
+        asked[topic.name] = asked.get(topic.name, 0) + 1
+    results = GrowingArray(CreatePartitionsResponse, "results", context.api_version)
     for topic in request.topics:
         await slices.point()
         if context.is_gone:
             return
-        if topic.name in results:
+        count = asked.pop(topic.name, 0)
+        if count == 0:
             continue
         by_hand = None
         if topic.assignments is not None:
@@ -64,7 +61,7 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
             refusal: TopicRefusal | None = TopicRefusal(
                 ErrorCode.INVALID_REQUEST, f"A request places at most {ASSIGNMENTS_LIMIT} partitions of a topic."
             )
-        elif topic.name in repeated:
+        elif count > 1:
             refusal = TopicRefusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         elif not context.permits(Operation.ALTER, ResourceType.TOPIC, topic.name):
             refusal = TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
@@ -72,8 +69,8 @@ async def _grow(context: RequestContext, request: CreatePartitionsRequest) -> No
             refusal = await context.broker.control.create_partitions(
                 topic.name, topic.count, by_hand, validate_only=request.validate_only
             )
-        results[asked[topic.name]] = refusal
-    await context.replied(CreatePartitionsResponse(results=mapped(results.items(), lambda item: _result(*item))))
+        results.add(_result(topic.name, refusal))
+    await context.replied(CreatePartitionsResponse(results=results.encoded()))
 
 
 def _result(name: str, refusal: TopicRefusal | None) -> CreatePartitionsTopicResult:

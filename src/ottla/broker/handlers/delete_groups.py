@@ -29,10 +29,10 @@ class _Results:
 
     __slots__ = ("_context", "_errors", "_missing")
 
-    def __init__(self, context: RequestContext, group_ids: list[str]) -> None:
+    def __init__(self, context: RequestContext, errors: dict[str, ErrorCode]) -> None:
         self._context = context
-        self._errors = dict.fromkeys(group_ids, ErrorCode.NONE)
-        self._missing = len(group_ids)
+        self._errors = errors
+        self._missing = len(errors)
 
     def add(self, group_id: str, result: ErrorResult) -> None:
         self._errors[group_id] = result.error
@@ -56,11 +56,11 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> None:
 
 
 async def _delete(context: RequestContext, request: DeleteGroupsRequest) -> None:
-    group_ids = list(dict.fromkeys(request.groups_names))
-    results = _Results(context, group_ids)
-    if not group_ids:
+    errors = await context.broker.slices.distinct(request.groups_names, ErrorCode.NONE)
+    results = _Results(context, errors)
+    if not errors:
         results.send()
-    for group_id in group_ids:
+    for group_id in errors:
         await context.broker.slices.point()
         if not context.permits(Operation.DELETE, ResourceType.GROUP, group_id):
             results.add(group_id, ErrorResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))

@@ -41,11 +41,16 @@ def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Iterabl
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> None:
     """Describe each group, once even if it is named repeatedly."""
+    context.run(_describe(context, request))
+
+
+async def _describe(context: RequestContext, request: DescribeGroupsRequest) -> None:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    names = list(dict.fromkeys(request.groups))
-    context.reply_in_steps(
+    names = await context.broker.slices.distinct(request.groups, None)
+    await context.replied(
         DescribeGroupsResponse(groups=mapped(names, lambda name: _described(context, name, operations)))
     )
+    await context.broker.slices.empty(names)
 
 
 def _described(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:

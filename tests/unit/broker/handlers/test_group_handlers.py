@@ -22,7 +22,9 @@ from ottla.broker.handlers import (
     sync_group,
 )
 from ottla.broker.served import SERVED
+from ottla.broker.slices import STEP_ITEMS, LoopSlices
 from ottla.cluster.refusal import TopicRefusal
+from ottla.env.clock import VirtualClock
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
@@ -43,7 +45,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from unit.broker.coordinators.group_fakes import BROKER_ID, FakeBroker, ask
+from unit.broker.coordinators.group_fakes import BROKER_ID, FakeBroker, FakeContext, ask
 
 pytestmark = pytest.mark.spec("G2")
 
@@ -462,3 +464,34 @@ async def test_find_coordinator_of_a_partition_led_elsewhere(broker: FakeBroker)
     context = ask(broker, find_coordinator, 2, FindCoordinatorRequest(key="g"))
     assert context.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert join(broker).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.spec("S5")
+@pytest.mark.parametrize("handler", [describe_groups, delete_groups])
+@in_loop
+async def test_very_many_group_ids_are_looked_through_in_slices(broker: FakeBroker, handler: Any):
+    """Hashing an id takes a millisecond here: no turn of the loop hashes thousands of them."""
+    broker.begin()
+    clock = VirtualClock()
+    broker.slices = LoopSlices(clock.monotonic_ms)
+
+    class SlowId(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            clock.advance(1)
+            return str.__hash__(self)
+
+    ids: list[str] = [SlowId(f"g{number % 2_000}") for number in range(4_000)]
+    request = DescribeGroupsRequest(groups=ids) if handler is describe_groups else DeleteGroupsRequest(groups_names=ids)
+    context = FakeContext(broker, 2)
+    handler.handle(context, request)
+    began_ms = clock.monotonic_ms()
+    turns_ms = [began_ms]
+    while context.answer is None:
+        turns_ms.append(clock.monotonic_ms() - began_ms)
+        began_ms = clock.monotonic_ms()
+        await asyncio.sleep(0)
+    results = context.answer.groups if handler is describe_groups else context.answer.results
+    assert [found.group_id for found in results] == [f"g{number}" for number in range(2_000)]
+    assert max(turns_ms) < 2 * STEP_ITEMS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Coroutine
 from types import ModuleType
 from typing import Any
@@ -42,6 +43,7 @@ from ottla.wire.messages.create_topics import (
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.stepwise import decode_steps, encode_steps
 from ottla.zk.client import LocalClient
 from ottla.zk.store import TreeStore
 from support.handler_context import HandlerContext
@@ -76,6 +78,15 @@ class FakeContext(HandlerContext):
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         self.work = work
+
+
+def run_through(steps: Any) -> Any:
+    """What a generator of steps returns."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value
 
 
 async def ask(
@@ -256,6 +267,39 @@ def test_growing(version: int) -> None:
             "b": 3,
             "same": 2,
         }
+
+    run(scenario())
+
+
+@pytest.mark.spec("S5")
+def test_growing_very_many_topics_keeps_little_but_their_results() -> None:
+    """Bytes of the response and the names still to come, not objects for each refusal: at most 3 times the request."""
+
+    async def scenario() -> None:
+        broker = await started()
+        topics = [CreatePartitionsTopic(name=f"{number:060}", count=3, assignments=None) for number in range(10_000)]
+        frame = encode(CreatePartitionsRequest(topics=topics), 0)
+        del topics
+        context = FakeContext(broker, 0)
+        steps = decode_steps(CreatePartitionsRequest, memoryview(frame), 0, 0, 10_000)
+        request, _ = run_through(steps)
+        replied: list[int] = []
+
+        async def encoded(response: Any) -> None:
+            _, size = run_through(encode_steps(response, 0))
+            replied.append(size)
+
+        context.replied = encoded  # type: ignore[method-assign]
+        tracemalloc.start()
+        try:
+            create_partitions.handle(context, request)  # type: ignore[arg-type]
+            assert context.work is not None
+            await context.work
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert replied[0] > len(frame)
+        assert peak < replied[0] + 3 * len(frame)
 
     run(scenario())
 
