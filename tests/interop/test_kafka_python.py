@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +19,29 @@ from support.waiting import wait_until
 
 CODECS = {None: True, "gzip": True, "snappy": has_snappy(), "lz4": has_lz4(), "zstd": has_zstd()}
 TIMEOUT_S = 20.0
+#: One poll may last so long. It must not end while its consumer joins a group: see FINDINGS.md.
+POLL_MS = 60_000
+
+
+class PollEnded(Exception):
+    """Ends a poll, as the WakeupException of Java's consumer does."""
+
+
+class LongPolling(KafkaConsumer):  # type: ignore[misc]
+    """A consumer with Java's `wakeup`: kafka-python has none, and its polls have to be long."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._woken = threading.Event()
+
+    def wakeup(self) -> None:
+        """Let the present poll, or the next one, end with PollEnded between two fetches; from any thread."""
+        self._woken.set()
+
+    def _poll_once(self, *args: Any, **options: Any) -> Any:
+        if self._woken.is_set():
+            raise PollEnded
+        return super()._poll_once(*args, **options)
 
 
 @pytest.fixture
@@ -61,10 +85,10 @@ def make_consumer(broker: RunningBroker, unique: str) -> Iterator[Callable[..., 
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
             "heartbeat_interval_ms": 200,
-            "session_timeout_ms": 6000,
+            "session_timeout_ms": 30_000,
             "metadata_max_age_ms": 1000,
         }
-        made.append(consumer := KafkaConsumer(**settings | config))
+        made.append(consumer := LongPolling(**settings | config))
         # Without, its first join can happen before it knows the topics, and then it may wait for ever (FINDINGS.md).
         for topic in topics:
             consumer.partitions_for_topic(topic)
@@ -80,8 +104,8 @@ def make_consumer(broker: RunningBroker, unique: str) -> Iterator[Callable[..., 
 def read(consumer: KafkaConsumer, count: int) -> list[Any]:
     found: list[Any] = []
     deadline = time.monotonic() + TIMEOUT_S
-    while len(found) < count and time.monotonic() < deadline:
-        for records in consumer.poll(200, max_records=count - len(found)).values():
+    while len(found) < count and (left_s := deadline - time.monotonic()) > 0:
+        for records in consumer.poll(left_s * 1000, max_records=count - len(found)).values():
             found += records
     assert len(found) == count
     return found
@@ -148,24 +172,24 @@ def test_a_record_too_big_is_refused(new_topic: Any, make_producer: Any) -> None
 class Member(threading.Thread):
     """A consumer that polls in a thread of its own until it is told to stop, then leaves the group."""
 
-    def __init__(self, consumer: KafkaConsumer) -> None:
+    def __init__(self, consumer: LongPolling) -> None:
         super().__init__(daemon=True)
         self.consumer = consumer
         self.values: list[bytes] = []
-        self.ending = threading.Event()
         self.start()
 
     def run(self) -> None:
-        while not self.ending.is_set():
-            for records in self.consumer.poll(50).values():
-                self.values += [one.value for one in records]
+        with suppress(PollEnded):
+            while True:
+                for records in self.consumer.poll(POLL_MS).values():
+                    self.values += [one.value for one in records]
         self.consumer.close(autocommit=False)
 
     def owned(self) -> set[int]:
         return {one.partition for one in self.consumer.assignment()}
 
     def end(self) -> None:
-        self.ending.set()
+        self.consumer.wakeup()
         self.join(TIMEOUT_S)
         assert not self.is_alive()
 

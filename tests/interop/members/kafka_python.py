@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -20,6 +21,9 @@ ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 
+#: One poll may last so long.
+POLL_MS = 60_000
+
 
 class Heard(ConsumerRebalanceListener):  # type: ignore[misc]
     """Tells of rebalances."""
@@ -33,12 +37,26 @@ class Heard(ConsumerRebalanceListener):  # type: ignore[misc]
         report_partitions("revoked", revoked)
 
 
+class AskedToLeave(Exception):
+    """Ends a poll."""
+
+
+class LongPolling(KafkaConsumer):  # type: ignore[misc]
+    """A consumer whose polls end when it is asked to leave, and not in the middle of a join (../FINDINGS.md)."""
+
+    asked = threading.Event()
+
+    def _poll_once(self, *args: Any, **options: Any) -> Any:
+        if self.asked.is_set():
+            raise AskedToLeave
+        return super()._poll_once(*args, **options)
+
+
 def main() -> None:
     """Consume until asked to leave."""
-    asked = threading.Event()
-    when_asked_to_leave(asked.set)
+    when_asked_to_leave(LongPolling.asked.set)
     args = wanted()
-    consumer = KafkaConsumer(
+    consumer = LongPolling(
         bootstrap_servers=args.bootstrap,
         group_id=args.group,
         client_id=args.client_id,
@@ -53,15 +71,16 @@ def main() -> None:
     # Without, its first join can happen before it knows the topic (../FINDINGS.md).
     consumer.partitions_for_topic(args.topic)
     consumer.subscribe([args.topic], listener=Heard())
-    while not asked.is_set():
-        consume(consumer)
+    with suppress(AskedToLeave):
+        while True:
+            consume(consumer)
     consumer.close()
     report("closed")
 
 
 def consume(consumer: KafkaConsumer) -> None:
     """One round: take what is there, tell of it, commit it."""
-    found = consumer.poll(timeout_ms=200)
+    found = consumer.poll(timeout_ms=POLL_MS)
     for partition, some in found.items():
         report("records", partition=partition.partition, first=some[0].offset, last=some[-1].offset, count=len(some))
     if found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,12 +18,12 @@ from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.disk import Disk
 from ottla.env.executor import InlineExecutor
 from ottla.testing.disk_memory import MemoryDisk
+from support.cpu_clock import without_collections
 
 #: Four times the work may take so many times the processor time; work that grows with the square takes 16 times.
 MOST_GROWTH = 7.0
 ATTEMPTS = 3
-#: The loop's thread may compute so long in one go. Slices are of 5 ms; the rest is room for a full garbage collection
-#: of a test process. In one piece the work takes several times as long.
+#: The loop's thread may compute so long in one go. Slices are of 5 ms; in one piece the work takes several times this.
 LONGEST_TURN_S = 0.25
 
 
@@ -124,14 +123,10 @@ def test_the_work_grows_with_the_number(
         async def scenario(broker: Broker) -> None:
             if before is not None:
                 await before(broker, count)
-            gc.collect()
-            gc.disable()  # a full collection costs as much as a thousand partitions
-            try:
+            with without_collections():  # a full one costs as much as a thousand partitions
                 began_s = time.process_time()
                 await work(broker, count)
                 costs.append(time.process_time() - began_s)
-            finally:
-                gc.enable()
 
         run(scenario, tmp_path / f"{count}-{attempt}" if work is delete else None)
         return costs[0]
@@ -148,9 +143,10 @@ def test_others_have_their_turn_meanwhile(work: Callable[[Broker, int], Awaitabl
     async def scenario(broker: Broker) -> None:
         await create(broker, 1)
         await delete(broker, 1)
-        turns = Turns()
-        await work(broker, 3 * MOST_OPERATIONS)
-        longest_s = await turns.end()
+        with without_collections():  # a full one looks through what all the tests before have left
+            turns = Turns()
+            await work(broker, 3 * MOST_OPERATIONS)
+            longest_s = await turns.end()
         assert longest_s < LONGEST_TURN_S
 
     run(scenario)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import time
 from collections.abc import Callable, Coroutine
@@ -23,6 +22,7 @@ from ottla.records.batch import split_batches
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record, decode_batch, encode_batch
 from ottla.wire.errors import ErrorCode
+from support.cpu_clock import without_collections
 from support.waiting import wait_until
 from unit.broker.coordinators.group_fakes import FakeBroker, FakeLog
 
@@ -242,15 +242,13 @@ def test_loading_does_not_hold_up_the_loop():
     async def after(broker: FakeBroker) -> None:
         broker.control.put(OFFSETS_TOPIC, 1)
         broker.groups.start()
-        longest, last = 0.0, time.thread_time()
-        turns = 0
-        # A collection would look through what all the tests before have left.
-        gc.disable()
-        while broker.groups.loading:
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            longest, last, turns = max(longest, now - last), now, turns + 1
-        gc.enable()
+        longest, turns = 0.0, 0
+        with without_collections():
+            last = time.thread_time()
+            while broker.groups.loading:
+                await asyncio.sleep(0)
+                now = time.thread_time()
+                longest, last, turns = max(longest, now - last), now, turns + 1
         assert broker.groups.runtime.metrics.loaded_records == 20_000
         # Slices of 5 ms, and a batch of 500 is decoded at once; processor time, since the machine may be busy.
         assert turns > 10
