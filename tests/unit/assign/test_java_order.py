@@ -26,6 +26,16 @@ def test_characters_beyond_the_first_plane_are_two_units():
     assert sorted(["\uff5e", "\U0001f600", "a"], key=text_order) == ["a", "\U0001f600", "\uff5e"]
 
 
+@pytest.mark.parametrize("length", [127, 128, 129, 130, 131, 132, 255, 256, 1_001, 32_767])
+@pytest.mark.parametrize("letters", ["ab\x7f", "\uffffé\U0001f600z", "\0"])
+def test_long_strings_are_hashed_as_defined(length: int, letters: str):
+    text = "".join(letters[(index * index + 1) % len(letters)] for index in range(length))
+    hashed, units = 0, text_order(text)
+    for at in range(0, len(units), 2):
+        hashed = (31 * hashed + int.from_bytes(units[at : at + 2])) & 0xFFFFFFFF
+    assert string_hash(text) == hashed
+
+
 def test_half_a_character_is_no_error():
     assert text_order("\ud83d") < text_order("\U0001f600")
 

@@ -40,6 +40,8 @@ log = logging.getLogger("ottla.groups")
 
 PARTITION_CACHE_LIMIT = 100_000
 """Most group ids whose partition is cached."""
+CACHED_ID_LENGTH = 255
+"""Longer group ids are not cached: a hundred thousand of 32,767 characters would take 3 GB."""
 MS_PER_MINUTE = 60_000
 
 CommittedOffset = tuple[str, int, StoredOffset | None, ErrorCode]
@@ -261,7 +263,8 @@ class GroupCoordinatorService:
             if len(self._partition_cache) >= PARTITION_CACHE_LIMIT:
                 self._partition_cache.clear()
             partition = partition_of(group_id, self._partition_count or self._configured_partitions)
-            self._partition_cache[group_id] = partition
+            if len(group_id) <= CACHED_ID_LENGTH:
+                self._partition_cache[group_id] = partition
         return partition
 
     def _shard(self, group_id: str, allow_empty_group_id: bool) -> GroupShard | ErrorCode:

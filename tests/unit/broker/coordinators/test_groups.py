@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import tracemalloc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -441,5 +442,21 @@ def test_nothing_is_answered_before_start_and_after_stop():
         await broker.groups.stop()
         assert broker.groups.heartbeat("g", "m", None, 1) is gone
         assert broker.groups.groups() == (gone, [])
+
+    run(test)
+
+
+@pytest.mark.spec("S5")
+def test_long_group_ids_that_clients_ask_for_are_not_kept():
+    async def test(broker: FakeBroker) -> None:
+        broker.begin(PARTITIONS)
+        tracemalloc.start()
+        try:
+            for number in range(60):
+                assert broker.groups.describe(f"{number:032000}") is None
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 1_000_000
 
     run(test)
