@@ -123,7 +123,14 @@ class Passage:
                 register(self.chroot, self.data)
             self.registered = True
             self.wait_for_the_dead()
+        else:
+            self.forget_metadata()
         return server.start()
+
+    def forget_metadata(self) -> None:
+        """As a user does when a folder comes back: topics that Apache Kafka made meanwhile are adopted, not stray."""
+        for path in self.data.glob("ottla-tree.*"):
+            path.unlink()
 
     def wait_for_the_dead(self) -> None:
         """Until ZooKeeper knows that a broker which was killed is gone: Apache Kafka does not start before."""

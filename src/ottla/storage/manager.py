@@ -390,7 +390,8 @@ class LogManager:
             f"{log.directory} is stray, and kept but not served: the coordination metadata of this cluster places no "
             "such partition on this broker. To read its records, stop the broker, move the directory to a log "
             "directory of its own and start a broker there, which adopts the topic; to delete the records, remove the "
-            "directory"
+            "directory. If Apache Kafka used this log directory meanwhile, and this broker is alone in its cluster, "
+            "move the files ottla-tree.* away: the next start adopts every topic in the log directory"
         )
         self._close_aside(log)
 
