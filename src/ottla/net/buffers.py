@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable
 
 #: An idle connection costs this much.
@@ -13,43 +14,66 @@ GROWTH_SHARE = 8
 FIRST_GROWTH = 16 * 1024
 #: Room kept behind a large frame for the start of the next one, so that pipelined frames share a `recv`.
 READ_AHEAD = 64 * 1024
-#: Unused buffers are pooled up to this many bytes.
+#: The pool keeps at most this many bytes, unused or lent.
 POOL_LIMIT = 32 * 1024 * 1024
+#: A pooled buffer is lent if it is less than this many times as large as needed.
+LARGEST_LOAN = 4
 
 SIZE_FIELD = 4
 _SIZE = struct.Struct(">i")
 
 
 class BufferPool:
-    """Pool of large buffers that idle connections gave back, by the power of two below their capacity."""
+    """Large buffers that closed or idle connections gave back, lent to others.
 
-    __slots__ = ("_free", "_held", "_limit")
+    A lent buffer holds no memory that the broker does not hold already, so a frame may have one before its bytes have
+    arrived. Therefore lent buffers count toward the limit until they come back.
+    """
+
+    __slots__ = ("_capacities", "_free", "_held", "_lent", "_limit")
 
     def __init__(self, limit: int = POOL_LIMIT) -> None:
-        self._free: dict[int, list[bytearray]] = {}
+        #: By capacity, which `_capacities` repeats.
+        self._free: list[bytearray] = []
+        self._capacities: list[int] = []
         self._held = 0
+        self._lent = 0
         self._limit = limit
 
     @property
     def held(self) -> int:
-        """Bytes of pooled buffers."""
+        """Bytes of unused buffers."""
         return self._held
 
-    def take(self, capacity: int) -> bytearray:
-        """Return a buffer of at least `capacity` bytes and less than four times as many; its content is arbitrary."""
-        free = self._free.get((capacity - 1).bit_length())
-        if free:
-            buffer = free.pop()
-            self._held -= len(buffer)
-            return buffer
-        return bytearray(capacity)
+    @property
+    def lent(self) -> int:
+        """Bytes of buffers that connections have borrowed."""
+        return self._lent
 
-    def give_back(self, buffer: bytearray) -> None:
-        """Return a buffer to the pool; it is dropped if the pool is full."""
+    def borrow(self, capacity: int) -> bytearray | None:
+        """The smallest unused buffer of at least `capacity` bytes, with arbitrary content; None if there is none."""
+        place = bisect_left(self._capacities, capacity)
+        if place == len(self._free) or self._capacities[place] >= LARGEST_LOAN * capacity:
+            return None
+        found = self._capacities.pop(place)
+        self._held -= found
+        self._lent += found
+        return self._free.pop(place)
+
+    def give_back(self, buffer: bytearray, *, lent: bool) -> None:
+        """Pool a buffer that is not used any more, `lent` or not; it is dropped if the pool is full."""
         capacity = len(buffer)
-        if self._held + capacity <= self._limit:
+        if lent:
+            self._lent -= capacity
+        if self._held + self._lent + capacity <= self._limit:
             self._held += capacity
-            self._free.setdefault(capacity.bit_length() - 1, []).append(buffer)
+            place = bisect_left(self._capacities, capacity)
+            self._capacities.insert(place, capacity)
+            self._free.insert(place, buffer)
+
+    def forget(self, buffer: bytearray) -> None:
+        """Count a lent buffer no longer, since it does not come back."""
+        self._lent -= len(buffer)
 
 
 class ReceiveBuffer:
@@ -58,12 +82,14 @@ class ReceiveBuffer:
     Frames are memoryviews into the buffer: a caller must not use one after it has called `consume`.
     """
 
-    __slots__ = ("_capacity", "_end", "_memory", "_pool", "_start", "_view", "is_followed")
+    __slots__ = ("_capacity", "_end", "_is_lent", "_memory", "_pool", "_start", "_view", "is_followed")
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
         self._memory = bytearray(INITIAL_CAPACITY)
         self._capacity = INITIAL_CAPACITY
+        #: Whether the memory is the pool's.
+        self._is_lent = False
         self._view = memoryview(self._memory)
         self._start = 0
         self._end = 0
@@ -123,7 +149,8 @@ class ReceiveBuffer:
     def make_room(self, size: int) -> None:
         """Make room for more of a frame of `size` bytes: move the held bytes to the front, or grow the buffer.
 
-        The buffer grows with the bytes received, not with the announced size, so a large frame needs several calls.
+        Unless the pool has a buffer for the frame, the buffer grows with the bytes received, not with the announced
+        size, so a large frame needs several calls.
         """
         total = SIZE_FIELD + size
         if self._start + total <= self._capacity:
@@ -136,46 +163,56 @@ class ReceiveBuffer:
         if total <= self._capacity:
             return
         wanted = total if total <= INITIAL_CAPACITY else total + READ_AHEAD
+        pooled = self._pool.borrow(wanted)
+        if pooled is not None:
+            self._replace(pooled, lent=True)
+            return
         allowed = held + max(held // GROWTH_SHARE, FIRST_GROWTH)
-        if total <= allowed:
-            self._replace(self._pool.take(wanted))
-        elif allowed > self._capacity:
-            self._extend(allowed - self._capacity)
+        grown = wanted if total <= allowed else allowed
+        if grown > self._capacity:
+            self._extend(grown - self._capacity)
 
     def _extend(self, more: int) -> None:
         """Grow in place if no view of the buffer is left, so that large blocks are not copied."""
+        if self._is_lent:
+            # What the pool lent comes back as large as it was.
+            self._replace(bytearray(self._capacity + more), lent=False)
+            return
         self._view.release()
         try:
             self._memory.extend(bytes(more))
         except BufferError:
             self._view = memoryview(self._memory)
-            self._replace(bytearray(self._capacity + more))
+            self._replace(bytearray(self._capacity + more), lent=False)
         else:
             self._capacity += more
             self._view = memoryview(self._memory)
 
-    def _replace(self, memory: bytearray) -> None:
+    def _replace(self, memory: bytearray, *, lent: bool) -> None:
         """Switch to another buffer and copy the held bytes into it."""
         view = memoryview(memory)
         view[: self._end] = self._view[: self._end]
         self._give_back()
-        self._memory, self._view, self._capacity = memory, view, len(memory)
+        self._memory, self._view, self._capacity, self._is_lent = memory, view, len(memory), lent
 
     def _give_back(self) -> None:
         if self._capacity > INITIAL_CAPACITY:
-            self._pool.give_back(self._memory)
+            self._pool.give_back(self._memory, lent=self._is_lent)
 
     def shrink(self) -> None:
         """Go back to the initial capacity; no effect while bytes are held."""
         if self._start == self._end and self._capacity > INITIAL_CAPACITY:
             self._start = self._end = 0
-            self._replace(bytearray(INITIAL_CAPACITY))
+            self._replace(bytearray(INITIAL_CAPACITY), lent=False)
 
     def release(self, *, reuse: bool = True) -> None:
         """Give up the buffer when its connection closes. With `reuse`, nothing refers to its content any more."""
         if reuse:
             self._give_back()
+        elif self._is_lent:
+            self._pool.forget(self._memory)
         self._memory = bytearray()
         self._view = memoryview(self._memory)
         self._capacity = 0
+        self._is_lent = False
         self._start = self._end = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tracemalloc
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from ottla.net.buffers import (
     FIRST_GROWTH,
     GROWTH_SHARE,
     INITIAL_CAPACITY,
+    LARGEST_LOAN,
     POOL_LIMIT,
     READ_AHEAD,
     SIZE_FIELD,
@@ -182,15 +184,87 @@ def test_shrink_gives_a_large_buffer_back_and_only_when_empty() -> None:
     assert pool.held > held_before
 
 
-def test_the_pool_reuses_and_is_bounded() -> None:
+def test_the_pool_lends_the_smallest_buffer_that_fits_and_is_bounded() -> None:
     pool = BufferPool()
-    first = pool.take(100_000)
-    pool.give_back(first)
-    assert pool.take(65_536) is first
-    assert pool.held == 0
-    assert len(pool.take(70_000)) == 70_000
+    assert pool.borrow(1_000) is None
+    large, small = bytearray(300_000), bytearray(100_000)
+    for buffer in (large, small):
+        pool.give_back(buffer, lent=False)
+    assert pool.held == 400_000
+    assert pool.borrow(100_000) is small
+    assert (pool.held, pool.lent) == (300_000, 100_000)
+    assert pool.borrow(300_001) is None
+    assert pool.borrow(300_000 // LARGEST_LOAN) is None, "far too large"
+    assert pool.borrow(200_000) is large
+    pool.give_back(small, lent=True)
+    pool.forget(large)
+    assert (pool.held, pool.lent) == (100_000, 0)
     small_pool = BufferPool(limit=1 << 20)
     for _ in range(20):
-        small_pool.give_back(bytearray(1 << 18))
+        small_pool.give_back(bytearray(1 << 18), lent=False)
     assert small_pool.held == 1 << 20
     assert POOL_LIMIT > 0
+
+
+def receive(buffer: ReceiveBuffer, stream: bytes, chunk: int) -> int:
+    """Receive one frame; return the number of receives."""
+    recv_into = source(stream, lambda: chunk)
+    for count in itertools.count(1):
+        assert buffer.fill(recv_into)
+        if drain(buffer):
+            return count
+    raise AssertionError
+
+
+def test_the_next_connection_receives_a_large_frame_in_a_buffer_of_the_pool() -> None:
+    """Growth costs a receive for each step; a frame as large as earlier ones needs none of it."""
+    pool = BufferPool()
+    stream = framed(bytes(1_000_000))
+    first = ReceiveBuffer(pool)
+    assert receive(first, stream, 1 << 20) > 10
+    capacity = first.capacity
+    first.release()
+    for _ in range(3):
+        buffer = ReceiveBuffer(pool)
+        assert receive(buffer, stream, 1 << 20) == 2
+        assert (buffer.capacity, pool.held) == (capacity, 0)
+        buffer.release()
+        assert (pool.held, pool.lent) == (capacity, 0)
+
+
+def test_frames_announced_in_lent_buffers_hold_no_more_than_the_pool() -> None:
+    """Buffers lent for frames that never arrive stay within the pool's limit, however often others refill it."""
+    size = 1_000_000
+    pool = BufferPool(limit=5 * (size + READ_AHEAD))
+    waiting = []
+    for _ in range(20):
+        honest = ReceiveBuffer(pool)
+        receive(honest, framed(bytes(size)), 1 << 20)
+        honest.release()
+        announced = ReceiveBuffer(pool)
+        announced.fill(source(size.to_bytes(4, "big"), lambda: 4))
+        announced.make_room(size)
+        waiting.append(announced)
+    assert pool.lent > 0
+    assert pool.held + pool.lent <= 5 * (size + READ_AHEAD + SIZE_FIELD)
+    # The others grew with what had arrived.
+    assert sum(buffer.capacity for buffer in waiting) <= pool.lent + 20 * (SIZE_FIELD + FIRST_GROWTH)
+    for buffer in waiting:
+        buffer.release(reuse=False)
+    assert pool.lent == 0
+
+
+def test_a_lent_buffer_that_is_too_small_goes_back_to_the_pool() -> None:
+    pool = BufferPool()
+    lent = bytearray(200_000)
+    pool.give_back(lent, lent=False)
+    buffer = ReceiveBuffer(pool)
+    payload = bytes(range(256)) * 2_000
+    stream = framed(bytes(100_000)) + framed(payload)
+    recv_into = source(stream, lambda: 150_000)
+    received: list[bytes] = []
+    while len(received) < 2:
+        assert buffer.fill(recv_into)
+        received += drain(buffer)
+    assert received == [bytes(100_000), payload]
+    assert pool.borrow(200_000) is lent
