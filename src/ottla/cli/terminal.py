@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,9 +65,12 @@ class Terminal:
     @classmethod
     def standard_output(cls) -> Terminal:
         """Standard output as it is now. NO_COLOR switches colours off."""
-        shown = sys.stdout.isatty()
-        width = max(NARROWEST_WINDOW, shutil.get_terminal_size(WINDOW_IF_UNKNOWN).columns) if shown else None
-        return cls(sys.stdout, width=width, colours=shown and not os.environ.get("NO_COLOR"))
+        if not sys.stdout.isatty():
+            return cls(sys.stdout, width=None, colours=False)
+        import shutil  # imported late: shutil imports the archivers, which would slow the start of a broker
+
+        width = max(NARROWEST_WINDOW, shutil.get_terminal_size(WINDOW_IF_UNKNOWN).columns)
+        return cls(sys.stdout, width=width, colours=not os.environ.get("NO_COLOR"))
 
     def paint(self, text: str, style: Style) -> str:
         """The text in its colour."""

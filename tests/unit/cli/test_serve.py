@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,11 @@ def test_a_binary_properties_file_is_refused_in_words(tmp_path: Path) -> None:
 )
 def test_the_durability_in_force_is_said(given: ServeOptions, says: str) -> None:
     assert says in durability(read_config(given))
+
+
+def test_a_broker_starts_without_modules_that_it_may_never_need() -> None:
+    """Those of archives (behind `shutil`), and those that only a broker with `ottla.metrics.port` needs."""
+    names = ["shutil", "bz2", "lzma", "ottla.broker.metrics.catalogue", "ottla.broker.metrics.endpoint"]
+    code = f"import sys, ottla.cli.serve, ottla.broker.server; print(sorted({set(names)} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.catalogue import broker_registry
-from ottla.broker.metrics.endpoint import MetricsEndpoint, listen_for_scrapes
 from ottla.broker.metrics.loop_lag import LoopLag
 
 if TYPE_CHECKING:
+    from ottla.broker.metrics.endpoint import MetricsEndpoint
     from ottla.broker.server import Broker
     from ottla.env.network import EventLoop, ListeningSocket, ServerNetwork
 
@@ -29,13 +28,23 @@ class MetricsService:
 
     def bind(self, network: ServerNetwork) -> None:
         """Bind the configured port, if any. Raises NetworkError with the cause."""
-        self._listening = listen_for_scrapes(self._broker.config, network)
+        config = self._broker.config
+        if config.get_int("ottla.metrics.port") < 0:
+            return
+        # Imported late: most brokers serve no metrics and start sooner without these modules.
+        from ottla.broker.metrics.endpoint import listen_for_scrapes
+
+        self._listening = listen_for_scrapes(config, network)
 
     def start(self, loop: EventLoop) -> None:
         """Start answering scrapes, once the broker is running."""
-        if self._listening is not None:
-            registry = broker_registry(self._broker)
-            self._endpoint = MetricsEndpoint(loop, self._listening, registry, self._broker.executor)
+        if self._listening is None:
+            return
+        from ottla.broker.metrics.catalogue import broker_registry
+        from ottla.broker.metrics.endpoint import MetricsEndpoint
+
+        registry = broker_registry(self._broker)
+        self._endpoint = MetricsEndpoint(loop, self._listening, registry, self._broker.executor)
 
     def close(self) -> None:
         """Stop answering scrapes."""
