@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import API_VERSIONS, ConnectionState, Pending, RequestContext
-from ottla.broker.intercept import AnswerError, Disconnect, Drop, Throttle
+from ottla.broker.intercept import AnswerError, Delay, Disconnect, Drop, Throttle
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
 from ottla.env.disk import DiskError
@@ -273,12 +273,17 @@ class Dispatcher:
         elif isinstance(verdict, AnswerError):
             context.answer_error(verdict.error, request)
         elif isinstance(verdict, Drop):
-            context.no_reply()
+            # Not finished: the connection handles no further request.
+            log.debug("a request of %s is dropped", context.client_host)
         elif isinstance(verdict, Disconnect):
             context.disconnect()
-        else:
+        elif isinstance(verdict, Delay):
             context.connection.keep_frame()
             context.spawn(self._delayed(verdict.delay_ms, handler, context, request))
+        else:
+            from ottla.broker.changed_responses import changing
+
+            self._authorize(handler, changing(context, verdict), request)
 
     async def _delayed(self, delay_ms: float, handler: Handler, context: RequestContext, request: Any) -> None:
         await asyncio.sleep(delay_ms / 1000)

@@ -31,7 +31,10 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Drop the request without a response; the connection continues with the next one."""
+    """Drop the request without a response; the connection stays open.
+
+    Requests behind it on its connection get no response either: responses keep the order of their requests.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,20 @@ class Throttle:
     throttle_ms: int
 
 
-Verdict: TypeAlias = AnswerError | Delay | Drop | Disconnect | Throttle
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Handle the request, send so many bytes of its response (its size field counts), and close the connection."""
+
+    after_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeResponse:
+    """Handle the request, and let `change` alter its response in place before it is sent."""
+
+    change: Callable[[Any], None]
+
+
+Verdict: TypeAlias = AnswerError | Delay | Drop | Disconnect | Throttle | Cut | ChangeResponse
 #: Called with a request and its message; None lets it pass.
 Intercept: TypeAlias = "Callable[[RequestContext, Any], Verdict | None]"

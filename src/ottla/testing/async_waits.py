@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.testing.waits import WAIT_TIMEOUT_S
+from ottla.testing.interventions import wanted_requests
+from ottla.testing.waiting import WAIT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from ottla.testing.embedded import EmbeddedBroker
+    from ottla.testing.faults.requests import SeenRequest
     from ottla.testing.groups_seen import SeenGroup
     from ottla.testing.reading import Found
+    from ottla.wire.apis import ApiKey
 
 
 class AsyncWaits:
@@ -39,3 +42,17 @@ class AsyncWaits:
         waiting = self._broker.submit_wait("commit", group_id, topic, partition, offset, timeout_s)
         committed: int = await asyncio.wrap_future(waiting)
         return committed
+
+    async def wait_for_requests(
+        self,
+        api: str | ApiKey,
+        count: int = 1,
+        timeout_s: float = WAIT_TIMEOUT_S,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+    ) -> list[SeenRequest]:
+        """See `EmbeddedBroker.wait_for_requests`."""
+        wanted = wanted_requests(api, topic, group, client_id)
+        return await asyncio.wrap_future(self._broker.submit_requests_wait(wanted, count, timeout_s))

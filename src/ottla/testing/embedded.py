@@ -15,8 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.testing.errors import TestBrokerError
+from ottla.testing.interventions import Interventions
 from ottla.testing.loop_host import LoopHost
 from ottla.testing.movable_time import MovableClock
+from ottla.testing.waiting import WAIT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -40,10 +42,9 @@ DEFAULTS: Final = {
 }
 #: The log directory of a broker in memory.
 IN_MEMORY: Final = "/ottla-in-memory"
-WAIT_TIMEOUT_S: Final = 10.0
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(Interventions):
     """A broker for tests; see the module. Use it with `with`, with `async with`, or by `start` and `stop`.
 
     Args:
@@ -98,6 +99,7 @@ class EmbeddedBroker:
 
     def _end(self) -> None:
         host, self._host, self._broker = self._host, None, None
+        self._forget_faults()
         if host is not None:
             host.close()
 
@@ -135,6 +137,7 @@ class EmbeddedBroker:
         if refusal is not None:
             raise TestBrokerError(refusal.message)
         self._broker = broker
+        self._intercept(self._running, broker)
         missing = {name: each for name, each in self._topics.items() if name not in broker.image.topics}
         await create_topics(broker, missing)
 

@@ -1,38 +1,15 @@
-"""What a test can wait for, as coroutines of the broker's own loop.
-
-A wait looks again after a few milliseconds of real time, so that `advance` in another thread does not end it.
-"""
+"""What a test can wait for, as coroutines of the broker's own loop."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING
 
-from ottla.testing.errors import WaitedInVainError
 from ottla.testing.groups_seen import SeenGroup, see_group
 from ottla.testing.reading import Found, count_records, read_records
+from ottla.testing.waiting import until
 
 if TYPE_CHECKING:
     from ottla.broker.server import Broker
-
-T = TypeVar("T")
-
-#: How long a wait lasts unless the test says otherwise, in seconds.
-WAIT_TIMEOUT_S: Final = 10.0
-#: Time between two looks, in seconds.
-LOOK_AGAIN_S: Final = 0.002
-
-
-async def until(look: Callable[[], T | None], what: Callable[[], str], timeout_s: float) -> T:
-    """The first result of `look` that is not None. Raises `WaitedInVainError` with the text of `what`."""
-    deadline = time.monotonic() + timeout_s
-    while (found := look()) is None:
-        if time.monotonic() >= deadline:
-            raise WaitedInVainError(f"waited {timeout_s:g} s in vain for {what()}")
-        await asyncio.sleep(LOOK_AGAIN_S)
-    return found
 
 
 async def records(broker: Broker, topic: str, count: int, timeout_s: float) -> list[Found]:
